@@ -1,0 +1,72 @@
+"""asyncdata: data pipelines for training, asyncio inside, tf.data's vocabulary outside.
+
+General layout, lowest first; a module imports only from those before it:
+
+    errors, options, structure   what everybody uses
+    formats                      encodings without I/O: TFRecord framing, tf.Example
+    runtime                      what exists while elements flow: blocks, queues, executors, stages
+    plan                         Node, the immutable tree that a Dataset is
+    storage                      bytes at a path
+    sources, transforms          the nodes, one file each
+    optimize                     the rewrite rules
+    runtime.pipeline, .bridge    a run of a plan, and how its consumer waits for it
+    iterator, dataset, readers   what users see
+    testing, demo, __main__      for users' tests; the main job; the command line
+"""
+
+from __future__ import annotations
+
+from asyncdata.dataset import Dataset
+from asyncdata.errors import (
+    AsyncDataError,
+    ClosedError,
+    ConcurrentUseError,
+    DataLossError,
+    MissingDependencyError,
+    PlanError,
+    StageError,
+    StructureError,
+)
+from asyncdata.formats.example import (
+    FixedLenFeature,
+    VarLenFeature,
+    decode_example,
+    make_example,
+    parse_example,
+    parse_single_example,
+)
+from asyncdata.formats.tfrecord import TFRecordWriter
+from asyncdata.iterator import DatasetIterator
+from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
+from asyncdata.readers import TFRecordDataset
+from asyncdata.storage import read_file
+from asyncdata.structure import TensorSpec
+
+__version__ = "0.1.0"
+
+__all__ = (
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "AsyncDataError",
+    "ClosedError",
+    "ConcurrentUseError",
+    "DataLossError",
+    "Dataset",
+    "DatasetIterator",
+    "FixedLenFeature",
+    "MissingDependencyError",
+    "Options",
+    "PlanError",
+    "StageError",
+    "StructureError",
+    "TFRecordDataset",
+    "TFRecordWriter",
+    "TensorSpec",
+    "VarLenFeature",
+    "decode_example",
+    "make_example",
+    "parse_example",
+    "parse_single_example",
+    "read_file",
+)

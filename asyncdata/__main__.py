@@ -1,0 +1,61 @@
+"""The command line: `python -m asyncdata COMMAND`, or `asyncdata COMMAND`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import asyncdata
+from asyncdata.demo import command as demo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ("main",)
+
+COMMANDS: Final = (demo,)
+
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+
+
+class Parser(ArgumentParser):
+    """An argument parser that answers a mistake in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print `message` alone, and leave."""
+        self.exit(REFUSED, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name, and return the exit status of the process."""
+    parser = Parser(prog="asyncdata", description="Input pipelines for training.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"asyncdata {asyncdata.__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        command.add_parser(commands)
+    chosen = parser.parse_args(arguments)
+    try:
+        return chosen.run(chosen)
+    except KeyboardInterrupt:
+        return answer(INTERRUPTED, "interrupted")
+    except (asyncdata.PlanError, asyncdata.MissingDependencyError, OSError) as error:
+        return answer(REFUSED, one_line(error))
+    except asyncdata.AsyncDataError as error:
+        return answer(FAILED, one_line(error))
+
+
+def answer(status: int, line: str) -> int:
+    """Print `line` where errors go, and return `status`."""
+    print(f"asyncdata: {line}", file=sys.stderr)
+    return status
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of `error` and its notes as one line."""
+    notes: list[str] = getattr(error, "__notes__", [])
+    return " ".join("; ".join([str(error), *notes]).split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,632 @@
+"""Dataset: a description of a pipeline, one short method per transformation, with tf.data's names and defaults."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import count as counting
+from os import PathLike
+from typing import Any, Generic, Literal, TypeVar, cast, overload
+
+from asyncdata.errors import PlanError, StructureError
+from asyncdata.iterator import DatasetIterator
+from asyncdata.optimize import optimize
+from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
+from asyncdata.plan import Node, check_count
+from asyncdata.runtime.executors import Call
+from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
+from asyncdata.sources.memory import Counter, Items, Range, Slices, Tensors
+from asyncdata.storage import store_for
+from asyncdata.structure import as_arrays, leading, open_level, paired, spec_of
+from asyncdata.transforms.batch import Batch, Unbatch
+from asyncdata.transforms.cache import Cache
+from asyncdata.transforms.filter import Filter, Predicate
+from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
+from asyncdata.transforms.map import Map
+from asyncdata.transforms.prefetch import Prefetch
+from asyncdata.transforms.repeat import Concatenate, Repeat
+from asyncdata.transforms.select import Shard, Skip, Take
+from asyncdata.transforms.shuffle import EVERYTHING, Shuffle
+from asyncdata.transforms.zip import Enumerate, Zip
+
+__all__ = ("Dataset",)
+
+T = TypeVar("T")
+U = TypeVar("U")
+Executor = Literal["inline", "thread"]
+
+
+class Dataset(Generic[T]):
+    """An immutable description of a pipeline. Building one starts nothing; iterating it runs it.
+
+    Iterate with `for` or `async for`, any number of times; each time is an epoch, and starts again.
+
+    >>> import asyncdata as ad
+    >>> ds = ad.Dataset.range(10).map(lambda x: x * x).batch(4)
+    >>> for batch in ds:
+    ...     print(batch)
+    [0 1 4 9]
+    [16 25 36 49]
+    [64 81]
+    """
+
+    def __init__(self, plan: Node, options: Options | None = None) -> None:
+        self._plan = plan
+        self._options = options or Options()
+        self._epochs = counting()
+
+    @property
+    def plan(self) -> Node:
+        """The tree of nodes that this dataset is."""
+        return self._plan
+
+    # sources
+
+    @staticmethod
+    def range(*args: int) -> Dataset[int]:
+        """Integers as Python's `range(stop)`, `range(start, stop)` or `range(start, stop, step)` gives them.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(2, 8, 3))
+        [2, 5]
+        """
+        return Dataset(Range(python_range(args)))
+
+    @staticmethod
+    def counter(start: int = 0, step: int = 1) -> Dataset[int]:
+        """Integers from `start` in steps of `step`, for ever.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.counter(5, 2).take(3))
+        [5, 7, 9]
+        """
+        return Dataset(Counter(start, step))
+
+    @staticmethod
+    def from_tensors(tensors: Any) -> Dataset[Any]:
+        """One element: `tensors` itself, lists in it as arrays.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_tensors([1, 2]))
+        [array([1, 2])]
+        """
+        return Dataset(Tensors(as_arrays(tensors)))
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any) -> Dataset[Any]:
+        """The rows of a structure of arrays or lists, all of one length: views along the first axis, nothing copied.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_tensor_slices({"x": [1, 2], "name": ["a", "b"]}))
+        [{'x': 1, 'name': 'a'}, {'x': 2, 'name': 'b'}]
+        """
+        return Dataset(sliced(tensors))
+
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Iterable[Any]],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: Sequence[Any] | None = None,
+        output_signature: Any = None,
+    ) -> Dataset[Any]:
+        """What `generator(*args)` gives, called anew for each epoch and run in a thread of its own.
+
+        With a signature (a structure of `TensorSpec`) each element is converted to its dtypes; one that does not fit
+        is a `StructureError` in its place. An exception in the generator is raised in its place too.
+
+        >>> import asyncdata as ad
+        >>> def squares(n):
+        ...     for i in range(n):
+        ...         yield i * i
+        >>> list(ad.Dataset.from_generator(squares, args=(4,)))
+        [0, 1, 4, 9]
+        """
+        if not callable(generator):
+            raise PlanError(f"from_generator needs a function that returns an iterable, got {generator!r}")
+        declared = output_signature if output_types is None else paired(output_types, output_shapes)
+        return Dataset(Generated(generator, tuple(args or ()), declared))
+
+    @staticmethod
+    def from_iterable(iterable: Iterable[U]) -> Dataset[U]:
+        """The items of an iterable, as they are. A sequence is read where it is, anything else in a thread of its own.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_iterable("abc"))
+        ['a', 'b', 'c']
+        """
+        if isinstance(iterable, Sequence):
+            return Dataset(Items(iterable))
+        return Dataset(Iterated(iterable))
+
+    @staticmethod
+    def from_async_iterable(iterable: AsyncIterable[U]) -> Dataset[U]:
+        """The items of an async iterable, run on the event loop of whoever iterates with `async for`.
+
+        Under a plain `for` it runs on the pipeline's own loop.
+
+        >>> import asyncdata as ad
+        >>> class Ticks:
+        ...     async def __aiter__(self):
+        ...         for i in range(3):
+        ...             yield i
+        >>> list(ad.Dataset.from_async_iterable(Ticks()))
+        [0, 1, 2]
+        """
+        if not hasattr(iterable, "__aiter__"):
+            raise PlanError(f"from_async_iterable needs an object with __aiter__, got {iterable!r}")
+        return Dataset(AsyncIterated(iterable))
+
+    @staticmethod
+    def list_files(
+        file_pattern: str | PathLike[str] | Sequence[str | PathLike[str]],
+        shuffle: bool | None = None,
+        seed: int | None = None,
+    ) -> Dataset[str]:
+        """The paths that match one or several glob patterns, listed now; shuffled each epoch unless `shuffle=False`.
+
+        Raises `FileNotFoundError` if nothing matches.
+
+        >>> import asyncdata as ad, tempfile, pathlib
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name in "ab":
+        ...         _ = (pathlib.Path(folder) / name).write_text("x")
+        ...     [path[-1] for path in ad.Dataset.list_files(folder + "/*", shuffle=False)]
+        ['a', 'b']
+        """
+        files: Dataset[str] = Dataset(Items(matching(file_pattern)))
+        return files if shuffle is False else files.shuffle(len(files), seed=seed)
+
+    # one element at a time
+
+    @overload
+    def map(
+        self,
+        map_func: Callable[..., Awaitable[U]],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        executor: Executor | int | None = None,
+    ) -> Dataset[U]: ...
+
+    @overload
+    def map(
+        self,
+        map_func: Callable[..., U],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        executor: Executor | int | None = None,
+    ) -> Dataset[U]: ...
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        executor: Executor | int | None = None,
+    ) -> Dataset[Any]:
+        """Call a function on each element; a tuple is unpacked into arguments.
+
+        A plain function is called in order on the engine's thread, or with `num_parallel_calls` by that many threads.
+        A coroutine function is awaited on the engine's loop, with `num_parallel_calls` that many at once; what it
+        uses must not belong to another loop (`Options(placement="current")` runs everything on yours).
+        Order is kept unless `deterministic=False`. An exception is raised in the element's place.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(3).map(lambda x: x + 1, num_parallel_calls=2))
+        [1, 2, 3]
+        """
+        fn = callable_for("map", map_func)
+        return self._next(Map.of(self._plan, fn, num_parallel_calls, deterministic, executor))
+
+    def filter(self, predicate: Callable[..., Any]) -> Dataset[T]:
+        """Keep the elements for which `predicate` is true.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(6).filter(lambda x: x % 2))
+        [1, 3, 5]
+        """
+        return self._next(Filter(self._plan, Predicate(callable_for("filter", predicate))))
+
+    def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
+        """Pair each element with its number, counted from `start`.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_iterable("ab").enumerate())
+        [(0, 'a'), (1, 'b')]
+        """
+        return self._next(Enumerate(self._plan, start))
+
+    # several datasets
+
+    def flat_map(self, map_func: Callable[..., Any]) -> Dataset[Any]:
+        """The elements of the dataset that `map_func` returns for each element, one dataset after the other.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(3).flat_map(lambda n: ad.Dataset.range(n)))
+        [0, 0, 1]
+        """
+        return self._next(FlatMap(self._plan, Call("flat_map", callable_for("flat_map", map_func))))
+
+    def interleave(
+        self,
+        map_func: Callable[..., Any],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset[Any]:
+        """`block_length` elements in turn from each of `cycle_length` datasets that `map_func` returns.
+
+        With `num_parallel_calls` the open datasets are read at once, each by its own task, and the order is the same;
+        `deterministic=False` gives elements as they come. `cycle_length` is 16 unless given, on every machine.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(1, 4).interleave(lambda x: ad.Dataset.from_tensors(x).repeat(2), cycle_length=2)
+        >>> [int(x) for x in ds]
+        [1, 2, 1, 2, 3, 3]
+        """
+        return self._next(
+            interleaved(self._plan, map_func, cycle_length, block_length, num_parallel_calls, deterministic)
+        )
+
+    @staticmethod
+    def zip(*args: Any, datasets: Any = None) -> Dataset[Any]:
+        """Element i of every dataset as one element; `args` are datasets, or one tuple or dict of them.
+
+        Ends with the shortest. If one fails at i, element i of the result fails.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.zip(ad.Dataset.range(2), ad.Dataset.from_iterable("ab")))
+        [(0, 'a'), (1, 'b')]
+        """
+        return zipped(args if datasets is None else (datasets,))
+
+    def concatenate(self, dataset: Dataset[Any]) -> Dataset[Any]:
+        """All elements of this dataset, then all of the other.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(2).concatenate(ad.Dataset.range(1)))
+        [0, 1, 0]
+        """
+        other = dataset_for("concatenate", dataset)
+        return Dataset(Concatenate(self._plan, other.plan), self._options.merge(other.options()))
+
+    # several elements
+
+    def batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset[Any]:
+        """Stack every `batch_size` consecutive elements into one, leaves along a new first axis.
+
+        Arrays and numbers become arrays of NumPy's dtype, anything else an object array. The last batch may be shorter,
+        or is dropped with `drop_remainder`. A failed element is raised before the batch it would have been in.
+        Batches are stacked in order whatever `num_parallel_calls` and `deterministic` say.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(5).batch(2, drop_remainder=True))
+        [array([0, 1]), array([2, 3])]
+        """
+        check_parallel("batch", num_parallel_calls)
+        return self._next(Batch(self._plan, check_count("batch", "batch_size", batch_size, 1), drop_remainder))
+
+    def unbatch(self) -> Dataset[Any]:
+        """Split each element along the first axis of its leaves.
+
+        >>> import asyncdata as ad
+        >>> import numpy as np
+        >>> [int(x) for x in ad.Dataset.from_tensors(np.arange(3)).unbatch()]
+        [0, 1, 2]
+        """
+        return self._next(Unbatch(self._plan))
+
+    def shuffle(
+        self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool | None = None
+    ) -> Dataset[T]:
+        """Give elements in random order, each chosen from a buffer of `buffer_size`.
+
+        The same seed gives the same orders, another one each epoch unless `reshuffle_each_iteration=False`. A buffer
+        as large as the dataset, or `UNKNOWN_CARDINALITY`, is a uniform shuffle of everything.
+
+        >>> import asyncdata as ad
+        >>> sorted(ad.Dataset.range(5).shuffle(3, seed=1))
+        [0, 1, 2, 3, 4]
+        """
+        size = check_count("shuffle", "buffer_size", buffer_size, 1, (UNKNOWN_CARDINALITY,))
+        seed = secrets.randbits(63) if seed is None else seed
+        return self._next(
+            Shuffle(self._plan, EVERYTHING if size < 0 else size, seed, reshuffle_each_iteration is not False)
+        )
+
+    def repeat(self, count: int | None = None) -> Dataset[T]:
+        """Run the dataset `count` times, for ever if `None` or -1.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(2).repeat(2))
+        [0, 1, 0, 1]
+        """
+        times = -1 if count is None else check_count("repeat", "count", count, 0, (-1,))
+        return self._next(Repeat(self._plan, times))
+
+    def take(self, count: int) -> Dataset[T]:
+        """Give the first `count` elements, all if -1.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.counter().take(2))
+        [0, 1]
+        """
+        return self._next(Take(self._plan, check_count("take", "count", count, 0, (-1,))))
+
+    def skip(self, count: int) -> Dataset[T]:
+        """Leave out the first `count` elements, all if -1.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(4).skip(2))
+        [2, 3]
+        """
+        return self._next(Skip(self._plan, check_count("skip", "count", count, 0, (-1,))))
+
+    def shard(self, num_shards: int, index: int) -> Dataset[T]:
+        """Give every `num_shards`-th element, beginning with number `index`.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(7).shard(3, 1))
+        [1, 4]
+        """
+        shards = check_count("shard", "num_shards", num_shards, 1)
+        if not 0 <= check_count("shard", "index", index, 0) < shards:
+            raise PlanError(f"shard(index=) must be less than num_shards={shards}, got {index}")
+        return self._next(Shard(self._plan, shards, index))
+
+    def cache(self) -> Dataset[T]:
+        """Keep the elements of the first epoch in memory for the following ones; their arrays become read-only.
+
+        What was read is kept when an epoch is left early, and the next one reads on from there. Put random
+        augmentation and `shuffle` after it.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(3).map(print).cache()
+        >>> for epoch in range(2):
+        ...     _ = list(ds)
+        0
+        1
+        2
+        """
+        return self._next(Cache(self._plan))
+
+    def prefetch(self, buffer_size: int | None = None) -> Dataset[T]:
+        """Read up to `buffer_size` elements ahead while the consumer works; AUTOTUNE (or `None`) finds how many.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(3).prefetch(ad.AUTOTUNE))
+        [0, 1, 2]
+        """
+        size = AUTOTUNE if buffer_size is None else buffer_size
+        return self._next(Prefetch(self._plan, check_count("prefetch", "buffer_size", size, 0, (AUTOTUNE,))))
+
+    # all of it
+
+    def reduce(self, initial_state: U, reduce_func: Callable[[U, T], U]) -> U:
+        """Fold all elements into one value, now: `state = reduce_func(state, element)`.
+
+        >>> import asyncdata as ad
+        >>> ad.Dataset.range(5).reduce(0, lambda total, x: total + x)
+        10
+        """
+        with self.iterate() as elements:
+            return folded(elements, initial_state, reduce_func)
+
+    def apply(self, transformation_func: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
+        """Return `transformation_func(self)`, so that transformations of your own can stand in the chain.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(4).apply(lambda ds: ds.filter(lambda x: x > 1)))
+        [2, 3]
+        """
+        return dataset_for("apply", transformation_func(self))
+
+    def with_options(self, options: Options) -> Dataset[T]:
+        """Return the dataset with `options` set; what is set later wins.
+
+        >>> import asyncdata as ad
+        >>> ad.Dataset.range(3).with_options(ad.Options(deterministic=False)).options().deterministic
+        False
+        """
+        return Dataset(self._plan, self._options.merge(options_for(options)))
+
+    def options(self) -> Options:
+        """Return a copy of the options that are set."""
+        return Options().merge(self._options)
+
+    # iteration
+
+    def iterate(self) -> DatasetIterator[T]:
+        """Return an iterator that is also a context manager, `with` or `async with`, and ends all it started.
+
+        >>> import asyncdata as ad
+        >>> with ad.Dataset.counter().iterate() as numbers:
+        ...     next(numbers)
+        0
+        """
+        return DatasetIterator(self._plan, self._options, next(self._epochs))
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return self.iterate()
+
+    def __aiter__(self) -> DatasetIterator[T]:
+        return self.iterate()
+
+    def as_numpy_iterator(self) -> DatasetIterator[Any]:
+        """Iterate with every number as a NumPy scalar and every list as an array.
+
+        >>> import asyncdata as ad
+        >>> next(ad.Dataset.range(3).as_numpy_iterator()).dtype
+        dtype('int64')
+        """
+        numpied = Map(self._plan, (Call("map", as_arrays, spread=False),))
+        return DatasetIterator(numpied, self._options, next(self._epochs))
+
+    # what it is
+
+    def cardinality(self) -> int:
+        """Return the number of elements, `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`.
+
+        >>> import asyncdata as ad
+        >>> ad.Dataset.range(10).batch(3).cardinality()
+        4
+        """
+        return self._plan.cardinality
+
+    def __len__(self) -> int:
+        return length(self._plan.cardinality)
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def element_spec(self) -> Any:
+        """What elements look like, as a structure of `TensorSpec`: from the plan, else from the first element.
+
+        >>> import asyncdata as ad
+        >>> ad.Dataset.range(3).batch(2).element_spec
+        TensorSpec(shape=(None,), dtype=int64)
+        """
+        known = self._plan.signature
+        return first_spec(self) if known is None else known
+
+    def explain(self) -> str:
+        """Return the plan before and after the rewrites, and what each rewrite did.
+
+        >>> import asyncdata as ad
+        >>> print(ad.Dataset.range(9).skip(0).take(2).explain())
+        plan       range(9) → skip(0) → take(2)
+        runs as    range(9) → take(2) → prefetch(AUTOTUNE)
+        placement  thread
+        rewrites
+          noop_elimination  range(9) → skip(0)  ⇒  range(9)
+          inject_prefetch  range(9) → take(2)  ⇒  range(9) → take(2) → prefetch(AUTOTUNE)
+        """
+        return explained(self._plan, self._options)
+
+    def __repr__(self) -> str:
+        return f"<Dataset {self._plan}>"
+
+    def _next(self, plan: Node) -> Dataset[Any]:
+        return Dataset(plan, self._options)
+
+
+def python_range(args: tuple[int, ...]) -> range:
+    try:
+        return range(*args)
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"Dataset.range{args}: {error}") from None
+
+
+def sliced(tensors: Any) -> Slices:
+    arrays = as_arrays(tensors)
+    rows, problem = leading(arrays)
+    if problem is not None:
+        raise PlanError(f"from_tensor_slices: {problem}; every leaf needs the same number of rows")
+    return Slices(arrays, rows)
+
+
+def matching(pattern: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
+    patterns = [pattern] if isinstance(pattern, (str, PathLike)) else list(pattern)
+    found: list[str] = []
+    for one in patterns:
+        store, path = store_for(one)
+        found.extend(store.list(path))
+    if not found:
+        raise FileNotFoundError(f"list_files: no file matches {', '.join(map(str, patterns)) or 'an empty list'}")
+    return found
+
+
+def callable_for(method: str, fn: Any) -> Callable[..., Any]:
+    if not callable(fn):
+        raise PlanError(f"{method} needs a function, got {fn!r}")
+    return fn
+
+
+def check_parallel(method: str, calls: int | None) -> None:
+    if calls is not None:
+        check_count(method, "num_parallel_calls", calls, 1, (AUTOTUNE,))
+
+
+def interleaved(
+    plan: Node, fn: Any, cycle: int | None, block: int | None, calls: int | None, deterministic: bool | None
+) -> Interleave:
+    length = CYCLE_LENGTH if cycle in (None, AUTOTUNE) else check_count("interleave", "cycle_length", cycle, 1)
+    size = 1 if block is None else check_count("interleave", "block_length", block, 1)
+    check_parallel("interleave", calls)
+    if calls is not None and calls > length:
+        raise PlanError(f"interleave(num_parallel_calls={calls}) must not exceed cycle_length={length}")
+    call = Call("interleave", callable_for("interleave", fn))
+    return Interleave(plan, call, length, size, calls, deterministic)
+
+
+def dataset_for(method: str, value: Any) -> Dataset[Any]:
+    if not isinstance(value, Dataset):
+        raise PlanError(f"{method} needs a Dataset, got {type(value).__name__}: {value!r:.60}")
+    return cast("Dataset[Any]", value)
+
+
+def options_for(value: Any) -> Options:
+    if not isinstance(value, Options):
+        raise PlanError(f"with_options needs an asyncdata.Options, got {value!r}")
+    return value
+
+
+def zipped(args: tuple[Any, ...]) -> Dataset[Any]:
+    structure = args[0] if len(args) == 1 else args
+    level = open_level(structure)
+    if level is None:
+        return dataset_for("zip", structure)
+    datasets = [zipped((part,)) for part in level.parts]
+    if not datasets:
+        raise PlanError("zip needs at least one dataset")
+    options = Options()
+    for dataset in datasets:
+        options = options.merge(dataset.options())
+    rebuild = tuple if type(structure) is tuple else level.rebuild
+    return Dataset(Zip(tuple(dataset.plan for dataset in datasets), rebuild), options)
+
+
+def folded(elements: Iterator[Any], state: Any, fn: Callable[[Any, Any], Any]) -> Any:
+    for element in elements:
+        state = fn(state, element)
+    return state
+
+
+def length(cardinality: int) -> int:
+    if cardinality < 0:
+        kind = "infinite" if cardinality == INFINITE_CARDINALITY else "unknown before it has been read"
+        raise TypeError(f"the length of this dataset is {kind}; see cardinality()")
+    return cardinality
+
+
+def first_spec(dataset: Dataset[Any]) -> Any:
+    if dataset.plan.once:
+        raise StructureError("the source is an iterator, and its first element cannot be looked at without losing it")
+    with dataset.take(1).iterate() as elements:
+        for element in elements:
+            return spec_of(element)
+    raise StructureError("an empty dataset has no element to describe")
+
+
+def explained(plan: Node, options: Options) -> str:
+    optimized = optimize(plan, options)
+    lines = [
+        f"plan       {plan}",
+        f"runs as    {optimized.plan}",
+        f"placement  {options.placement or 'thread'}",
+        "rewrites" if optimized.story else "rewrites   none",
+    ]
+    lines += [f"  {rewrite.rule}  {rewrite.before}  ⇒  {rewrite.after}" for rewrite in optimized.story]
+    return "\n".join(lines)

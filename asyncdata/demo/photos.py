@@ -1,0 +1,109 @@
+"""Two photographs cut into patches and written as TFRecord shards: the demonstration's own data."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+import asyncdata as ad
+from asyncdata.demo.images import SIDE, encode_jpeg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ("cache_folder", "ensure_shards", "load_photographs", "patches", "write_shards")
+
+STRIDE: Final = 8
+STRIP: Final = 128
+HELD_OUT_STRIPS: Final = (1, 3)
+SHARDS: Final = {"train": 8, "test": 2}
+FOLDER: Final = "photographs-1"
+
+
+def cache_folder() -> Path:
+    """Return the folder that cached files go to: `$ASYNCDATA_CACHE`, or the platform's own place."""
+    if chosen := os.environ.get("ASYNCDATA_CACHE"):
+        return Path(chosen)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "asyncdata" / "Cache"
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/asyncdata").expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "asyncdata"
+
+
+def ensure_shards(cache: Path) -> Path:
+    """Return the folder in `cache` that holds the shards, written first unless they are all there.
+
+    They are written into a folder beside it that is renamed when it is complete, so that an interrupted run leaves
+    nothing that looks finished.
+    """
+    folder = cache / FOLDER
+    if all((folder / name).is_file() for part in SHARDS for name in shard_names(part)):
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{FOLDER}-", dir=cache, ignore_cleanup_errors=True) as workplace:
+        complete = Path(workplace) / FOLDER
+        complete.mkdir()
+        photographs = load_photographs()
+        for part in SHARDS:
+            write_shards(complete, shard_names(part), patches(photographs, part))
+        shutil.rmtree(folder, ignore_errors=True)
+        complete.rename(folder)
+    return folder
+
+
+def shard_names(part: str) -> list[str]:
+    """Return the file names of the shards of `part`, which is "train" or "test"."""
+    count = SHARDS[part]
+    return [f"{part}-{index:05d}-of-{count:05d}.tfrecord" for index in range(count)]
+
+
+def load_photographs() -> list[NDArray[np.uint8]]:
+    """Return scikit-learn's two sample photographs: a palace in China and a flower."""
+    try:
+        from sklearn.datasets import load_sample_images
+    except ImportError as error:
+        raise ad.MissingDependencyError("the photographs need scikit-learn: pip install 'asyncdata[demo]'") from error
+    bunch: Any = load_sample_images()
+    return list(bunch.images)
+
+
+def patches(photographs: Sequence[NDArray[np.uint8]], part: str) -> Iterator[tuple[NDArray[np.uint8], int]]:
+    """Yield the patches of `part` with the number of their photograph, in one fixed random order.
+
+    Each photograph is divided into vertical strips, and a strip belongs to one part as a whole: no pixel that is
+    trained on is ever tested on.
+    """
+    places: list[tuple[int, int, int]] = [
+        (label, y, x)
+        for label, photograph in enumerate(photographs)
+        for x in strip_columns(photograph.shape[1], part)
+        for y in range(0, photograph.shape[0] - SIDE + 1, STRIDE)
+    ]
+    for index in np.random.default_rng(0).permutation(len(places)):
+        label, y, x = places[index]
+        yield photographs[label][y : y + SIDE, x : x + SIDE], label
+
+
+def strip_columns(width: int, part: str) -> Iterator[int]:
+    """Yield the left edges of the patches that lie in the strips of `part`."""
+    for strip in range(width // STRIP):
+        if (strip in HELD_OUT_STRIPS) == (part == "test"):
+            yield from range(strip * STRIP, (strip + 1) * STRIP - SIDE + 1, STRIDE)
+
+
+def write_shards(folder: Path, names: Sequence[str], examples: Iterable[tuple[NDArray[np.uint8], int]]) -> None:
+    """Deal `examples` to one TFRecord file per name, as tf.Example with the features "image" and "label"."""
+    records = [ad.make_example({"image": encode_jpeg(image), "label": label}) for image, label in examples]
+    for index, name in enumerate(names):
+        with ad.TFRecordWriter(folder / name) as writer:
+            for record in records[index :: len(names)]:
+                writer.write(record)

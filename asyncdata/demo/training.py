@@ -1,0 +1,105 @@
+"""The training loop, and the measurement of what it waits for."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from asyncdata.demo.classifier import new_classifier
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from asyncdata.demo.classifier import Classifier
+    from asyncdata.demo.pipelines import Batches, Job
+
+__all__ = ("Measured", "train")
+
+
+@dataclass(slots=True)
+class Measured:
+    """What one run of training came to, the time for measuring accuracy left out."""
+
+    images: int = 0
+    seconds: float = 0.0
+    waited: float = 0.0
+    """How many of the seconds training stood still because there was no batch yet."""
+    accuracy: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Images trained on in a second."""
+        return self.images / self.seconds
+
+    @property
+    def waiting(self) -> float:
+        """The share of the time that training waited for data."""
+        return self.waited / self.seconds
+
+
+def train(job: Job, training: Batches, test: Batches, epochs: int) -> Measured:
+    """Train a new classifier on `training` for some epochs, printing a line for each."""
+    labels = np.array(job.labels)
+    classifier = new_classifier(len(labels))
+    print(f"  before      test accuracy {accuracy(classifier, test, labels):6.1%}  (chance {job.chance:.1%})")
+    total = Measured()
+    for epoch in range(1, epochs + 1):
+        loss, measured = train_epoch(classifier, training, labels, f"  epoch {epoch}/{epochs}")
+        total.images += measured.images
+        total.seconds += measured.seconds
+        total.waited += measured.waited
+        total.accuracy = accuracy(classifier, test, labels)
+        print(
+            f"  epoch {epoch}/{epochs}   test accuracy {total.accuracy:6.1%}  loss {loss:.3f}"
+            f"  {measured.images:,} images in {measured.seconds:.2f} s, waited {measured.waiting:.0%}",
+            flush=True,
+        )
+    return total
+
+
+def train_epoch(
+    classifier: Classifier, training: Batches, labels: NDArray[np.int64], title: str
+) -> tuple[float, Measured]:
+    """Train on every batch once; return the mean loss and what was measured."""
+    measured = Measured()
+    losses: list[float] = []
+    began = perf_counter()
+    for images, batch_labels in timed(training, measured):
+        losses.append(classifier.step(images, np.searchsorted(labels, batch_labels)))
+        measured.images += len(images)
+        show_count(title, measured.images)
+    measured.seconds = perf_counter() - began
+    return float(np.mean(losses)), measured
+
+
+def timed(batches: Batches, measured: Measured) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+    """Yield every batch, and add the time that passes until it is there to `measured.waited`."""
+    with batches.iterate() as iterator:
+        while True:
+            asked = perf_counter()
+            batch = next(iterator, None)
+            measured.waited += perf_counter() - asked
+            if batch is None:
+                return
+            yield batch
+
+
+def accuracy(classifier: Classifier, test: Batches, labels: NDArray[np.int64]) -> float:
+    """Return the share of the test images that `classifier` gives their own label."""
+    correct = seen = 0
+    for images, batch_labels in test:
+        correct += classifier.correct(images, np.searchsorted(labels, batch_labels))
+        seen += len(images)
+    return correct / seen
+
+
+def show_count(title: str, images: int) -> None:
+    """Show a live counter where somebody watches; the line that follows replaces it."""
+    if sys.stdout.isatty():
+        print(f"\r{title}   {images:,} images", end="\r", flush=True)

@@ -1,0 +1,56 @@
+"""Every error that asyncdata raises itself; a user's own exceptions stay what they are.
+
+AsyncDataError
+├── PlanError (ValueError)                a pipeline that cannot be: wrong arguments, raised where the method is called
+├── StructureError (ValueError)           elements whose structures, shapes or dtypes do not fit together
+├── DataLossError (ValueError)            a record or file that is corrupt or ends too early
+├── StageError (RuntimeError)             a stage broke; the pipeline has ended
+├── ClosedError (RuntimeError)            the iterator was closed and is asked for more
+├── ConcurrentUseError (RuntimeError)     two tasks or threads read one iterator at once
+└── MissingDependencyError (ImportError)  an optional package is needed and not installed
+"""
+
+from __future__ import annotations
+
+__all__ = (
+    "AsyncDataError",
+    "ClosedError",
+    "ConcurrentUseError",
+    "DataLossError",
+    "MissingDependencyError",
+    "PlanError",
+    "StageError",
+    "StructureError",
+)
+
+
+class AsyncDataError(Exception):
+    """The root of asyncdata's own errors."""
+
+
+class PlanError(AsyncDataError, ValueError):
+    """A pipeline that cannot be: raised where the method is called, says what was got and how to mend it."""
+
+
+class StructureError(AsyncDataError, ValueError):
+    """Elements do not fit together, or not a declared signature: names the leaf, the element and what was got."""
+
+
+class DataLossError(AsyncDataError, ValueError):
+    """A record or a file is corrupt or ends too early: names the file and the byte offset."""
+
+
+class StageError(AsyncDataError, RuntimeError):
+    """A stage broke in a way that no single element explains: the pipeline has ended."""
+
+
+class ClosedError(AsyncDataError, RuntimeError):
+    """The iterator was closed, and is asked for another element."""
+
+
+class ConcurrentUseError(AsyncDataError, RuntimeError):
+    """Two tasks or threads asked one iterator for an element at the same time."""
+
+
+class MissingDependencyError(AsyncDataError, ImportError):
+    """An optional package is needed and not installed: names the extra to install."""

@@ -1,0 +1,321 @@
+"""TFRecord: frames with masked CRC32C around records, plain or compressed with GZIP or ZLIB.
+
+A file is a sequence of frames: length (uint64), masked CRC of the length, the record, masked CRC of the record, all
+little-endian. Reading is two steps without I/O, a `decompressor` and a `RecordParser`, fed by whoever has the bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
+
+import google_crc32c
+import numpy as np
+
+from asyncdata.errors import ClosedError, DataLossError
+from asyncdata.formats.compression import compressor, decompressor
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+__all__ = ("RecordParser", "TFRecordWriter", "decompressor", "frame", "masked_crc")
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+HEADER: Final = 12
+"""Bytes before a record: its length and the CRC of the length."""
+
+FRAMING: Final = 16
+"""Bytes around a record: the header, and the CRC that follows the record."""
+
+MANY: Final = 24
+"""From this many records on, checking all of them at once in NumPy beats checking one after the other."""
+
+MASK_DELTA: Final = 0xA282EAD8
+
+crc32c: Callable[[bytes], int] = google_crc32c.value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+unpack_length = struct.Struct("<Q").unpack_from
+unpack_crc = struct.Struct("<I").unpack_from
+pack_header = struct.Struct("<QI").pack
+pack_crc = struct.Struct("<I").pack
+
+
+def masked_crc(data: bytes) -> int:
+    """Return the CRC32C of `data`, rotated and shifted as TFRecord stores it."""
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
+
+
+def frame(record: bytes) -> bytes:
+    """Return `record` as it stands in a TFRecord file.
+
+    >>> len(frame(b"four"))
+    20
+    """
+    length = len(record).to_bytes(8, "little")
+    return b"".join((length, pack_crc(masked_crc(length)), record, pack_crc(masked_crc(record))))
+
+
+class RecordParser:
+    """Bytes of a TFRecord file in, records out: a step without I/O.
+
+    `name` is the file's, for messages. Their byte offsets count in the uncompressed stream, and say so if `compressed`.
+
+    >>> parser = RecordParser("greetings.tfrecord")
+    >>> parser.feed(frame(b"hello") + frame(b"world")[:-1])
+    >>> parser.parse(limit=10)
+    [b'hello']
+    >>> parser.finish()
+    >>> parser.parse(limit=10)
+    [DataLossError('greetings.tfrecord: the record at byte 21 is cut short: ...')]
+    >>> parser.ended
+    True
+    """
+
+    def __init__(self, name: str, *, compressed: bool = False) -> None:
+        self._name = name
+        self._where = "uncompressed byte" if compressed else "byte"
+        self._data: Buffer = b""  # what is being parsed, from `_at` on
+        self._at = 0
+        self._next: Buffer = b""  # what follows `_data`, when that is a record joined from two feeds
+        self._offset = 0  # of `_data[_at]` in the file
+        self._finished = False
+        self._lost = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether `parse` will return nothing more, whatever is fed."""
+        return self._lost or (self._finished and self._at >= len(self._data) and not self._next)
+
+    def feed(self, data: Buffer) -> None:
+        """Append the file's next bytes.
+
+        They are not copied: they must stay as they are until `parse` has returned fewer records than its limit.
+        """
+        if self._lost:
+            return
+        view = memoryview(data)
+        if self._at >= len(self._data) and not self._next:
+            self._data, self._at = view, 0
+            return
+        rest = self._own_rest()
+        taken = 0
+        while taken < len(view) and (missing := missing_bytes(rest)) > 0:
+            rest += view[taken : taken + missing]
+            taken += missing
+        self._next = view[taken:]
+
+    def finish(self) -> None:
+        """Say that no more data will come: a record that is not complete now is lost."""
+        self._finished = True
+
+    def parse(self, limit: int) -> list[bytes | DataLossError]:
+        """Return at most `limit` records of what was fed, in order; [] when it needs more data or has ended.
+
+        A record that is lost stands in its place as the error that says so. A corrupt record costs that record; a
+        corrupt length, or data that ends inside a record, costs the rest of the file.
+        """
+        if self._lost:
+            return []
+        records = self._take(limit)
+        if len(records) < limit and self._next and not self._lost:
+            self._data, self._at, self._next = self._next, 0, b""
+            records += self._take(limit - len(records))
+        if len(records) < limit and not self._lost:
+            records += self._settle()
+        return records
+
+    def _take(self, limit: int) -> list[bytes | DataLossError]:
+        """Return at most `limit` complete records from the data at hand."""
+        data, start = self._data, self._at
+        lengths = scan(data, start, limit)
+        if not lengths:
+            return []
+        layout = "".join(["<", *[f"12x{length}s4x" for length in lengths]])
+        records: tuple[bytes, ...] = struct.Struct(layout).unpack_from(data, start)
+        if not intact(data, start, lengths, records):
+            return self._judge(records)
+        self._advance(sum(lengths) + FRAMING * len(lengths))
+        return [*records]
+
+    def _judge(self, records: Sequence[bytes]) -> list[bytes | DataLossError]:
+        """Return `records` one by one, with an error in place of each that is corrupt."""
+        judged: list[bytes | DataLossError] = []
+        for record in records:
+            if not length_intact(self._data, self._at):
+                return [*judged, self._lose(f"has a corrupt length: {self._rest_is_lost()}")]
+            good = data_intact(self._data, self._at, record)
+            judged.append(record if good else self._error("is corrupt: the checksum of its data does not match"))
+            self._advance(len(record) + FRAMING)
+        return judged
+
+    def _settle(self) -> list[bytes | DataLossError]:
+        """Keep the beginning of a record until more is fed, unless it is already known to be lost."""
+        rest = self._own_rest()
+        if len(rest) >= HEADER and not length_intact(rest, 0):
+            return [self._lose(f"has a corrupt length: {self._rest_is_lost()}")]
+        if self._finished and rest:
+            end, needs = self._offset + len(rest), missing_bytes(rest)
+            return [self._lose(f"is cut short: the file ends at byte {end}, at least {needs} bytes too early")]
+        return []
+
+    def _own_rest(self) -> bytearray:
+        """Return what was fed and not parsed as this parser's own bytes, which later feeds extend."""
+        if not isinstance(self._data, bytearray) or self._at:
+            self._data, self._at = bytearray(memoryview(self._data)[self._at :]), 0
+        self._data += self._next
+        self._next = b""
+        return self._data
+
+    def _advance(self, size: int) -> None:
+        self._at += size
+        self._offset += size
+
+    def _rest_is_lost(self) -> str:
+        return "where the next record begins is unknown, the rest of the file is lost"
+
+    def _lose(self, what: str) -> DataLossError:
+        """Give up the rest of the file."""
+        self._lost = True
+        self._data, self._at, self._next = b"", 0, b""
+        return self._error(what)
+
+    def _error(self, what: str) -> DataLossError:
+        return DataLossError(f"{self._name}: the record at {self._where} {self._offset} {what}")
+
+
+def scan(data: Buffer, at: int, limit: int) -> list[int]:
+    """Return the lengths, unchecked, of at most `limit` records that lie complete in `data` from `at` on."""
+    lengths: list[int] = []
+    end = len(data)
+    for _ in range(limit):
+        if at + FRAMING > end:
+            break
+        (length,) = unpack_length(data, at)
+        at += length + FRAMING
+        if at > end:
+            break
+        lengths.append(length)
+    return lengths
+
+
+def missing_bytes(rest: Buffer) -> int:
+    """Return how many bytes the record, or at first its header, that begins `rest` lacks."""
+    if len(rest) < HEADER:
+        return HEADER - len(rest)
+    return unpack_length(rest, 0)[0] + FRAMING - len(rest)
+
+
+def length_intact(data: Buffer, at: int) -> bool:
+    """Return whether the frame at `at` has the length that was written."""
+    return masked_crc(bytes(data[at : at + 8])) == unpack_crc(data, at + 8)[0]
+
+
+def data_intact(data: Buffer, at: int, record: bytes) -> bool:
+    """Return whether `record`, taken from the frame at `at`, is what was written."""
+    return masked_crc(record) == unpack_crc(data, at + HEADER + len(record))[0]
+
+
+def intact(data: Buffer, at: int, lengths: Sequence[int], records: Sequence[bytes]) -> bool:
+    """Return whether both checksums hold for all of the records that lie at `at`."""
+    if len(records) >= MANY:
+        return all_intact(data, at, lengths, records)
+    for record in records:
+        if not (length_intact(data, at) and data_intact(data, at, record)):
+            return False
+        at += len(record) + FRAMING
+    return True
+
+
+def all_intact(data: Buffer, at: int, lengths: Sequence[int], records: Sequence[bytes]) -> bool:
+    """Do what `intact` does, at once for many records."""
+    sizes = np.array(lengths, np.int64)
+    data_crc_at = np.cumsum(sizes + FRAMING) + (at - 4)
+    length_crc_at = data_crc_at - sizes - 4
+    words = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))  # the uint32 at every byte offset
+    data_crcs = np.fromiter(map(crc32c, records), np.uint32, len(records))
+    return np.array_equal(masked(crcs_of_lengths(sizes)), words[length_crc_at]) and np.array_equal(
+        masked(data_crcs), words[data_crc_at]
+    )
+
+
+def masked(crcs: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return what `masked_crc` makes of each CRC."""
+    return (crcs >> np.uint32(15) | crcs << np.uint32(17)) + np.uint32(MASK_DELTA)
+
+
+def crcs_of_lengths(lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Return the CRC32C of each length as eight little-endian bytes."""
+    tables = crc_tables()
+    octets = lengths.astype("<u8").view(np.uint8).reshape(-1, 8)
+    used = (int(lengths.max()).bit_length() + 7) // 8
+    crcs = np.full(len(lengths), crc32c(bytes(8)), np.uint32)
+    for i in range(used):
+        crcs ^= tables[i][octets[:, i]]
+    return crcs
+
+
+@cache
+def crc_tables() -> NDArray[np.uint32]:
+    """Return by how much byte i with value v changes the CRC32C of eight zero bytes, as an array of shape (8, 256).
+
+    CRCs are linear: the CRC of eight bytes is that of eight zeros, xor the change that each of the bytes makes.
+    """
+    zeros = crc32c(bytes(8))
+    changes = [[crc32c((value << 8 * i).to_bytes(8, "little")) ^ zeros for value in range(256)] for i in range(8)]
+    return np.array(changes, np.uint32)
+
+
+class TFRecordWriter:
+    """Writes records to a TFRecord file, with tf.io.TFRecordWriter's methods; a context manager.
+
+    `compression_type` is None, "", "GZIP" or "ZLIB".
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "greetings.tfrecord")
+    >>> with TFRecordWriter(path) as writer:
+    ...     writer.write(b"hello")
+    >>> os.path.getsize(path)
+    21
+    """
+
+    def __init__(self, path: str | os.PathLike[str], compression_type: str | None = None) -> None:
+        self._compressor = compressor(compression_type)
+        self._file = open(path, "wb")  # noqa: SIM115  `close` closes it
+
+    def write(self, record: bytes | bytearray | memoryview) -> None:
+        """Append one record."""
+        if not isinstance(record, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a record must be bytes, got {type(record).__name__}")
+        self._check_open()
+        self._file.write(self._compressor.feed(frame(bytes(record))))
+
+    def flush(self) -> None:
+        """Hand everything written so far to the operating system, so that a reader can see it."""
+        self._check_open()
+        self._file.write(self._compressor.flush())
+        self._file.flush()
+
+    def close(self) -> None:
+        """Finish the file; closing again does nothing."""
+        if self._file.closed:
+            return
+        with self._file:
+            self._file.write(self._compressor.finish())
+
+    def _check_open(self) -> None:
+        if self._file.closed:
+            raise ClosedError(f"the writer of {self._file.name!r} was closed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

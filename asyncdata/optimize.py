@@ -1,0 +1,162 @@
+"""The rewrite rules, in order, and the loop that applies them. A rule changes speed only, never results."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from asyncdata.errors import PlanError, StageError
+from asyncdata.options import AUTOTUNE, Options
+from asyncdata.plan import Node
+from asyncdata.transforms.interleave import Interleave
+from asyncdata.transforms.map import Map
+from asyncdata.transforms.prefetch import Prefetch
+from asyncdata.transforms.repeat import Repeat
+from asyncdata.transforms.select import Shard, Skip, Take
+from asyncdata.transforms.shuffle import Shuffle, ShuffleRepeat
+
+__all__ = ("RULES", "Optimized", "Rewrite", "Rule", "optimize")
+
+Rule: TypeAlias = Callable[[Node], Node | None]
+"""Returns what to put in a node's place, or `None` if the rule does not apply."""
+
+MOST_REWRITES: Final = 10_000
+
+
+class Rewrite(NamedTuple):
+    """What one rule did, for `Dataset.explain`."""
+
+    rule: str
+    before: str
+    after: str
+
+
+class Optimized(NamedTuple):
+    """A plan that is ready to run, and how it came about."""
+
+    plan: Node
+    story: list[Rewrite]
+
+
+def noop_elimination(node: Node) -> Node | None:
+    """Leave out what does nothing: take(-1), skip(0), repeat(1), shard(1, 0), prefetch(0)."""
+    match node:
+        case Take(input=source, count=-1):
+            return source
+        case Skip(input=source, count=0) | Repeat(input=source, count=1):
+            return source
+        case Shard(input=source, num_shards=1) | Prefetch(input=source, buffer_size=0):
+            return source
+        case _:
+            return None
+
+
+def map_fusion(node: Node) -> Node | None:
+    """map(f).map(g) -> map(f → g): one pass instead of two, for maps that are not parallel."""
+    match node:
+        case Map(input=Map(input=source, functions=first, workers=None), functions=second, workers=None) if (
+            any(call.is_async for call in first) == any(call.is_async for call in second)
+        ):
+            return Map(source, first + second)
+        case _:
+            return None
+
+
+def shuffle_and_repeat_fusion(node: Node) -> Node | None:
+    """shuffle.repeat -> one node that fills the next epoch's buffer while it drains the last one's."""
+    match node:
+        case Repeat(input=Shuffle(input=source, size=size, seed=seed, reshuffle=reshuffle), count=count) if count != 1:
+            return ShuffleRepeat(source, size, seed, reshuffle, count)
+        case _:
+            return None
+
+
+def take_pushdown(node: Node) -> Node | None:
+    """Take before elementwise work, so that nothing is computed only to be dropped."""
+    match node:
+        case Take(input=Node(elementwise=True) as work):
+            return work.with_inputs(dataclasses.replace(node, input=work.inputs[0]))
+        case _:
+            return None
+
+
+def skip_pushdown(node: Node) -> Node | None:
+    """Skip before elementwise work, so that nothing is computed only to be dropped."""
+    match node:
+        case Skip(input=Node(elementwise=True) as work):
+            return work.with_inputs(dataclasses.replace(node, input=work.inputs[0]))
+        case _:
+            return None
+
+
+def shard_pushdown(node: Node) -> Node | None:
+    """Shard before elementwise work, so that no shard computes what another keeps."""
+    match node:
+        case Shard(input=Node(elementwise=True) as work):
+            return work.with_inputs(dataclasses.replace(node, input=work.inputs[0]))
+        case _:
+            return None
+
+
+def inject_prefetch(node: Node) -> Node | None:
+    """Read ahead at the end of the pipeline (applied to the last node only)."""
+    return None if isinstance(node, Prefetch) else Prefetch(node, AUTOTUNE)
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    noop_elimination,
+    map_fusion,
+    shuffle_and_repeat_fusion,
+    take_pushdown,
+    skip_pushdown,
+    shard_pushdown,
+)
+LAST_RULES: Final[tuple[Rule, ...]] = (inject_prefetch,)
+
+
+def enabled(rules: Sequence[Rule], options: Options) -> list[Rule]:
+    """Return the rules that `options` leave switched on."""
+    disabled = options.disabled_rules or ()
+    known = {rule.__name__ for rule in RULES + LAST_RULES}
+    for name in disabled:
+        if name not in known:
+            raise PlanError(f"Options(disabled_rules=) has no rule {name!r}; rules are {', '.join(sorted(known))}")
+    return [rule for rule in rules if rule.__name__ not in disabled] if options.optimize is not False else []
+
+
+def settle(node: Node, ordered: bool) -> Node:
+    """Fill in whether parallel stages keep order where they do not say so themselves."""
+    inputs = [settle(part, ordered) for part in node.inputs]
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(*inputs)
+    if isinstance(node, (Map, Interleave)) and node.ordered is None and node.workers is not None:
+        return dataclasses.replace(node, ordered=ordered)
+    return node
+
+
+def optimize(plan: Node, options: Options) -> Optimized:
+    """Apply the rules bottom-up until none applies, then those for the last node; tell what each did."""
+    rules, story = enabled(RULES, options), list[Rewrite]()
+
+    def visit(node: Node) -> Node:
+        inputs = [visit(part) for part in node.inputs]
+        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            node = node.with_inputs(*inputs)
+        better = apply_first(rules, node, story)
+        return node if better is None else visit(better)
+
+    plan = visit(settle(plan, options.deterministic is not False))
+    return Optimized(apply_first(enabled(LAST_RULES, options), plan, story) or plan, story)
+
+
+def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node | None:
+    """Return what the first rule that applies makes of `node`."""
+    for rule in rules:
+        better = rule(node)
+        if better is not None:
+            story.append(Rewrite(rule.__name__, str(node), str(better)))
+            if len(story) > MOST_REWRITES:
+                raise StageError(f"the rewrite rules do not settle; the last one was {rule.__name__}")
+            return better
+    return None

@@ -1,0 +1,59 @@
+"""Options: how a pipeline runs, apart from what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final, Literal, TypeAlias
+
+from asyncdata.errors import PlanError
+
+__all__ = ("AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Options", "Placement")
+
+AUTOTUNE: Final = -1
+"""Let asyncdata choose a number of workers or a buffer size."""
+
+INFINITE_CARDINALITY: Final = -1
+"""The cardinality of a dataset that never ends."""
+
+UNKNOWN_CARDINALITY: Final = -2
+"""The cardinality of a dataset whose length is not known before it has been read."""
+
+Placement: TypeAlias = Literal["thread", "current"]
+
+PLACEMENTS: Final = ("thread", "current")
+
+
+@dataclass(slots=True, kw_only=True)
+class Options:
+    """How a pipeline runs. Every field is `None` until set; what is set later wins, field by field.
+
+    >>> import asyncdata as ad
+    >>> ds = ad.Dataset.range(3).with_options(ad.Options(placement="current"))
+    >>> ds.options().placement
+    'current'
+    """
+
+    placement: Placement | None = None
+    """Where the pipeline runs: `"thread"` (the default), a thread and event loop of its own, so that a consumer that
+    blocks never stalls it; `"current"`, the event loop of the consumer (one of its own under a plain `for`)."""
+
+    deterministic: bool | None = None
+    """Whether parallel stages keep the order of elements (the default) when they do not say so themselves."""
+
+    optimize: bool | None = None
+    """Whether the plan is rewritten before it runs (the default). Never changes results, only speed."""
+
+    disabled_rules: tuple[str, ...] | None = None
+    """Names of rewrite rules to leave out, as `Dataset.explain` shows them."""
+
+    def __post_init__(self) -> None:
+        if self.placement is not None and self.placement not in PLACEMENTS:
+            raise PlanError(f"placement must be one of {PLACEMENTS}, got {self.placement!r}")
+
+    def merge(self, later: Options) -> Options:
+        """Return options in which what `later` sets wins over what this sets."""
+        merged = Options()
+        for field in fields(Options):
+            value = getattr(later, field.name)
+            setattr(merged, field.name, getattr(self, field.name) if value is None else value)
+        return merged

@@ -1,0 +1,162 @@
+"""Node: one transformation of an immutable tree, the facts about it that rules may use, and how it is drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+
+from asyncdata.errors import PlanError
+from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from asyncdata.runtime.block import Blocks, Demand
+from asyncdata.runtime.executors import Call
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Stage
+
+__all__ = ("Node", "Planned", "check_count", "finite", "most", "node_of", "parallel_label", "render", "scaled")
+
+N = TypeVar("N", bound="Node")
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One step of a pipeline. Identity is equality; whatever starts or remembers something lives in its stage."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes that this one reads, in the order of its fields."""
+        found: list[Node] = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Node):
+                found.append(value)
+            elif isinstance(value, tuple):
+                found.extend(part for part in value if isinstance(part, Node))  # pyright: ignore[reportUnknownVariableType]
+        return tuple(found)
+
+    def with_inputs(self, *inputs: Node) -> Self:
+        """Return this node reading `inputs` instead."""
+        rest = iter(inputs)
+        changed: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Node):
+                changed[field.name] = next(rest)
+            elif isinstance(value, tuple) and any(isinstance(part, Node) for part in value):  # pyright: ignore[reportUnknownVariableType]
+                changed[field.name] = tuple(rest)
+        return dataclasses.replace(self, **changed)
+
+    def stage(self) -> Stage:
+        """Return how this node runs."""
+        raise NotImplementedError
+
+    def open(self, scope: Scope, want: Demand) -> Blocks:
+        """Start to run the pipeline up to this node."""
+        return self.stage().open(scope, [node.open for node in self.inputs], want)
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether output i depends on input i alone, and its function may be called in any order or not at all."""
+        return False
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether running it again in the same epoch gives the same elements in the same order."""
+        return all(node.repeatable for node in self.inputs)
+
+    @property
+    def once(self) -> bool:
+        """Whether it can be run only once, because a source is an iterator."""
+        return any(node.once for node in self.inputs)
+
+    @property
+    def cardinality(self) -> int:
+        """How many elements come out; `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY` where that is no number."""
+        return UNKNOWN_CARDINALITY
+
+    @property
+    def signature(self) -> Any:
+        """What elements look like, as a structure of `TensorSpec`; `None` if only an element can tell."""
+        return None
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The user's functions that this node calls."""
+        return ()
+
+    def label(self) -> str:
+        """Return the node alone, as it is drawn: its name and arguments without its inputs."""
+        parts: list[str] = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.repr and not isinstance(value, Node) and value != field.default and value is not None:
+                parts.append(f"{value}" if not parts else f"{field.name}={value}")
+        return f"{type(self).__name__.lower()}({', '.join(parts)})"
+
+    def __str__(self) -> str:
+        return render(self)
+
+
+def render(node: Node) -> str:
+    """Draw a plan on one line: `range(10) → map(f) → batch(2)`."""
+    inputs = node.inputs
+    if not inputs:
+        return node.label()
+    if len(inputs) == 1:
+        return f"{render(inputs[0])} → {node.label()}"
+    return f"{type(node).__name__.lower()}({', '.join(map(render, inputs))})"
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """What has a plan: a `Dataset`, as the layers below it know it."""
+
+    @property
+    def plan(self) -> Node:
+        """The tree of nodes."""
+        ...
+
+
+def node_of(value: object, call: Call) -> Node:
+    """Return the plan of the dataset that a user's function returned."""
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, Planned):
+        return value.plan
+    raise TypeError(f"{call.label} must return a Dataset, got {type(value).__name__}: {value!r:.60}")
+
+
+def finite(cardinality: int) -> bool:
+    """Tell whether a cardinality is a number of elements."""
+    return cardinality >= 0
+
+
+def scaled(cardinality: int, change: Callable[[int], int]) -> int:
+    """Return `change(cardinality)` where it is a number, else the cardinality itself."""
+    return change(cardinality) if finite(cardinality) else cardinality
+
+
+def check_count(method: str, name: str, value: Any, least: int, special: tuple[int, ...] = ()) -> int:
+    """Return `value` as an int that is at least `least` or one of `special`; raise `PlanError` otherwise."""
+    try:
+        number = value.__index__()
+    except AttributeError:
+        raise PlanError(f"{method}({name}=) must be an integer, got {value!r}") from None
+    if number < least and number not in special:
+        raise PlanError(f"{method}({name}=) must be at least {least}, got {number}")
+    return number
+
+
+def most(cardinality: int, limit: int) -> int:
+    """Return the cardinality of the first `limit` elements."""
+    if cardinality == INFINITE_CARDINALITY:
+        return limit
+    return cardinality if cardinality == UNKNOWN_CARDINALITY else min(cardinality, limit)
+
+
+def parallel_label(workers: int | None) -> str:
+    """Return how a node's label shows its parallelism."""
+    if workers is None:
+        return ""
+    return f", num_parallel_calls={'AUTOTUNE' if workers == AUTOTUNE else workers}"

@@ -1,0 +1,79 @@
+"""Datasets that read files: TFRecordDataset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from os import PathLike, fspath
+from typing import Any
+
+from asyncdata.dataset import Dataset
+from asyncdata.formats.compression import decompressor
+from asyncdata.options import AUTOTUNE
+from asyncdata.plan import Node, check_count
+from asyncdata.runtime.executors import Call
+from asyncdata.sources.memory import Items
+from asyncdata.sources.tfrecord import BLOCK_BYTES, RecordFile
+from asyncdata.storage import store_for
+from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
+
+__all__ = ("TFRecordDataset",)
+
+
+class TFRecordDataset(Dataset[bytes]):
+    """The records of TFRecord files, as `bytes`; both checksums of each are checked.
+
+    A corrupt record is a `DataLossError` in its place that names file and offset; a file that is missing, cut short or
+    has a corrupt length is one error, and the next file follows.
+
+    >>> import asyncdata as ad, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "greetings.tfrecord"
+    ...     with ad.TFRecordWriter(path) as writer:
+    ...         writer.write(b"hello")
+    ...         writer.write(b"world")
+    ...     list(ad.TFRecordDataset(path))
+    [b'hello', b'world']
+    """
+
+    def __init__(
+        self,
+        filenames: str | PathLike[str] | Sequence[str | PathLike[str]] | Dataset[str],
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+    ) -> None:
+        """Read `filenames`: a path, several, or a dataset of paths.
+
+        `compression_type` is `"GZIP"`, `"ZLIB"` or none. Files are read in blocks of `buffer_size` bytes (1 MB),
+        one after the other, or `num_parallel_reads` at once, in turn.
+        """
+        super().__init__(records_of(filenames, compression_type, buffer_size, num_parallel_reads))
+
+
+def records_of(filenames: Any, compression: str | None, buffer_size: int | None, reads: int | None) -> Node:
+    decompressor(compression)  # raises where the mistake is made
+    size = check_count("TFRecordDataset", "buffer_size", AUTOTUNE if buffer_size is None else buffer_size, 1, (AUTOTUNE,))
+    size = BLOCK_BYTES if size == AUTOTUNE else size
+    open_one = partial(record_file, compression=compression or None, block_bytes=size)
+    if isinstance(filenames, (str, PathLike)):
+        return open_one(filenames)
+    plan = filenames.plan if isinstance(filenames, Dataset) else Items([checked(name) for name in filenames])
+    call = Call("TFRecordDataset", open_one, spread=False)
+    if reads is None:
+        return FlatMap(plan, call)
+    workers = check_count("TFRecordDataset", "num_parallel_reads", reads, 1, (AUTOTUNE,))
+    return Interleave(plan, call, CYCLE_LENGTH if workers == AUTOTUNE else workers, workers=workers)
+
+
+def record_file(filename: str | PathLike[str], compression: str | None, block_bytes: int) -> RecordFile:
+    """Return the source for one file."""
+    return RecordFile(checked(filename), compression, block_bytes)
+
+
+def checked(filename: str | PathLike[str]) -> str:
+    """Return a file name as a string; another scheme than one we can read is an error here."""
+    name = fspath(filename)
+    store_for(name)
+    return name

@@ -1,0 +1,222 @@
+"""Engines: where a pipeline runs, and how its consumer waits for it.
+
+`ThreadEngine` runs it on a thread and an event loop of its own. `TaskEngine` runs it on the consumer's event loop,
+`LoopEngine` on a private one that runs only while a plain consumer waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from asyncdata.errors import StageError
+from asyncdata.plan import Node
+from asyncdata.runtime.pipeline import Pipeline
+from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
+
+__all__ = ("Engine", "LoopEngine", "TaskEngine", "ThreadEngine")
+
+PATIENCE: Final = 1.0
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Return a new event loop: uvloop's where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+class Engine(Protocol):
+    """A running pipeline as its consumer sees it."""
+
+    queue: BlockQueue
+
+    def wait(self, ready: Callable[[], bool]) -> None:
+        """Block until `ready()`."""
+        ...
+
+    async def wait_async(self, ready: Callable[[], bool]) -> None:
+        """Wait until `ready()` without blocking the consumer's loop."""
+        ...
+
+    def stop(self) -> None:
+        """Tell the pipeline to end; from any thread, also from a finalizer."""
+        ...
+
+    def join(self) -> None:
+        """Wait until it has ended, for at most a second: a user's function that blocks cannot be stopped."""
+        ...
+
+    async def join_async(self) -> None:
+        """Wait as `join` does, without blocking the consumer's loop."""
+        ...
+
+
+class ThreadEngine:
+    """Runs a pipeline on a daemon thread, so that neither side can stall the other."""
+
+    def __init__(self, plan: Node, depth: int, epoch: tuple[Any, ...], home: asyncio.AbstractEventLoop | None) -> None:
+        self.loop = new_loop()
+        self.queue = BlockQueue(Depth(depth), LoopSignal(self.loop, threadsafe=True), ThreadSignal())
+        self.pipeline = Pipeline(plan, self.queue, epoch, home)
+        self.ended = threading.Event()
+        self.on_end: Callable[[], object] | None = None
+        self.thread = threading.Thread(target=self.main, name="asyncdata-engine", daemon=True)
+        ENGINES.add(self)
+        self.thread.start()
+
+    def main(self) -> None:
+        """The thread: run the pipeline, then wait for the threads that it started."""
+        try:
+            with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+                runner.run(self.pipeline.run())
+        except BaseException as error:  # SystemExit from a user's function reaches the consumer
+            self.queue.finish(error)
+        finally:
+            self.pipeline.owned.stop()
+            self.pipeline.owned.join()
+            self.queue.finish()
+            if self.on_end is not None:
+                with suppress(RuntimeError):  # the consumer's loop has been closed
+                    self.on_end()
+
+    def wait(self, ready: Callable[[], bool]) -> None:
+        signal = self.queue.reader
+        if not isinstance(signal, ThreadSignal):
+            signal = self.queue.reader = ThreadSignal()
+        signal.until(ready)
+
+    async def wait_async(self, ready: Callable[[], bool]) -> None:
+        signal, loop = self.queue.reader, asyncio.get_running_loop()
+        if not isinstance(signal, LoopSignal) or signal.loop is not loop:
+            signal = self.queue.reader = LoopSignal(loop, threadsafe=True)
+        await signal.until(ready)
+
+    def stop(self) -> None:
+        self.queue.stop()
+        with suppress(RuntimeError):  # the loop is closed: it has ended
+            self.loop.call_soon_threadsafe(self.pipeline.cancel)
+
+    def join(self) -> None:
+        if threading.current_thread() is not self.thread:
+            self.thread.join(PATIENCE)
+
+    async def join_async(self) -> None:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        self.on_end = lambda: loop.call_soon_threadsafe(ended.set)
+        if self.thread.is_alive():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), PATIENCE)
+
+
+ENGINES: Final[weakref.WeakSet[ThreadEngine]] = weakref.WeakSet()
+
+
+@atexit.register
+def end_engines() -> None:
+    """End what is still running when the interpreter exits, before modules and threads are torn down."""
+    deadline = time.monotonic() + PATIENCE
+    engines = list(ENGINES)
+    for engine in engines:
+        engine.stop()
+    for engine in engines:
+        engine.thread.join(max(0.0, deadline - time.monotonic()))
+
+
+class TaskEngine:
+    """Runs a pipeline as a task of the consumer's own event loop."""
+
+    def __init__(self, plan: Node, depth: int, epoch: tuple[Any, ...]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.signal = LoopSignal(self.loop)
+        self.queue = BlockQueue(Depth(depth), LoopSignal(self.loop), self.signal)
+        self.pipeline = Pipeline(plan, self.queue, epoch, self.loop)
+        self.task = self.loop.create_task(self.pipeline.run(), name="asyncdata-pipeline")
+
+    def wait(self, ready: Callable[[], bool]) -> None:
+        raise StageError(
+            "this iterator was begun with `async for` and placement='current': its pipeline runs on that event loop, "
+            "where a plain next() would wait for ever; use `async for`, or Options(placement='thread')"
+        )
+
+    async def wait_async(self, ready: Callable[[], bool]) -> None:
+        await self.signal.until(ready)
+
+    def stop(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed: its tasks have ended with it
+            self.loop.call_soon_threadsafe(self.pipeline.cancel)
+
+    def join(self) -> None:
+        """Return at once: the task ends on its loop, which this call may not block."""
+
+    async def join_async(self) -> None:
+        self.pipeline.cancel()
+        await asyncio.wait([self.task], timeout=PATIENCE)
+        await asyncio.get_running_loop().run_in_executor(None, self.pipeline.owned.join)
+
+
+class LoopEngine:
+    """Runs a pipeline on a private event loop, in the consumer's thread, while the consumer waits."""
+
+    def __init__(self, plan: Node, depth: int, epoch: tuple[Any, ...]) -> None:
+        forbid_running_loop()
+        self.loop = new_loop()
+        self.signal = LoopSignal(self.loop)
+        self.queue = BlockQueue(Depth(depth), LoopSignal(self.loop), self.signal)
+        self.pipeline = Pipeline(plan, self.queue, epoch, None)
+        self.task = self.loop.create_task(self.pipeline.run(), name="asyncdata-pipeline")
+
+    def wait(self, ready: Callable[[], bool]) -> None:
+        forbid_running_loop()
+        self.loop.run_until_complete(self.signal.until(ready))
+
+    async def wait_async(self, ready: Callable[[], bool]) -> None:
+        raise StageError("this iterator was begun with a plain `for` and placement='current': go on with `for`")
+
+    def stop(self) -> None:
+        """End the pipeline: here, or in a thread where another loop is running in this one."""
+        if sys.is_finalizing() or self.loop.is_closed():
+            return
+        if running_loop() is None:
+            self.finish()
+        else:
+            threading.Thread(target=self.finish, name="asyncdata-end", daemon=True).start()
+
+    def finish(self) -> None:
+        """Cancel the pipeline, let it end, and close the loop."""
+        self.queue.stop()
+        self.pipeline.cancel()
+        self.loop.run_until_complete(asyncio.wait([self.task], timeout=PATIENCE))
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+        self.pipeline.owned.join()
+
+    def join(self) -> None:
+        """Return at once: `stop` has waited already."""
+
+    async def join_async(self) -> None:
+        """Return at once: `stop` has seen to it."""
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def forbid_running_loop() -> None:
+    if running_loop() is not None:
+        raise StageError(
+            "a plain `for` with placement='current' cannot run inside a running event loop: "
+            "use `async for`, or Options(placement='thread')"
+        )

@@ -1,0 +1,180 @@
+"""Lanes: several threads or tasks that run groups of elements at once, and the window that keeps their order."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Final, Protocol
+
+from asyncdata.runtime.block import Block, Demand
+from asyncdata.runtime.executors import Pace, Workers
+from asyncdata.runtime.queue import LoopSignal
+from asyncdata.runtime.scope import Scope
+
+__all__ = ("Group", "Lanes", "TaskLanes", "ThreadLanes", "Window")
+
+THREAD_GROUP: Final = 5e-4
+
+
+class Group:
+    """Elements that one lane works on together; `result` may be shorter where elements were dropped."""
+
+    __slots__ = ("block", "done", "error", "result")
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.result = block
+        self.done = False
+        self.error: BaseException | None = None
+
+
+class Lanes(Protocol):
+    """Where groups run: `finished` is called for each group, from any thread."""
+
+    pace: Pace
+
+    def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
+        """Let a lane work on `group`."""
+        ...
+
+    def stop(self) -> None:
+        """Take no more groups; those begun may finish."""
+        ...
+
+
+class ThreadLanes:
+    """`count` threads that run a plain function over groups of about half a millisecond."""
+
+    def __init__(self, scope: Scope, count: int, work: Callable[[Block], Block]) -> None:
+        self.pace = Pace(THREAD_GROUP)
+        self.work = work
+        self.workers = Workers(scope.owned.start, count, "asyncdata-map")
+
+    def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
+        def job() -> None:
+            begin = time.perf_counter()
+            try:
+                group.result = self.work(group.block)
+            except BaseException as error:  # SystemExit and the like end the pipeline, not the thread
+                group.error = error
+            self.pace.measured(len(group.block), time.perf_counter() - begin)
+            group.done = True
+            finished(group)
+
+        self.workers.submit(job)
+
+    def stop(self) -> None:
+        self.workers.stop()
+
+
+class TaskLanes:
+    """`count` tasks that await a function on one element each."""
+
+    def __init__(self, scope: Scope, count: int, work: Callable[[Block], Awaitable[Block]]) -> None:
+        self.pace = Pace(0.0)
+        self.work = work
+        self.scope = scope
+        self.count = count
+        self.waiting: deque[tuple[Group, Callable[[Group], None]]] = deque()
+        self.idle: deque[LoopSignal] = deque()
+        self.tasks: list[Any] = []
+
+    def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
+        self.waiting.append((group, finished))
+        if self.idle:
+            self.idle.popleft().notify()
+        elif len(self.tasks) < self.count:
+            self.tasks.append(self.scope.spawn(self.lane))
+
+    async def lane(self) -> None:
+        """Work on one group after the other."""
+        signal = LoopSignal(self.scope.loop)
+        while True:
+            while self.waiting:
+                group, finished = self.waiting.popleft()
+                group.result = await self.work(group.block)
+                group.done = True
+                finished(group)
+            self.idle.append(signal)
+            await signal.until(self.waiting.__len__)
+
+    def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+
+
+class Window:
+    """Groups in flight between the task that reads the input and the reader of the results.
+
+    At most twice as many groups as there are workers: those being worked on, and as many that wait, either for a
+    worker or (in order) for an earlier group.
+    """
+
+    def __init__(self, scope: Scope, lanes: Lanes, workers: int, ordered: bool) -> None:
+        self.lanes = lanes
+        self.workers = workers
+        self.ordered = ordered
+        self.groups: deque[Group] = deque()
+        self.ready: deque[Group] = deque()
+        self.held = 0
+        self.ended = False
+        self.reader = LoopSignal(scope.loop, threadsafe=True)
+        self.feeder = LoopSignal(scope.loop)
+
+    async def feed(self, source: AsyncGenerator[Block, None], want: Demand) -> None:
+        """Read the input as far as the window allows and hand it to the lanes."""
+        async with aclosing(source):
+            while True:
+                await self.feeder.until(lambda: self.room() > 0)
+                want.items = self.room()
+                block = await anext(source, None)
+                if block is None:
+                    break
+                self.admit(block)
+        self.ended = True
+        self.reader.notify()
+
+    def room(self) -> int:
+        return 2 * self.workers * self.lanes.pace.group - self.held
+
+    def admit(self, block: Block) -> None:
+        """Cut a block into groups, small enough that no worker idles."""
+        self.held += len(block)
+        size = max(1, min(self.lanes.pace.group, -(-len(block) // self.workers)))
+        for start in range(0, len(block), size):
+            group = Group(block.part(start, start + size))
+            if self.ordered:
+                self.groups.append(group)
+            self.lanes.submit(group, self.finished)
+
+    def finished(self, group: Group) -> None:
+        """Take note of a group that is done; from any thread."""
+        if not self.ordered:
+            self.ready.append(group)
+        if self.reader.armed:
+            self.reader.notify()
+
+    def may_read(self) -> bool:
+        if self.ready or (self.groups and self.groups[0].done):
+            return True
+        return self.ended and self.held == 0
+
+    async def collect(self) -> Block | None:
+        """Return the results of all groups that may be delivered now as one block, `None` at the end."""
+        await self.reader.until(self.may_read)
+        queue = self.groups if self.ordered else self.ready
+        done: list[Block] = []
+        while queue and queue[0].done:
+            group = queue.popleft()
+            self.held -= len(group.block)
+            if group.error is not None:
+                raise group.error
+            if group.result.items:
+                done.append(group.result)
+        self.feeder.notify()
+        if done:
+            return Block.join(done)
+        return None if self.ended and self.held == 0 else Block([], ())
+

@@ -1,0 +1,73 @@
+"""Pipeline: one run of a plan, its task group, and the queue that its consumer reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+
+from asyncdata.plan import Node
+from asyncdata.runtime.queue import BlockQueue
+from asyncdata.runtime.scope import Owned, Scope
+from asyncdata.runtime.stage import fill
+
+__all__ = ("Pipeline",)
+
+
+class Pipeline:
+    """Runs a plan on the current loop until it ends, fails or is cancelled, and leaves nothing behind."""
+
+    def __init__(
+        self, plan: Node, queue: BlockQueue, epoch: tuple[Any, ...], home: asyncio.AbstractEventLoop | None
+    ) -> None:
+        self.plan = plan
+        self.queue = queue
+        self.epoch = epoch
+        self.home = home
+        self.owned = Owned()
+        self.group_scope: anyio.CancelScope | None = None
+
+    def cancel(self) -> None:
+        """Stop it; on its own loop. Cancelled before it has begun, it ends when it begins."""
+        self.queue.stopped = True
+        if self.group_scope is not None:
+            self.group_scope.cancel()
+
+    async def run(self) -> None:
+        """Run the plan into the queue. Never raises: what goes wrong travels through the queue."""
+        try:
+            async with anyio.create_task_group() as group:
+                self.group_scope = group.cancel_scope
+                scope = Scope(group, self.owned, epoch=self.epoch, home=self.home)
+                if not self.queue.stopped:
+                    await fill(self.queue, self.plan.open, scope)
+                group.cancel_scope.cancel()
+        except Exception as error:
+            self.queue.finish(first_of(error))
+        finally:
+            self.owned.stop()
+            self.queue.finish()
+            await self.end_foreign_tasks()
+
+    async def end_foreign_tasks(self) -> None:
+        """Wait a moment for the tasks that run a user's async iterators; they have been cancelled."""
+        here = [task for task in self.owned.tasks if task.get_loop() is asyncio.get_running_loop()]
+        if here:
+            await asyncio.wait(here, timeout=0.8)
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from leaves(part)
+    else:
+        yield error
+
+
+def first_of(error: BaseException) -> BaseException:
+    """Return the first error of a group, with a note that it ended the pipeline."""
+    first = next(leaves(error))
+    first.add_note("this error ended the pipeline")
+    return first

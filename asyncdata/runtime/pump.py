@@ -1,0 +1,196 @@
+"""Pumps: what runs a user's iterator where it belongs (a thread, an event loop) and hands its items to the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import CancelledError
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any, Final
+
+from asyncdata.runtime.block import Failure
+from asyncdata.runtime.queue import LoopSignal
+from asyncdata.runtime.scope import Scope
+
+__all__ = ("LoopPump", "Pump", "ThreadPump")
+
+END: Final = object()
+
+
+class Pump:
+    """The engine's side: orders items, never more than it was asked for, and takes what is there."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.ready: deque[Any] = deque()
+        self.signal = LoopSignal(scope.loop, threadsafe=True)
+        self.ordered = 0
+        self.over = False
+
+    def order(self, count: int) -> None:
+        """Ask the other side for `count` more items."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Let the other side end; what it has begun it may finish."""
+        raise NotImplementedError
+
+    async def pull(self, limit: int) -> list[Any]:
+        """Return what is there, at least one and at most `limit` items; nothing at the end."""
+        if self.over:
+            return []
+        missing = limit - self.ordered
+        if missing > 0:
+            self.ordered += missing
+            self.order(missing)
+        if not self.ready:
+            await self.signal.until(self.ready.__len__)
+        pop = self.ready.popleft
+        items = [pop() for _ in range(min(limit, len(self.ready)))]
+        self.ordered -= len(items)
+        if items[-1] is END:
+            self.over = True
+            items.pop()
+        return items
+
+    def hand(self, item: Any) -> None:
+        """Hand an item to the engine; runs on the other side."""
+        self.ready.append(item)
+        if self.signal.armed:
+            self.signal.notify()
+
+
+class ThreadPump(Pump):
+    """Runs a plain iterator in a thread of its own, so that one that blocks stalls nothing else."""
+
+    def __init__(self, scope: Scope, make: Callable[[], Iterator[Any]], name: str) -> None:
+        super().__init__(scope)
+        self.make = make
+        self.orders: SimpleQueue[int | None] = SimpleQueue()
+        scope.owned.start(self.run, name)
+
+    def order(self, count: int) -> None:
+        self.orders.put(count)
+
+    def stop(self) -> None:
+        self.over = True
+        self.orders.put(None)
+
+    def run(self) -> None:
+        """Make the iterator and serve orders until it ends or is told to stop."""
+        try:
+            iterator = self.make()
+        except BaseException as error:  # becomes an element's failure
+            self.hand(Failure(error))
+            self.hand(END)
+            return
+        while not self.over and (count := self.orders.get()) is not None:
+            if not self.serve(iterator, count):
+                break
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            with suppress(Exception):  # the user's generator refuses to end: nobody is left to hear of it
+                close()
+
+    def serve(self, iterator: Iterator[Any], count: int) -> bool:
+        """Hand over `count` items, failures included; return whether there may be more."""
+        left = count
+        while left and not self.over:
+            try:
+                for item in islice(iterator, left):
+                    left -= 1
+                    self.ready.append(item)
+                    if self.signal.armed:
+                        self.signal.notify()
+                    if self.over:
+                        return False
+            except BaseException as error:  # becomes an element's failure
+                left -= 1
+                self.hand(Failure(error))
+                continue
+            if left:
+                self.hand(END)
+                return False
+        return True
+
+
+class LoopPump(Pump):
+    """Runs an async iterator as a task of the loop that it belongs to, which need not be the engine's."""
+
+    def __init__(self, scope: Scope, make: Callable[[], AsyncIterator[Any]]) -> None:
+        super().__init__(scope)
+        self.make = make
+        self.scope = scope
+        self.loop = scope.home
+        self.same = self.loop is scope.loop
+        self.quota = 0
+        self.task: asyncio.Task[None] | None = None
+        self.signal = LoopSignal(scope.loop, threadsafe=not self.same)
+        self.orders = LoopSignal(self.loop)
+        self.there(self.begin)
+
+    def there(self, call: Callable[..., None], *args: Any) -> None:
+        """Run a plain call on the iterator's loop."""
+        if self.same:
+            call(*args)
+            return
+        with suppress(RuntimeError):  # that loop has been closed: its iterator is gone with it
+            self.loop.call_soon_threadsafe(call, *args)
+
+    def begin(self) -> None:
+        self.task = self.loop.create_task(self.run())
+        self.scope.owned.tasks.append(self.task)
+
+    def order(self, count: int) -> None:
+        self.there(self.add, count)
+
+    def add(self, count: int) -> None:
+        self.quota += count
+        self.orders.notify()
+
+    def stop(self) -> None:
+        self.over = True
+        self.there(self.cancel)
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+    def allowed(self) -> bool:
+        return self.quota > 0
+
+    async def run(self) -> None:
+        """Serve orders until the iterator ends; it is closed where it ran."""
+        iterator: AsyncIterator[Any] | None = None
+        try:
+            iterator = self.make()
+            while True:
+                await self.orders.until(self.allowed)
+                self.quota -= 1
+                if not await self.step(iterator):
+                    break
+        except CancelledError:
+            if not self.over:
+                self.hand(END)
+            raise
+        except Exception as error:
+            self.hand(Failure(error))
+            self.hand(END)
+        finally:
+            close = getattr(iterator, "aclose", None)
+            if close is not None:
+                with suppress(Exception):  # as with a plain generator
+                    await close()
+
+    async def step(self, iterator: AsyncIterator[Any]) -> bool:
+        """Hand over one item, or the failure in its place; return whether there may be more."""
+        try:
+            self.hand(await anext(iterator))
+        except StopAsyncIteration:
+            self.hand(END)
+            return False
+        except Exception as error:
+            self.hand(Failure(error))
+        return True

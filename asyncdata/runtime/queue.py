@@ -1,0 +1,220 @@
+"""The bounded, closable queue of blocks between two tasks, and the signals by which its two sides wake each other.
+
+One side writes, one reads; they may live on one loop, on two, or the reader may be a plain thread. Neither side takes
+a lock: each announces that it is about to wait, looks again, and only then waits; the other wakes it at most once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Final, Protocol
+
+from asyncdata.options import AUTOTUNE
+from asyncdata.runtime.block import Block
+from asyncdata.structure import nbytes
+
+__all__ = ("BlockQueue", "Depth", "LoopSignal", "Signal", "ThreadSignal")
+
+MOST_ITEMS: Final = 4096
+MOST_BYTES: Final = 64 << 20
+LEAST_WORK: Final = 2e-3
+
+
+class Signal(Protocol):
+    """How one side of a queue is woken. Callable from any thread and from finalizers."""
+
+    def notify(self) -> None:
+        """Wake the side that waits, if it does."""
+        ...
+
+
+class LoopSignal:
+    """Wakes a task of an event loop; `threadsafe` if it is notified from other threads."""
+
+    __slots__ = ("armed", "future", "loop", "post")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, threadsafe: bool = False) -> None:
+        self.loop = loop
+        self.armed = False
+        self.future: asyncio.Future[None] | None = None
+        self.post = loop.call_soon_threadsafe if threadsafe else loop.call_soon
+
+    async def until(self, ready: Callable[[], bool]) -> None:
+        """Wait until `ready()`, which is asked again after each notification."""
+        while not ready():
+            self.future = self.loop.create_future()
+            self.armed = True
+            if ready():
+                self.armed = False
+                return
+            await self.future
+
+    def notify(self) -> None:
+        if self.armed:
+            self.armed = False
+            try:
+                self.post(self.fire)
+            except RuntimeError:  # the loop was closed: nobody waits there any more
+                return
+
+    def fire(self) -> None:
+        """Let the waiting task look again; runs on its loop."""
+        if self.future is not None and not self.future.done():
+            self.future.set_result(None)
+
+
+class ThreadSignal:
+    """Wakes a plain thread. Waiting can be interrupted by Ctrl-C in the main thread."""
+
+    __slots__ = ("armed", "gate")
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.gate: SimpleQueue[None] = SimpleQueue()
+
+    def until(self, ready: Callable[[], bool]) -> None:
+        """Block this thread until `ready()`."""
+        while not ready():
+            self.armed = True
+            if ready():
+                self.armed = False
+                return
+            self.gate.get()
+
+    def notify(self) -> None:
+        if self.armed:
+            self.armed = False
+            self.gate.put(None)
+
+
+class Depth:
+    """How many items a buffer may hold: fixed, or with AUTOTUNE doubled as it proves too small.
+
+    It does when a reader finds it empty after it was full (the rule of tf.data's first prefetch tuner), or while all
+    that it may hold is less than two milliseconds of work. A buffer that tunes itself also stays below 64 MB.
+    """
+
+    __slots__ = ("auto", "filled", "items", "most", "since", "written")
+
+    def __init__(self, items: int, first: int = 2) -> None:
+        self.auto = items == AUTOTUNE
+        self.items = first if self.auto else items
+        self.most = MOST_ITEMS
+        self.filled = False
+        self.since = 0.0
+        self.written = 0
+
+    @property
+    def chunk(self) -> int:
+        """How many items one block may hold, so that a reader holding one block is not far ahead of its word."""
+        return max(1, self.items // 4)
+
+    def weigh(self, block: Block) -> None:
+        """Bound the buffer in bytes by what an item of `block` weighs."""
+        if self.auto:
+            self.most = max(2, min(MOST_ITEMS, MOST_BYTES // nbytes(block.items[0])))
+            self.items = min(self.items, self.most)
+
+    def starved(self, written: int) -> None:
+        """Take note that a reader found the buffer empty, when `written` items had been written in all."""
+        if not self.auto:
+            return
+        now, fresh = time.perf_counter(), written - self.written
+        if self.filled or (fresh and (now - self.since) / fresh * self.items < LEAST_WORK):
+            self.items = min(self.items * 2, self.most)
+            self.filled = False
+        self.since, self.written = now, written
+
+
+class BlockQueue:
+    """A queue of blocks, bounded in items. A reader that waits adds one to what may be held."""
+
+    def __init__(self, depth: Depth, writer: LoopSignal, reader: Signal) -> None:
+        self.depth = depth
+        self.writer = writer
+        self.reader = reader
+        self.blocks: deque[Block] = deque()
+        self.written = 0
+        self.taken = 0
+        self.hungry = 0
+        self.ended = False
+        self.stopped = False
+        self.error: BaseException | None = None
+
+    def free(self) -> int:
+        """Return how many more items may be written."""
+        return self.depth.items + self.hungry - (self.written - self.taken)
+
+    def may_write(self) -> bool:
+        return self.free() > 0 or self.stopped
+
+    def may_read(self) -> bool:
+        return bool(self.blocks) or self.ended or self.stopped
+
+    # the writer's side
+
+    async def room(self) -> int:
+        """Wait for room, and return how many items the next block may hold; 0 if the reader has left."""
+        if not self.may_write():
+            self.depth.filled = True
+            await self.writer.until(self.may_write)
+        return 0 if self.stopped else min(self.free(), self.depth.chunk)
+
+    def put(self, block: Block) -> None:
+        """Append a block. The writer has asked for room before."""
+        self.depth.weigh(block)
+        self.written += len(block)
+        self.blocks.append(block)
+        self.reader.notify()
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Say that nothing more will come, because of `error` if there was one."""
+        if not self.ended:
+            self.error = error
+            self.ended = True
+            self.reader.notify()
+
+    # the reader's side
+
+    def crave(self) -> None:
+        """Say that the reader is about to wait: one item more may be written than the depth says."""
+        self.depth.starved(self.written)
+        self.hungry = 1
+        self.writer.notify()
+
+    def take(self) -> Block | None:
+        """Take the next block, `None` if there is none now."""
+        if not self.blocks:
+            return None
+        block = self.blocks.popleft()
+        self.hungry = 0
+        self.taken += len(block)
+        self.writer.notify()
+        return block
+
+    def take_ready(self, limit: int) -> Block | None:
+        """Take all that is there, at most `limit` items, as one block; `None` if there is nothing now."""
+        if not self.blocks:
+            return None
+        parts: list[Block] = []
+        while self.blocks and limit > 0:
+            head = self.blocks.popleft()
+            if len(head) > limit:
+                self.blocks.appendleft(head.part(limit, len(head)))
+                head = head.part(0, limit)
+            limit -= len(head)
+            self.taken += len(head)
+            parts.append(head)
+        self.hungry = 0
+        self.writer.notify()
+        return Block.join(parts)
+
+    def stop(self) -> None:
+        """Leave: nothing more will be read. From any thread, also from a finalizer."""
+        self.stopped = True
+        self.writer.notify()
+        self.reader.notify()

@@ -1,0 +1,116 @@
+"""Scope: what a running stage may start (tasks, threads, inner pipelines), and who ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from asyncdata.runtime.executors import Workers
+
+__all__ = ("Owned", "Scope")
+
+T = TypeVar("T")
+
+READERS: Final = 8
+PATIENCE: Final = 0.8
+
+
+class Owned:
+    """The threads and foreign tasks of one pipeline: started here, ended and awaited here."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+        self.tasks: list[asyncio.Future[Any]] = []
+        self.readers = Workers(self.start, READERS, "asyncdata-read")
+
+    def start(self, run: Callable[[], None], name: str) -> None:
+        """Start a daemon thread. Daemon, so that a user's function that never returns cannot hold the interpreter."""
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        self.threads = [old for old in self.threads if old.is_alive()]
+        self.threads.append(thread)
+        thread.start()
+
+    def stop(self) -> None:
+        """Tell the shared readers to end."""
+        self.readers.stop()
+
+    def join(self) -> None:
+        """Wait for every thread, in all no longer than a user's function may sensibly take to return."""
+        deadline = time.monotonic() + PATIENCE
+        for thread in self.threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+class Scope:
+    """What a stage gets when it is opened. `at` gives a scope for another epoch or for an inner pipeline."""
+
+    __slots__ = ("epoch", "group", "home", "loop", "owned")
+
+    def __init__(
+        self,
+        group: TaskGroup,
+        owned: Owned,
+        *,
+        epoch: tuple[Any, ...],
+        home: asyncio.AbstractEventLoop | None,
+    ) -> None:
+        self.group = group
+        self.owned = owned
+        self.epoch = epoch
+        self.loop = asyncio.get_running_loop()
+        self.home = home or self.loop
+
+    def at(self, *path: Any) -> Scope:
+        """Return this scope one level deeper in epochs: a repetition, or the element an inner pipeline is for."""
+        inner = object.__new__(Scope)
+        inner.group, inner.owned, inner.loop, inner.home = self.group, self.owned, self.loop, self.home
+        inner.epoch = self.epoch + path
+        return inner
+
+    def with_epoch(self, epoch: tuple[Any, ...]) -> Scope:
+        """Return this scope as it was in `epoch`."""
+        inner = self.at()
+        inner.epoch = epoch
+        return inner
+
+    def spawn(self, run: Callable[[], Awaitable[None]]) -> anyio.CancelScope:
+        """Start a task in the pipeline's task group; what is returned cancels it."""
+        cancel = anyio.CancelScope()
+
+        async def task() -> None:
+            with cancel:
+                await run()
+
+        self.group.start_soon(task)
+        return cancel
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Run a blocking call (reading a file) in one of the pipeline's reader threads."""
+        future: asyncio.Future[T] = self.loop.create_future()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)  # type: ignore[arg-type]
+            else:
+                future.set_exception(error)
+
+        def job() -> None:
+            try:
+                outcome: tuple[Any, BaseException | None] = (call(), None)
+            except BaseException as error:  # carried to the awaiting task
+                outcome = (None, error)
+            try:
+                self.loop.call_soon_threadsafe(settle, *outcome)
+            except RuntimeError:  # the pipeline has ended meanwhile
+                return
+
+        self.owned.readers.submit(job)
+        return await future

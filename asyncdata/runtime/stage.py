@@ -1,0 +1,269 @@
+"""The five stages that every transformation runs as: Produce, Apply, Fold, Merge, Transfer.
+
+A running stage is an async generator of blocks. It never yields more items than its reader's `Demand` says, never an
+empty block, and closes what it reads from when it is left. Concurrency, cancellation and back-pressure live here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import dataclass
+from itertools import compress
+from typing import Final, Protocol, TypeAlias
+
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.executors import Call, Pace
+from asyncdata.runtime.lanes import Lanes, TaskLanes, ThreadLanes, Window
+from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
+from asyncdata.runtime.scope import Scope
+
+__all__ = ("Apply", "Fold", "Merge", "Opener", "Produce", "Stage", "Step", "Transfer", "breathe", "fill", "split")
+
+Opener: TypeAlias = Callable[[Scope, Demand], Blocks]
+"""Starts a pipeline up to some node; may be called again for another epoch."""
+
+INLINE_GROUP: Final = 1e-3
+
+
+class Stage(Protocol):
+    """How a node runs."""
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+        """Start to run; `want` tells before each pull how many items the next block may hold."""
+        ...
+
+
+class Step:
+    """A sequential transformation with memory and without I/O, tested without an event loop."""
+
+    done = False
+    """Whether nothing more will come out, so that the input need not be read on."""
+
+    def need(self, want: int) -> int:
+        """Return how many items to ask the input for, when `want` are wanted."""
+        return want
+
+    def feed(self, block: Block) -> Block:
+        """Take a block, return what comes out now; may be empty."""
+        raise NotImplementedError
+
+    def flush(self) -> Iterator[Block]:
+        """Return what comes out when the input has ended."""
+        return iter(())
+
+
+@dataclass(frozen=True)
+class Produce:
+    """0→1: a source."""
+
+    start: Opener
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+        return self.start(scope, want)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """1→1, sequential, stateful: runs a fresh `Step` for each epoch."""
+
+    make: Callable[[Scope], Step]
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+        return self.run(self.make(scope), scope, inputs[0], want)
+
+    async def run(self, step: Step, scope: Scope, opener: Opener, want: Demand) -> Blocks:
+        """Feed the step until it is done or its input ends, then flush it."""
+        inner = Demand()
+        async with aclosing(opener(scope, inner)) as source:
+            while not step.done:
+                inner.items = step.need(want.items)
+                block = await anext(source, None)
+                if block is None:
+                    break
+                out = step.feed(block)
+                if not out.items:
+                    await breathe()
+                for part in split(out, want):
+                    yield part
+        for block in step.flush():
+            for part in split(block, want):
+                yield part
+
+
+@dataclass(frozen=True)
+class Merge:
+    """n→1: the merge decides which input runs when."""
+
+    merge: Callable[[Scope, Sequence[Opener], Demand], Blocks]
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+        return self.merge(scope, inputs, want)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """1→1, to another task: a buffer of `items`, filled while its reader works."""
+
+    items: int
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+        if self.items == 0:
+            return inputs[0](scope, want)
+        return self.run(scope, inputs[0], want)
+
+    async def run(self, scope: Scope, opener: Opener, want: Demand) -> Blocks:
+        queue = BlockQueue(Depth(self.items), LoopSignal(scope.loop), signal := LoopSignal(scope.loop))
+        cancel = scope.spawn(lambda: fill(queue, opener, scope))
+        try:
+            while True:
+                if not queue.may_read():
+                    queue.crave()
+                    await signal.until(queue.may_read)
+                block = queue.take_ready(want.items)
+                if block is None:
+                    return
+                yield block
+        finally:
+            cancel.cancel()
+
+
+async def fill(
+    queue: BlockQueue, opener: Opener, scope: Scope, turn: AbstractAsyncContextManager[None] | None = None
+) -> None:
+    """Read a pipeline into a queue as far as there is room; each pull waits for its `turn`."""
+    turn = turn or nullcontext()
+    want = Demand()
+    async with aclosing(opener(scope, want)) as source:
+        while (room := await queue.room()) > 0:
+            want.items = room
+            async with turn:
+                block = await anext(source, None)
+            if block is None:
+                break
+            queue.put(block)
+            await breathe()
+    queue.finish()
+
+
+async def breathe() -> None:
+    """Let the other tasks of the loop run: a stage that never has to wait must not starve them."""
+    await asyncio.sleep(0)
+
+
+@dataclass(frozen=True)
+class Apply:
+    """1→1, stateless: functions called on each element, one after the other, in place or `workers` at a time.
+
+    With `keep` the result of the last function says whether the element stays.
+    """
+
+    calls: tuple[Call, ...]
+    keep: bool = False
+    workers: int | None = None
+    ordered: bool = True
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+        if self.workers is not None:
+            return self.concurrent(scope, inputs[0], want, self.workers)
+        if self.is_async:
+            return self.awaited(scope, inputs[0], want)
+        return self.inline(scope, inputs[0], want)
+
+    @property
+    def is_async(self) -> bool:
+        return any(call.is_async for call in self.calls)
+
+    async def inline(self, scope: Scope, opener: Opener, want: Demand) -> Blocks:
+        """Call the functions right here, over about a millisecond's worth of elements at a time."""
+        pace = Pace(INLINE_GROUP)
+        async with aclosing(opener(scope, want)) as source:
+            async for block in source:
+                start = 0
+                while start < len(block):
+                    size = min(pace.group, want.items)
+                    group = block.part(start, start + size) if start or size < len(block) else block
+                    begin = time.perf_counter()
+                    result = self.work(group)
+                    pace.measured(len(group), time.perf_counter() - begin)
+                    start += size
+                    if result.items:
+                        yield result
+                    else:
+                        await breathe()
+
+    async def awaited(self, scope: Scope, opener: Opener, want: Demand) -> Blocks:
+        """Await the functions element by element; results go on together for about a millisecond."""
+        async with aclosing(opener(scope, want)) as source:
+            async for block in source:
+                done: list[Block] = []
+                begin = time.perf_counter()
+                for place in range(len(block)):
+                    done.append(await self.work_async(block.part(place, place + 1)))
+                    late = time.perf_counter() - begin > INLINE_GROUP
+                    if (late or len(done) >= want.items) and (result := Block.join(done)).items:
+                        yield result
+                        done, begin = [], time.perf_counter()
+                if done and (result := Block.join(done)).items:
+                    yield result
+
+    async def concurrent(self, scope: Scope, opener: Opener, want: Demand, workers: int) -> Blocks:
+        """Keep `workers` threads or tasks busy, and give out results in order unless told otherwise."""
+        lanes: Lanes = (
+            TaskLanes(scope, workers, self.work_async) if self.is_async else ThreadLanes(scope, workers, self.work)
+        )
+        window = Window(scope, lanes, workers, self.ordered)
+        inner = Demand()
+        feeding = scope.spawn(lambda: window.feed(opener(scope, inner), inner))
+        try:
+            while (block := await window.collect()) is not None:
+                for part in split(block, want):
+                    yield part
+        finally:
+            feeding.cancel()
+            lanes.stop()
+
+    def work(self, block: Block) -> Block:
+        """Run the functions over a block."""
+        for call in self.calls:
+            result = call.run(block)
+            block = sift(block, result) if self.keep else result
+        return block
+
+    async def work_async(self, block: Block) -> Block:
+        """Await the functions on a block of one element."""
+        for call in self.calls:
+            if block.failed:
+                return block
+            result = await call.run_async(block.items[0], block.tickets[0]) if call.is_async else call.run(block)
+            if type(result) is not Block:
+                result = Block([result], block.tickets, type(result) is Failure)
+            block = sift(block, result) if self.keep else result
+        return block
+
+
+def sift(block: Block, verdicts: Block) -> Block:
+    """Return the items of `block` whose verdict is true, and the verdicts that failed, in place."""
+    if verdicts.failed:
+        pairs = list(zip(block.items, verdicts.items, block.tickets, strict=True))
+        items = [verdict if type(verdict) is Failure else item for item, verdict, _ in pairs if verdict]
+        return Block(items, [ticket for _, verdict, ticket in pairs if verdict], True)
+    items = list(compress(block.items, verdicts.items))
+    if len(items) == len(block.items):
+        return block
+    return Block(items, list(compress(block.tickets, verdicts.items)))
+
+
+def split(block: Block, want: Demand) -> Iterator[Block]:
+    """Yield a block in parts of at most as many items as are wanted when each is asked for."""
+    if len(block) <= want.items:
+        if block.items:
+            yield block
+        return
+    start = 0
+    while start < len(block):
+        size = want.items
+        yield block.part(start, start + size)
+        start += size

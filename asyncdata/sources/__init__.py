@@ -1,0 +1,5 @@
+"""Where elements come from."""
+
+from __future__ import annotations
+
+__all__ = ()

@@ -1,0 +1,385 @@
+"""Nested elements: stack, unstack, slice, describe, check and measure them.
+
+Tuples, dicts, named tuples, dataclasses and whatever is registered with optree are structure; everything else,
+lists included, is a leaf.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import optree
+
+from asyncdata.errors import PlanError, StructureError
+
+__all__ = (
+    "Leading",
+    "Opened",
+    "TensorSpec",
+    "as_arrays",
+    "conform",
+    "freeze",
+    "leading",
+    "nbytes",
+    "open_level",
+    "paired",
+    "prefixed",
+    "slice_rows",
+    "spec_of",
+    "stack",
+    "unstack",
+)
+
+Shape: TypeAlias = Sequence[int | None]
+
+LEAVES = frozenset({np.ndarray, int, float, bool, complex, str, bytes, bytearray, type(None), list})
+NUMBERS = frozenset({int, float, bool, complex})
+
+
+@dataclasses.dataclass(frozen=True, init=False)
+class TensorSpec:
+    """Shape and dtype of one leaf, as `tf.TensorSpec`.
+
+    >>> import asyncdata as ad
+    >>> ad.TensorSpec(shape=(None, 3), dtype="float32")
+    TensorSpec(shape=(None, 3), dtype=float32)
+    """
+
+    shape: tuple[int | None, ...] | None
+    """Size of each dimension, `None` where any size will do; `None` for the whole if any shape will do."""
+
+    dtype: np.dtype[Any]
+    """NumPy dtype; `object` for `str`, `bytes` and any other Python object."""
+
+    def __init__(self, shape: Shape | None = None, dtype: npt.DTypeLike = np.float32) -> None:
+        object.__setattr__(self, "shape", None if shape is None else tuple(shape))
+        kind = np.dtype(dtype)
+        object.__setattr__(self, "dtype", np.dtype(object) if kind.kind in "US" else kind)
+
+    def __repr__(self) -> str:
+        return f"TensorSpec(shape={self.shape}, dtype={self.dtype.name})"
+
+    def conform(self, value: Any, where: str) -> Any:
+        """Return `value` with this dtype, or raise `StructureError` if it cannot have this shape and dtype."""
+        if self.dtype == object and (self.shape is None or self.shape == ()):
+            return value
+        try:
+            array = np.asarray(value, dtype=self.dtype)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise StructureError(f"{where}: expected {self}, got {value!r:.80} ({error})") from None
+        if not self.fits(array.shape):
+            raise StructureError(f"{where}: expected {self}, got an array of shape {array.shape}")
+        return array if array.ndim or isinstance(value, np.ndarray) else array[()]
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Tell whether an array of `shape` is allowed."""
+        if self.shape is None:
+            return True
+        return len(shape) == len(self.shape) and all(
+            want is None or want == got for want, got in zip(self.shape, shape, strict=True)
+        )
+
+
+class Opened(NamedTuple):
+    """One level of a structure: its parts, their names for messages, and how to put such parts together again."""
+
+    parts: list[Any]
+    names: list[str]
+    rebuild: Callable[[Iterable[Any]], Any]
+
+
+def open_level(value: Any) -> Opened | None:
+    """Open one level of a structure; `None` for a leaf."""
+    kind = type(value)
+    if kind in LEAVES:
+        return None
+    if kind is tuple:
+        return Opened(list(value), [f"[{i}]" for i in range(len(value))], tuple)
+    if kind is dict:
+        keys = list(value)
+        return Opened(list(value.values()), [f"[{k!r}]" for k in keys], lambda parts: dict(zip(keys, parts, strict=True)))
+    if dataclasses.is_dataclass(value) and not isinstance(value, (type, TensorSpec)):
+        return open_dataclass(value)
+    return open_registered(value)
+
+
+def open_dataclass(value: Any) -> Opened:
+    names = [field.name for field in dataclasses.fields(value) if field.init]
+
+    def rebuild(parts: Iterable[Any]) -> Any:
+        return dataclasses.replace(value, **dict(zip(names, parts, strict=True)))
+
+    return Opened([getattr(value, name) for name in names], [f".{name}" for name in names], rebuild)
+
+
+def open_registered(value: Any) -> Opened | None:
+    """Open a named tuple or another type that optree knows."""
+    if isinstance(value, (np.generic, TensorSpec)) or optree.tree_is_leaf(value, none_is_leaf=True):
+        return None
+    level = optree.tree_flatten_one_level(value, none_is_leaf=True)
+    names = [f".{e}" if hasattr(value, "_fields") else f"[{e!r}]" for e in entries(value, level[2])]
+    return Opened(list(level[0]), names, lambda parts: level[3](level[1], list(parts)))
+
+
+def entries(value: Any, found: Sequence[Any]) -> Sequence[Any]:
+    fields: Sequence[str] | None = getattr(value, "_fields", None)
+    return found if fields is None else fields
+
+
+def map_leaves(fn: Callable[[Any, str], Any], value: Any, where: str = "") -> Any:
+    """Return the structure with `fn(leaf, path)` in the place of each leaf."""
+    level = open_level(value)
+    if level is None:
+        return fn(value, where)
+    return level.rebuild([map_leaves(fn, part, where + name) for part, name in zip(level.parts, level.names, strict=True)])
+
+
+def stack(column: list[Any], where: str = "") -> Any:
+    """Stack elements of one structure into one element whose leaves have a new first axis.
+
+    Python ints become int64, floats float64, bools bool; arrays are stacked under NumPy's rules; `str`, `bytes`
+    and other objects become an object array. Raises `StructureError` that names leaf, element and both shapes.
+    """
+    kinds = set(map(type, column))
+    if len(kinds) > 1:
+        return stack_mixed(column, kinds, where)
+    kind = kinds.pop()
+    if kind is np.ndarray:
+        return stack_arrays(column, where)
+    if kind in NUMBERS:
+        return numbers(column, where)
+    if kind is tuple:
+        check_same(column, list(map(len, column)), "parts", where)
+        return tuple([stack(list(part), f"{where}[{i}]") for i, part in enumerate(zip(*column, strict=True))])
+    if kind is dict:
+        return stack_dicts(column, where)
+    return stack_other(column, kind, where)
+
+
+def stack_dicts(column: list[dict[Any, Any]], where: str) -> dict[Any, Any]:
+    first = column[0].keys()
+    for index, element in enumerate(column):
+        if element.keys() != first:
+            raise StructureError(
+                f"{leaf(where)} of element {index} of the batch has keys {list(element)}, "
+                f"that of element 0 has {list(first)}"
+            )
+    return {key: stack([element[key] for element in column], f"{where}[{key!r}]") for key in first}
+
+
+def stack_other(column: list[Any], kind: type, where: str) -> Any:
+    """Stack what is neither an array, a number, a tuple nor a dict."""
+    if issubclass(kind, np.generic) and not issubclass(kind, np.character):
+        return np.array(column)
+    if kind is list or (kind not in LEAVES and hasattr(kind, "__array__") and not issubclass(kind, np.generic)):
+        return stack_arrays([array_of(value, index, where) for index, value in enumerate(column)], where)
+    levels = [open_level(value) for value in column]
+    if levels[0] is None:
+        return objects(column)
+    opened = [level for level in levels if level is not None]
+    check_same(column, [level.names for level in opened], "parts", where)
+    parts = zip(*[level.parts for level in opened], strict=True)
+    return opened[0].rebuild([stack(list(p), where + name) for p, name in zip(parts, opened[0].names, strict=True)])
+
+
+def stack_mixed(column: list[Any], kinds: set[type], where: str) -> Any:
+    """Stack a column of several types: numbers and arrays mix under NumPy's rules, other leaves become objects."""
+    structured = [open_level(value) is not None for value in column]
+    if any(structured):
+        odd = structured.index(not structured[0]) if not all(structured) else first_change(list(map(type, column)))
+        raise StructureError(
+            f"{leaf(where)} of element {odd} of the batch is a {type(column[odd]).__name__}, "
+            f"that of element 0 a {type(column[0]).__name__}"
+        )
+    numeric = {k for k in kinds if k in NUMBERS or (issubclass(k, np.generic) and not issubclass(k, np.character))}
+    if kinds == numeric:
+        return numbers(column, where)
+    if kinds - numeric <= {np.ndarray, list}:
+        return stack_arrays([array_of(value, index, where) for index, value in enumerate(column)], where)
+    return objects(column)
+
+
+def stack_arrays(column: list[npt.NDArray[Any]], where: str) -> npt.NDArray[Any]:
+    shapes = [array.shape for array in column]
+    check_same(column, shapes, "shape", where)
+    if not shapes[0]:
+        return np.array(column)
+    return np.concatenate(column).reshape((len(column), *shapes[0]))
+
+
+def array_of(value: Any, index: int, where: str) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise StructureError(f"{leaf(where)} of element {index} of the batch is not an array: {error}") from None
+    return array.astype(object) if array.dtype.kind in "US" else array
+
+
+def numbers(column: list[Any], where: str) -> npt.NDArray[Any]:
+    array = np.array(column)
+    if array.dtype == object or (array.dtype.kind in "uf" and set(map(type, column)) == {int}):
+        odd = next(i for i, value in enumerate(column) if not -(2**63) <= value < 2**63)
+        raise StructureError(f"{leaf(where)} of element {odd} of the batch does not fit int64: {column[odd]}")
+    return array
+
+
+def objects(column: list[Any]) -> npt.NDArray[Any]:
+    array = np.empty(len(column), dtype=object)
+    array[:] = column
+    return array
+
+
+def check_same(column: list[Any], traits: list[Any], name: str, where: str) -> None:
+    """Raise unless all `traits` (shapes, lengths, names of parts) are equal to the first."""
+    if traits.count(traits[0]) != len(column):
+        odd = first_change(traits)
+        raise StructureError(
+            f"{leaf(where)} of element {odd} of the batch has {name} {traits[odd]}, "
+            f"that of element 0 has {name} {traits[0]}; make them equal, or use smaller batches"
+        )
+
+
+def first_change(traits: list[Any]) -> int:
+    return next(index for index, trait in enumerate(traits) if trait != traits[0])
+
+
+def leaf(where: str) -> str:
+    return f"leaf {where}" if where else "the value"
+
+
+class Leading(NamedTuple):
+    """The size of the first axis that all leaves share, or why there is none."""
+
+    rows: int
+    problem: str | None
+
+
+def leading(value: Any) -> Leading:
+    """Find the size of the first axis of all leaves of `value`."""
+    found: list[tuple[str, int | None]] = []
+
+    def look(part: Any, where: str) -> None:
+        shape = np.shape(part) if isinstance(part, (np.ndarray, np.generic)) else None
+        found.append((where, shape[0] if shape else None))
+
+    map_leaves(look, value)
+    if not found:
+        return Leading(0, "it has no leaves")
+    for where, rows in found:
+        if rows is None:
+            return Leading(0, f"{leaf(where)} is a scalar and has no first axis")
+        if rows != found[0][1]:
+            return Leading(0, f"{leaf(where)} has {rows} rows, {leaf(found[0][0])} has {found[0][1]}")
+    return Leading(found[0][1] or 0, None)
+
+
+def unstack(value: Any) -> list[Any]:
+    """Return the elements that `stack` would make `value` of: views of arrays, NumPy scalars, objects."""
+    rows, problem = leading(value)
+    if problem is not None:
+        raise StructureError(f"cannot split an element along its first axis: {problem}")
+    return rows_of(value, rows)
+
+
+def rows_of(value: Any, rows: int) -> list[Any]:
+    level = open_level(value)
+    if level is None:
+        return list(value)
+    columns = [rows_of(part, rows) for part in level.parts]
+    if type(value) is tuple:
+        return list(zip(*columns, strict=True))
+    return [level.rebuild(parts) for parts in zip(*columns, strict=True)]
+
+
+def slice_rows(value: Any, start: int, stop: int) -> list[Any]:
+    """Return rows `start` to `stop` of a structure of arrays as elements."""
+    return rows_of(map_leaves(lambda part, _: part[start:stop], value), stop - start)
+
+
+def as_arrays(value: Any) -> Any:
+    """Return the structure with lists and other array-likes as NumPy arrays; strings become object arrays."""
+
+    def convert(part: Any, where: str) -> Any:
+        if isinstance(part, (str, bytes)) or part is None:
+            return part
+        try:
+            array = np.asarray(part)
+        except ValueError as error:
+            raise PlanError(f"{leaf(where)} is not an array: {error}") from None
+        array = array.astype(object) if array.dtype.kind in "US" else array
+        return array if array.ndim or isinstance(part, np.ndarray) else array[()]
+
+    return map_leaves(convert, value)
+
+
+def conform(value: Any, signature: Any, where: str = "") -> Any:
+    """Return `value` converted to `signature` (a structure of `TensorSpec`), or raise `StructureError`."""
+    if isinstance(signature, TensorSpec):
+        return signature.conform(value, leaf(where))
+    want, got = open_level(signature), open_level(value)
+    if want is None:
+        raise PlanError(f"a signature is made of TensorSpec, got {signature!r}")
+    if got is None or sorted(got.names) != sorted(want.names):
+        found = type(value).__name__ if got is None else f"parts {got.names}"
+        raise StructureError(f"{leaf(where)}: expected parts {want.names}, got {found}")
+    by_name = dict(zip(got.names, got.parts, strict=True))
+    pairs = zip(want.names, want.parts, strict=True)
+    return want.rebuild([conform(by_name[name], part, where + name) for name, part in pairs])
+
+
+def paired(types: Any, shapes: Any) -> Any:
+    """Return the signature that tf.data's older pair `output_types`, `output_shapes` means."""
+    level = open_level(types)
+    if level is None:
+        return TensorSpec(shapes, types)
+    inner = [None] * len(level.parts) if shapes is None else list(shapes.values() if type(shapes) is dict else shapes)
+    return level.rebuild([paired(part, shape) for part, shape in zip(level.parts, inner, strict=True)])
+
+
+def spec_of(value: Any) -> Any:
+    """Describe an element: a structure of `TensorSpec`."""
+
+    def describe(part: Any, _: str) -> TensorSpec:
+        if isinstance(part, (np.ndarray, np.generic, bool, int, float, complex, list)):
+            array = np.asarray(part)
+            return TensorSpec(array.shape, array.dtype)
+        return TensorSpec((), object)
+
+    return map_leaves(describe, value)
+
+
+def nbytes(value: Any) -> int:
+    """Return about how many bytes an element occupies."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes + 100
+    level = open_level(value)
+    if level is not None:
+        return sum(map(nbytes, level.parts)) + 100
+    return sys.getsizeof(value)
+
+
+def freeze(value: Any) -> None:
+    """Make the arrays of an element read-only, so that what is shared cannot be changed unseen."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+        return
+    level = open_level(value)
+    if level is not None:
+        for part in level.parts:
+            freeze(part)
+
+
+def prefixed(signature: Any, size: int | None) -> Any:
+    """Return the signature of a batch of such elements; `None` if theirs is not known."""
+    if signature is None:
+        return None
+
+    def prefix(spec: Any, _: str) -> TensorSpec:
+        return TensorSpec(None if spec.shape is None else (size, *spec.shape), spec.dtype)
+
+    return map_leaves(prefix, signature)

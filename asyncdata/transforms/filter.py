@@ -1,0 +1,56 @@
+"""filter: only the elements for which a predicate is true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import truth
+from typing import Any
+
+from asyncdata.plan import Node
+from asyncdata.runtime.block import Failure, Ticket
+from asyncdata.runtime.executors import Call
+from asyncdata.runtime.stage import Apply
+
+__all__ = ("Filter", "Predicate")
+
+
+class Predicate(Call):
+    """A user's function whose results are true or false; what is neither (an array of several) is its failure."""
+
+    __slots__ = ()
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        super().__init__("filter", fn)
+
+    def over(self, items: Any, kinds: set[type]) -> Any:
+        return map(truth, super().over(items, kinds))
+
+    async def run_async(self, item: Any, ticket: Ticket) -> Any:
+        verdict = await super().run_async(item, ticket)
+        try:
+            return verdict if type(verdict) is Failure else truth(verdict)
+        except Exception as error:
+            return self.failure(error, ticket)
+
+
+@dataclass(frozen=True, eq=False)
+class Filter(Node):
+    """The elements for which `predicate` is true, in order."""
+
+    input: Node
+    predicate: Predicate
+
+    def stage(self) -> Apply:
+        return Apply((self.predicate,), keep=True)
+
+    @property
+    def signature(self) -> Any:
+        return self.input.signature
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return (self.predicate,)
+
+    def label(self) -> str:
+        return self.predicate.name

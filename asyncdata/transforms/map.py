@@ -1,0 +1,73 @@
+"""map: a function of each element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from asyncdata.errors import PlanError
+from asyncdata.options import AUTOTUNE
+from asyncdata.plan import Node, check_count, parallel_label
+from asyncdata.runtime.executors import Call, default_workers
+from asyncdata.runtime.stage import Apply
+
+__all__ = ("EXECUTORS", "Map", "workers_for")
+
+EXECUTORS: Final = (None, AUTOTUNE, "inline", "thread")
+
+
+def workers_for(call: Call, num_parallel_calls: int | None, executor: str | int | None) -> int | None:
+    """Return how many workers a map gets: `None` for one element after the other, in the engine's own thread."""
+    if executor not in EXECUTORS:
+        raise PlanError(f"map(executor=) must be one of {EXECUTORS[2:]}, AUTOTUNE or None, got {executor!r}")
+    if num_parallel_calls is not None:
+        check_count("map", "num_parallel_calls", num_parallel_calls, 1, (AUTOTUNE,))
+    if call.is_async and isinstance(executor, str):
+        raise PlanError(f"{call.name} is a coroutine function: it is awaited, leave executor={executor!r} out")
+    if executor == "inline" and num_parallel_calls is not None:
+        raise PlanError("map(executor='inline') runs one call at a time: leave num_parallel_calls out")
+    return 1 if executor == "thread" and num_parallel_calls is None else num_parallel_calls
+
+
+@dataclass(frozen=True, eq=False)
+class Map(Node):
+    """Functions called on each element, one after the other; `workers` is `None` for a sequential map."""
+
+    input: Node
+    functions: tuple[Call, ...]
+    workers: int | None = None
+    ordered: bool | None = None
+
+    @staticmethod
+    def of(
+        plan: Node, fn: Callable[..., Any], calls: int | None, deterministic: bool | None, executor: str | int | None
+    ) -> Map:
+        """Return a map for what the user asked for."""
+        call = Call("map", fn)
+        return Map(plan, (call,), workers_for(call, calls, executor), deterministic)
+
+    def stage(self) -> Apply:
+        workers = default_workers() if self.workers == AUTOTUNE else self.workers
+        return Apply(self.functions, workers=workers, ordered=self.ordered is not False)
+
+    @property
+    def elementwise(self) -> bool:
+        return self.workers is not None and self.ordered is not False
+
+    @property
+    def repeatable(self) -> bool:
+        return (self.workers is None or self.ordered is not False) and self.input.repeatable
+
+    @property
+    def cardinality(self) -> int:
+        return self.input.cardinality
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return self.functions
+
+    def label(self) -> str:
+        names = " → ".join(call.name[4:-1] for call in self.functions)
+        unordered = ", deterministic=False" if self.ordered is False else ""
+        return f"map({names}{parallel_label(self.workers)}{unordered})"

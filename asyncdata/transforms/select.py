@@ -1,0 +1,127 @@
+"""take, skip and shard: some elements by their position. A failed element has its position like any other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from asyncdata.plan import Node, most, scaled
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.stage import Fold, Step
+
+__all__ = ("Shard", "Skip", "Take")
+
+
+@dataclass(frozen=True, eq=False)
+class Take(Node):
+    """The first `count` elements; all if `count` is -1."""
+
+    input: Node
+    count: int
+
+    def stage(self) -> Fold:
+        return Fold(lambda _: Taker(self.count))
+
+    @property
+    def cardinality(self) -> int:
+        if self.count < 0 or self.count == 0:
+            return self.input.cardinality if self.count else 0
+        return most(self.input.cardinality, self.count)
+
+    @property
+    def signature(self) -> Any:
+        return self.input.signature
+
+
+class Taker(Step):
+    """Counts down; asks its input for no more than is left."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count if count >= 0 else 1 << 62
+        self.done = self.left == 0
+
+    def need(self, want: int) -> int:
+        return min(want, self.left)
+
+    def feed(self, block: Block) -> Block:
+        part = block if len(block) <= self.left else block.part(0, self.left)
+        self.left -= len(part)
+        self.done = self.left == 0
+        return part
+
+
+@dataclass(frozen=True, eq=False)
+class Skip(Node):
+    """All but the first `count` elements; none if `count` is -1."""
+
+    input: Node
+    count: int
+
+    def stage(self) -> Fold:
+        return Fold(lambda _: Skipper(self.count))
+
+    @property
+    def cardinality(self) -> int:
+        if self.count < 0:
+            return 0
+        return scaled(self.input.cardinality, lambda count: max(0, count - self.count))
+
+    @property
+    def signature(self) -> Any:
+        return self.input.signature
+
+
+class Skipper(Step):
+    """Drops until it has dropped enough."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+        self.done = count < 0
+
+    def need(self, want: int) -> int:
+        return min(self.left, 1024) or want
+
+    def feed(self, block: Block) -> Block:
+        gone = min(self.left, len(block))
+        self.left -= gone
+        return block.part(gone, len(block)) if gone else block
+
+
+@dataclass(frozen=True, eq=False)
+class Shard(Node):
+    """Every `num_shards`-th element, the first being number `index`."""
+
+    input: Node
+    num_shards: int
+    index: int
+
+    def stage(self) -> Fold:
+        return Fold(lambda _: Sharder(self.num_shards, self.index))
+
+    @property
+    def cardinality(self) -> int:
+        return scaled(self.input.cardinality, lambda count: (count - self.index - 1) // self.num_shards + 1)
+
+    @property
+    def signature(self) -> Any:
+        return self.input.signature
+
+
+class Sharder(Step):
+    """Keeps one position in `num_shards`."""
+
+    def __init__(self, num_shards: int, index: int) -> None:
+        self.num_shards = num_shards
+        self.ahead = index
+
+    def need(self, want: int) -> int:
+        return self.ahead + 1 + (want - 1) * self.num_shards
+
+    def feed(self, block: Block) -> Block:
+        start, step = self.ahead, self.num_shards
+        items = block.items[start::step]
+        self.ahead = start + len(items) * step - len(block)
+        kept = Block(items, block.tickets[start::step], block.failed)
+        return kept.part(0, len(items)) if block.failed else kept
+
+

@@ -1,0 +1,49 @@
+"""Every benchmark's quick run prints its table and writes its rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+__all__ = ()
+
+ROOT = Path(__file__).resolve().parents[2]
+WITHOUT_TENSORFLOW = Path(__file__).with_name("without_tensorflow.py")
+BENCHMARKS = {
+    "guide": "closing pair: optimised",
+    "import_time": "import asyncdata",
+    "loaders/records": "tf.Example of 10 KB to arrays",
+    "micro/costs": "start and stop of a pipeline",
+    "micro/memory": "interleave",
+    "pace": "async for",
+}
+
+
+def run(name: str, *arguments: str) -> str:
+    """Run a benchmark as a user does, and return what it printed."""
+    command = [sys.executable, WITHOUT_TENSORFLOW, ROOT / "benchmarks" / f"{name}.py", "--quick", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=55, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(("name", "experiment"), BENCHMARKS.items(), ids=list(BENCHMARKS))
+def test_quick_run_prints_its_table_and_writes_its_rows(name: str, experiment: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    printed = run(name, "--json", str(file))
+    assert "measured" in printed
+    assert experiment in printed
+    content = json.loads(file.read_text())
+    assert {"CPU", "cores", "Python", "numpy"} <= content["machine"].keys()
+    assert experiment in [row["name"] for row in content["rows"]]
+
+
+def test_run_knows_every_benchmark() -> None:
+    text = (ROOT / "benchmarks" / "run.py").read_text()
+    assert all(f'"{name}"' in text for name in BENCHMARKS)

@@ -1,0 +1,55 @@
+"""Hypothesis profiles, event loops to run on, and the check that a test leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+import uvloop
+from hypothesis import HealthCheck, settings
+
+collect_ignore = ["faults"]  # programs for tests/test_interpreter.py
+
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, max_examples=250, print_blob=True, suppress_health_check=list(HealthCheck)
+)
+settings.register_profile("long", settings.get_profile("ci"), derandomize=False, max_examples=10_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """Fail the test if it leaves a thread or a descriptor behind for longer than a second."""
+    from asyncdata.testing import leaves_nothing
+
+    with leaves_nothing():
+        yield
+
+
+def debug_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    loop.set_debug(True)
+    return loop
+
+
+@pytest.fixture(params=[debug_loop, uvloop.new_event_loop], ids=["debug", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]:
+    """Run an async test body on an event loop, and see that its tasks end within a second of its end."""
+
+    def runner(body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        with asyncio.Runner(loop_factory=request.param) as loop:
+            return loop.run(alone(body))
+
+    return runner
+
+
+async def alone(body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    result = await body()
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        _, left = await asyncio.wait(left, timeout=1)
+    assert not left, f"tasks left behind: {left}"
+    return result

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.demo import photos
+from asyncdata.demo.pipelines import FEATURES
+
+
+def test_shards_are_complete_and_written_once(tmp_path: Path) -> None:
+    folder = photos.ensure_shards(tmp_path)
+    written = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert len(written) == 10
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+    assert photos.ensure_shards(tmp_path) == folder
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == written
+
+
+def test_a_missing_shard_is_written_again_and_the_same(tmp_path: Path) -> None:
+    folder = photos.ensure_shards(tmp_path)
+    content = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / "test-00001-of-00002.tfrecord").unlink()
+    photos.ensure_shards(tmp_path)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == content
+
+
+def test_both_labels_are_in_every_shard(tmp_path: Path) -> None:
+    folder = photos.ensure_shards(tmp_path)
+    for shard in sorted(folder.iterdir()):
+        examples = ad.TFRecordDataset(str(shard)).map(lambda record: ad.parse_single_example(record, FEATURES))
+        labels = [int(example["label"]) for example in examples]
+        assert 0.4 < np.mean(labels) < 0.6
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(photos, "write_shards", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        photos.ensure_shards(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_pixel_is_in_both_parts() -> None:
+    height, width = 427, 640
+    pixels = np.arange(height * width).reshape(height, width)
+    pixel_numbers = np.stack([pixels] * 3, axis=-1)
+    parts = {
+        part: {int(pixel) for patch, _ in photos.patches([pixel_numbers], part) for pixel in patch[::7, ::7, 0].flat}
+        for part in ("train", "test")
+    }
+    assert parts["train"]
+    assert parts["test"]
+    assert not parts["train"] & parts["test"]
+
+
+def test_cache_folder_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASYNCDATA_CACHE", str(tmp_path))
+    assert photos.cache_folder() == tmp_path
+    monkeypatch.delenv("ASYNCDATA_CACHE")
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert photos.cache_folder() == tmp_path / "xdg" / "asyncdata"
+    monkeypatch.setattr("sys.platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    assert photos.cache_folder() == tmp_path / "local" / "asyncdata" / "Cache"

@@ -1,0 +1,68 @@
+"""Every example runs and prints what it promises."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+__all__ = ()
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+PRINTED = {
+    "01_guide": [
+        r"naive +0\.\d+ s",
+        r"prefetch +0\.\d+ s",
+        r"sequential interleave +0\.\d+ s",
+        r"parallel interleave +0\.\d+ s",
+        r"sequential map +0\.\d+ s",
+        r"parallel map +0\.\d+ s",
+        r"cache, 5 epochs +0\.\d+ s",
+        r"scalar map +0\.\d+ s for 80 batches up to 10000",
+        r"vectorized map +0\.\d+ s for 80 batches up to 10000",
+    ],
+    "02_records": [
+        *[r"pixels \(32, 4, 4\) float32 first name b'picture \d+'"] * 3,
+        r"pixels \(4, 4, 4\) float32 first name b'picture \d+'",
+        r"every record once: True",
+    ],
+    "03_async": [
+        r"an epoch: last loss 189\.5, up to 20 fetches at once",
+        r"the time is up after some steps: True",
+        r"tasks left behind: 0",
+    ],
+    "04_errors": [
+        "1",
+        "2",
+        r"ValueError: invalid literal for int\(\) with base 10: 'three'",
+        r" +in map\(decode\) at 04_errors\.py:\d+, element 2",
+        "4",
+        r"ValueError: invalid literal for int\(\) with base 10: 'five'",
+        r" +in map\(decode\) at 04_errors\.py:\d+, element 4",
+        "6",
+    ],
+}
+
+
+def test_every_example_is_checked() -> None:
+    assert [path.stem for path in EXAMPLES] == list(PRINTED)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_prints_what_it_promises(path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
+    done = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, env=environment, timeout=50, check=False
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(PRINTED[path.stem])
+    for line, pattern in zip(lines, PRINTED[path.stem], strict=True):
+        assert re.fullmatch(pattern, line)

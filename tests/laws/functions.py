@@ -1,0 +1,87 @@
+"""Functions for random pipelines: pure, deterministic, they accept any element, and some fail on some elements."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.reference import Boom, digest
+
+FAILING = 5
+"""One in this many elements fails in the functions that fail."""
+
+
+def whole(*parts: Any) -> Any:
+    return parts[0] if len(parts) == 1 else parts
+
+
+def increment(*parts: Any) -> Any:
+    """Keep the structure; a string or None cannot be incremented, which is a TypeError."""
+    return whole(*parts) + 1 if not isinstance(whole(*parts), (tuple, dict)) else whole(*parts)
+
+
+def number(*parts: Any) -> Any:
+    return digest(*parts) % 97
+
+
+def pair(*parts: Any) -> Any:
+    return whole(*parts), digest(*parts) % 13
+
+
+def named(*parts: Any) -> Any:
+    return {"value": whole(*parts), "half": digest(*parts) % 13 / 2}
+
+
+def sometimes_none(*parts: Any) -> Any:
+    return None if digest(*parts) % 4 == 0 else whole(*parts)
+
+
+def array(*parts: Any) -> Any:
+    return np.full(3, digest(*parts) % 11, dtype=np.int32)
+
+
+def ragged(*parts: Any) -> Any:
+    return np.arange(digest(*parts) % 3)
+
+
+def text(*parts: Any) -> Any:
+    return f"#{digest(*parts) % 31}"
+
+
+def fail_sometimes(*parts: Any) -> Any:
+    if digest(*parts) % FAILING == 0:
+        raise Boom(digest(*parts))
+    return whole(*parts)
+
+
+def keep_most(*parts: Any) -> bool:
+    return digest(*parts) % 3 != 0
+
+
+def keep_none(*parts: Any) -> bool:
+    return False
+
+
+def keep_or_fail(*parts: Any) -> Any:
+    if digest(*parts) % FAILING == 1:
+        raise Boom(digest(*parts))
+    return np.bool_(digest(*parts) % 2)
+
+
+MAPPED = (increment, number, pair, named, sometimes_none, array, ragged, text, fail_sometimes)
+KEPT = (keep_most, keep_none, keep_or_fail)
+
+
+def awaited(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a coroutine function that takes a while which depends on the element, so that results cross."""
+
+    async def coroutine(*parts: Any) -> Any:
+        for _ in range(digest(*parts) % 4):
+            await asyncio.sleep(0)
+        return fn(*parts)
+
+    coroutine.__name__ = f"awaited_{fn.__name__}"
+    return coroutine

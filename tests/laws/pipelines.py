@@ -1,0 +1,424 @@
+"""A Hypothesis strategy for random pipelines: each knows its Dataset and its meaning."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from hypothesis import strategies as st
+
+import asyncdata as ad
+from tests import reference
+from tests.laws import functions
+from tests.reference import Boom, digest
+
+Epoch: TypeAlias = tuple[int, ...]
+Meaning: TypeAlias = Callable[[Epoch], Iterable[Any]]
+Step: TypeAlias = Callable[[st.DrawFn, "Pipeline"], "Pipeline"]
+
+FIRST: Epoch = (0,)
+"""The epoch of a dataset that is iterated for the first time."""
+
+MANY = 60
+"""A pipeline of more elements than this is not multiplied any more."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A dataset, made anew by each call of `build`, and what its elements are in an epoch.
+
+    An epoch is a path: which iteration of the dataset, then which turn of each `repeat` on the way to the source.
+    """
+
+    text: str
+    build: Callable[[], ad.Dataset]
+    meaning: Meaning
+    ordered: bool = True
+    counted: bool = True
+    """Whether no failure comes before a batch: it would be delivered beside the batches that `len` counts."""
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def elements(self, iteration: int = 0) -> list[Any]:
+        """What an iteration delivers, in a form that can be compared."""
+        return self.comparable(self.meaning((iteration,)))
+
+    def comparable(self, elements: Iterable[Any]) -> list[Any]:
+        """Elements in a form in which equal lists mean equal results: sorted, where no order is promised."""
+        found = [reference.plain(element) for element in elements]
+        return found if self.ordered else sorted(found, key=repr)
+
+    def then(self, text: str, apply: Callable[[ad.Dataset], ad.Dataset], meaning: Meaning) -> Pipeline:
+        """This pipeline and one more transformation."""
+        build = self.build
+        return replace(self, text=f"{self.text}.{text}", build=lambda: apply(build()), meaning=meaning)
+
+
+class Stream:
+    """An async iterable that can be iterated again, and that may fail at its end."""
+
+    def __init__(self, items: list[Any], fails: bool) -> None:
+        self.items, self.fails = items, fails
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        for item in self.items:
+            await asyncio.sleep(0)
+            yield item
+        if self.fails:
+            raise Boom("stream")
+
+
+def generated(count: int, fails: bool) -> Iterator[Any]:
+    yield from range(count)
+    if fails:
+        raise Boom("generator")
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> Pipeline:
+    return draw(st.sampled_from(SOURCES))(draw)
+
+
+def numbers(draw: st.DrawFn) -> Pipeline:
+    bounds = draw(st.tuples(st.integers(0, 40)) | st.tuples(*[st.integers(-9, 20)] * 2, st.sampled_from([1, 3, -2])))
+    return Pipeline(
+        f"range{bounds}", lambda: ad.Dataset.range(*bounds), lambda epoch: reference.range_(*bounds)
+    )
+
+
+def slices(draw: st.DrawFn) -> Pipeline:
+    rows = draw(st.integers(0, 20))
+    tensors = draw(
+        st.sampled_from(
+            [
+                np.arange(rows) * 3,
+                np.arange(rows * 2, dtype=np.float32).reshape(rows, 2),
+                (np.arange(rows), np.ones((rows, 3), np.uint8)),
+                {"a": np.arange(rows), "b": (np.arange(rows) % 2 == 0, np.zeros((rows, 2)))},
+            ]
+        )
+    )
+    return Pipeline(
+        f"from_tensor_slices({tensors!r:.40})",
+        lambda: ad.Dataset.from_tensor_slices(tensors),
+        lambda epoch: reference.from_tensor_slices(tensors),
+    )
+
+
+def one_tensor(draw: st.DrawFn) -> Pipeline:
+    rows = draw(st.integers(1, 5))
+    return Pipeline(
+        f"from_tensors(arange({rows}))",
+        lambda: ad.Dataset.from_tensors(np.arange(rows)),
+        lambda epoch: [np.arange(rows)],
+    )
+
+
+def counted(draw: st.DrawFn) -> Pipeline:
+    start, step, count = draw(st.integers(-3, 3)), draw(st.sampled_from([1, 2, -1])), draw(st.integers(0, 30))
+    return Pipeline(
+        f"counter({start}, {step}).take({count})",
+        lambda: ad.Dataset.counter(start, step).take(count),
+        lambda epoch: [start + i * step for i in range(count)],
+    )
+
+
+def with_end(items: list[Any], fails: bool, name: str) -> list[Any]:
+    return [*items, reference.failed(Boom(name))] if fails else items
+
+
+def from_generator(draw: st.DrawFn) -> Pipeline:
+    count, fails = draw(st.integers(0, 25)), draw(st.booleans())
+    return Pipeline(
+        f"from_generator({count}, fails={fails})",
+        lambda: ad.Dataset.from_generator(generated, args=(count, fails)),
+        lambda epoch: with_end(list(range(count)), fails, "generator"),
+    )
+
+
+def from_iterable(draw: st.DrawFn) -> Pipeline:
+    items: list[Any] = draw(st.lists(st.sampled_from([0, 1, 2.5, True, None, "x", b"y", (1, 2), {"k": 1}]), max_size=12))
+    return Pipeline(f"from_iterable({items})", lambda: ad.Dataset.from_iterable(items), lambda epoch: items)
+
+
+def from_async_iterable(draw: st.DrawFn) -> Pipeline:
+    count, fails = draw(st.integers(0, 15)), draw(st.booleans())
+    return Pipeline(
+        f"from_async_iterable({count}, fails={fails})",
+        lambda: ad.Dataset.from_async_iterable(Stream(list(range(count)), fails)),
+        lambda epoch: with_end(list(range(count)), fails, "stream"),
+    )
+
+
+SOURCES = (numbers, numbers, numbers, slices, one_tensor, counted, from_generator, from_iterable, from_async_iterable)
+
+
+def map_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    fn, is_coroutine = draw(st.sampled_from(functions.MAPPED)), draw(st.booleans())
+    run = functions.awaited(fn) if is_coroutine else fn
+    how = draw(ways(is_coroutine))
+    mapped = pipe.then(
+        f"map({run.__name__}{arguments(how)})",
+        lambda ds: ds.map(run, **how),
+        lambda epoch: reference.map_(pipe.meaning(epoch), fn),
+    )
+    return replace(mapped, ordered=pipe.ordered and unordered(how) is False)
+
+
+@st.composite
+def ways(draw: st.DrawFn, is_coroutine: bool) -> dict[str, Any]:
+    """How a map may run: arguments of `map` beside the function."""
+    how: dict[str, Any] = {}
+    if (calls := draw(st.sampled_from([None, 1, 2, 5, ad.AUTOTUNE]))) is not None:
+        how["num_parallel_calls"] = calls
+    if (deterministic := draw(st.sampled_from([None, None, True, False]))) is not None:
+        how["deterministic"] = deterministic
+    executors = [None, ad.AUTOTUNE] if is_coroutine else [None, "thread"] if "num_parallel_calls" in how else [None, "inline", "thread"]
+    if (executor := draw(st.sampled_from(executors))) is not None:
+        how["executor"] = executor
+    return how
+
+
+def unordered(how: dict[str, Any]) -> bool:
+    return how.get("deterministic") is False and ("num_parallel_calls" in how or how.get("executor") == "thread")
+
+
+def arguments(how: dict[str, Any]) -> str:
+    return "".join(f", {name}={value!r}" for name, value in how.items())
+
+
+def filter_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    fn = draw(st.sampled_from(functions.KEPT))
+    return pipe.then(
+        f"filter({fn.__name__})",
+        lambda ds: ds.filter(fn),
+        lambda epoch: reference.filter_(pipe.meaning(epoch), fn),
+    )
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A function for flat_map and interleave, as the dataset and as the reference want it."""
+
+    text: str
+    dataset: Callable[..., Any]
+    elements: Callable[..., Any]
+
+
+def spread(*parts: Any) -> ad.Dataset:
+    return ad.Dataset.range(digest(*parts) % 4).map(lambda i: (i, digest(*parts) % 7))
+
+
+def spread_elements(*parts: Any) -> list[Any]:
+    return [(i, digest(*parts) % 7) for i in range(digest(*parts) % 4)]
+
+
+def spread_or_fail(*parts: Any) -> Any:
+    if digest(*parts) % 4 == 0:
+        raise Boom(digest(*parts))
+    return spread(*parts) if digest(*parts) % 4 < 3 else "not a dataset"
+
+
+def spread_elements_or_fail(*parts: Any) -> Any:
+    if digest(*parts) % 4 == 0:
+        raise Boom(digest(*parts))
+    if digest(*parts) % 4 == 3:
+        raise TypeError
+    return spread_elements(*parts)
+
+
+@st.composite
+def inners(draw: st.DrawFn) -> Inner:
+    given = [Inner("spread", spread, spread_elements), Inner("spread_or_fail", spread_or_fail, spread_elements_or_fail)]
+    chosen = draw(st.sampled_from([*given, None]))
+    if chosen is not None:
+        return chosen
+    pipe = draw(chains(sources(), INNER_STEPS, 2))
+    few = pipe.then("take(4)", lambda ds: ds.take(4), lambda epoch: reference.take(pipe.meaning(epoch), 4))
+    return Inner(f"lambda *_: {few}", lambda *_: few.build(), lambda *_: few.meaning(FIRST))
+
+
+def flat_map(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    inner = draw(inners())
+    return pipe.then(
+        f"flat_map({inner.text})",
+        lambda ds: ds.flat_map(inner.dataset),
+        lambda epoch: reference.flat_map(pipe.meaning(epoch), inner.elements),
+    )
+
+
+def interleave(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    inner = draw(inners())
+    cycle, block = draw(st.sampled_from([1, 2, 3, 16])), draw(st.integers(1, 3))
+    how: dict[str, Any] = {}
+    if (calls := draw(st.sampled_from([None, 1, cycle, ad.AUTOTUNE]))) is not None:
+        how["num_parallel_calls"] = calls
+        if (deterministic := draw(st.sampled_from([None, True, False]))) is not None:
+            how["deterministic"] = deterministic
+    mixed = pipe.then(
+        f"interleave({inner.text}, {cycle}, {block}{arguments(how)})",
+        lambda ds: ds.interleave(inner.dataset, cycle_length=cycle, block_length=block, **how),
+        lambda epoch: reference.interleave(pipe.meaning(epoch), inner.elements, cycle, block),
+    )
+    return replace(mixed, ordered=pipe.ordered and unordered(how) is False)
+
+
+def batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size, drop = draw(st.integers(1, 5)), draw(st.booleans())
+    how = draw(st.sampled_from([{}, {"num_parallel_calls": 2}, {"num_parallel_calls": ad.AUTOTUNE}]))
+    whole = not any(isinstance(element, reference.Failed) for element in pipe.meaning(FIRST))
+    return replace(pipe, counted=pipe.counted and whole).then(
+        f"batch({size}, {drop}{arguments(how)})",
+        lambda ds: ds.batch(size, drop, **how),
+        lambda epoch: reference.batch(pipe.meaning(epoch), size, drop),
+    )
+
+
+def unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    return pipe.then("unbatch()", lambda ds: ds.unbatch(), lambda epoch: reference.unbatch(pipe.meaning(epoch)))
+
+
+def rebatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    return unbatch(draw, batch(draw, pipe))
+
+
+def shuffle(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size, seed = draw(st.sampled_from([1, 2, 7, 100, ad.UNKNOWN_CARDINALITY])), draw(st.integers(0, 3))
+    anew = draw(st.booleans())
+    return pipe.then(
+        f"shuffle({size}, {seed}, reshuffle_each_iteration={anew})",
+        lambda ds: ds.shuffle(size, seed, reshuffle_each_iteration=anew),
+        lambda epoch: reference.shuffle(pipe.meaning(epoch), size, seed, epoch if anew else ()),
+    )
+
+
+def repeat(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    count = draw(st.integers(0, 3))
+    return pipe.then(f"repeat({count})", lambda ds: ds.repeat(count), repeated(pipe, count))
+
+
+def repeat_some(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    count = draw(st.integers(0, 70))
+    endless = repeated(pipe, None)
+    return pipe.then(
+        f"repeat().take({count})",
+        lambda ds: ds.repeat().take(count),
+        lambda epoch: reference.take(endless(epoch), count),
+    )
+
+
+def repeated(pipe: Pipeline, count: int | None) -> Meaning:
+    if count == 1:
+        return pipe.meaning
+    return lambda epoch: reference.repeat(lambda turn: pipe.meaning((*epoch, turn)), count)
+
+
+def shuffle_repeat(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    return draw(st.sampled_from([repeat, repeat_some]))(draw, shuffle(draw, pipe))
+
+
+def take(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    count = draw(st.integers(-1, 30))
+    return pipe.then(
+        f"take({count})", lambda ds: ds.take(count), lambda epoch: reference.take(pipe.meaning(epoch), count)
+    )
+
+
+def skip(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    count = draw(st.integers(-1, 10))
+    return pipe.then(
+        f"skip({count})", lambda ds: ds.skip(count), lambda epoch: reference.skip(pipe.meaning(epoch), count)
+    )
+
+
+def shard(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    shards = draw(st.integers(1, 3))
+    index = draw(st.integers(0, shards - 1))
+    return pipe.then(
+        f"shard({shards}, {index})",
+        lambda ds: ds.shard(shards, index),
+        lambda epoch: reference.shard(pipe.meaning(epoch), shards, index),
+    )
+
+
+def cache(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    return pipe.then("cache()", lambda ds: ds.cache(), lambda epoch: reference.cache(pipe.meaning(FIRST)))
+
+
+def prefetch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size = draw(st.sampled_from([0, 1, 2, 7, ad.AUTOTUNE]))
+    return pipe.then(
+        f"prefetch({size})", lambda ds: ds.prefetch(size), lambda epoch: reference.prefetch(pipe.meaning(epoch))
+    )
+
+
+def enumerate_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    start = draw(st.integers(0, 5))
+    return pipe.then(
+        f"enumerate({start})",
+        lambda ds: ds.enumerate(start),
+        lambda epoch: reference.enumerate_(pipe.meaning(epoch), start),
+    )
+
+
+def zip_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    other = draw(chains(sources(), ORDERED_STEPS, 2).filter(lambda other: other.ordered))
+    return replace(
+        pipe,
+        text=f"zip({pipe}, {other})",
+        build=lambda: ad.Dataset.zip(pipe.build(), other.build()),
+        meaning=lambda epoch: reference.zip_(pipe.meaning(epoch), other.meaning(epoch)),
+        counted=pipe.counted and other.counted,
+    )
+
+
+def concatenate(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    other = draw(chains(sources(), ORDERED_STEPS, 2))
+    both = pipe.then(
+        f"concatenate({other})",
+        lambda ds: ds.concatenate(other.build()),
+        lambda epoch: reference.concatenate(pipe.meaning(epoch), other.meaning(epoch)),
+    )
+    return replace(both, ordered=pipe.ordered and other.ordered, counted=pipe.counted and other.counted)
+
+
+def options(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    return pipe.then("with_options(Options())", lambda ds: ds.with_options(ad.Options()), pipe.meaning)
+
+
+INNER_STEPS: tuple[Step, ...] = (map_, filter_, batch, take, skip, enumerate_, prefetch)
+"""What the inner datasets of flat_map and interleave are made of."""
+
+UNORDERED_STEPS: tuple[Step, ...] = (map_, filter_, prefetch, cache, unbatch, options, flat_map, concatenate, shuffle)
+"""What may follow where order is not promised: the elements that come out depend on no order."""
+
+ORDERED_STEPS: tuple[Step, ...] = (
+    *(map_, map_, map_, filter_, batch, batch, unbatch, rebatch, shuffle, take, skip, shard, cache, prefetch),
+    *(enumerate_, options),
+)
+
+GROWING_STEPS: tuple[Step, ...] = (flat_map, interleave, repeat, repeat_some, shuffle_repeat, shuffle_repeat, concatenate)
+
+ALL_STEPS: tuple[Step, ...] = (*ORDERED_STEPS, *GROWING_STEPS, interleave, zip_)
+
+
+@st.composite
+def chains(draw: st.DrawFn, start: st.SearchStrategy[Pipeline], steps: tuple[Step, ...], most: int) -> Pipeline:
+    """A pipeline and up to `most` of `steps` after it."""
+    pipe = draw(start)
+    for _ in range(draw(st.integers(0, most))):
+        allowed = steps if pipe.ordered else tuple(step for step in steps if step in UNORDERED_STEPS)
+        if len(list(pipe.meaning(FIRST))) > MANY:
+            allowed = tuple(step for step in allowed if step not in GROWING_STEPS)
+        if allowed:
+            pipe = draw(st.sampled_from(allowed))(draw, pipe)
+    return pipe
+
+
+def pipelines() -> st.SearchStrategy[Pipeline]:
+    """Random pipelines of up to seven transformations, not counting those inside of them."""
+    return chains(sources(), ALL_STEPS, 7)

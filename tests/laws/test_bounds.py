@@ -1,0 +1,178 @@
+"""How far a pipeline may run ahead of its consumer, and how many calls may run at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncdata as ad
+
+PLAIN = ad.Options(optimize=False, placement="current")
+
+
+class Source:
+    """A generator that counts what was pulled out of it."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.pulled = 0
+
+    def __call__(self) -> Iterator[int]:
+        for number in range(self.count):
+            self.pulled += 1
+            yield number
+
+
+class Gauge:
+    """Counts calls, and how many of them run at once."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.calls = self.running = self.most = 0
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.calls += 1
+            self.running += 1
+            self.most = max(self.most, self.running)
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.running -= 1
+
+    def plain(self, x: Any) -> Any:
+        with self:
+            return x
+
+    async def crossing(self, x: Any) -> Any:
+        with self:
+            for _ in range(x % 5):
+                await asyncio.sleep(0)
+            return x
+
+
+def ahead(prefetch: int) -> int:
+    return prefetch + max(1, prefetch // 4)
+
+
+async def settle() -> None:
+    """Let everything run that can run without the consumer."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+@given(size=st.integers(1, 40), steps=st.lists(st.integers(1, 9), max_size=6))
+def test_prefetch_never_runs_further_ahead_than_promised(size: int, steps: list[int]) -> None:
+    async def body() -> None:
+        gauge, consumed = Gauge(), 0
+        ds = ad.Dataset.range(1000).map(gauge.plain).prefetch(size).with_options(PLAIN)
+        async with ds.iterate() as elements:
+            for step in steps:
+                for _ in range(step):
+                    await anext(elements)
+                    consumed += 1
+                    assert gauge.calls <= consumed + ahead(size)
+                await settle()
+                assert gauge.calls <= consumed + ahead(size)
+                assert gauge.calls >= consumed + size
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("placement", ["thread", "current"])
+@given(size=st.integers(0, 20), count=st.integers(1, 30))
+def test_a_generator_is_asked_for_no_more_than_promised(placement: Any, size: int, count: int) -> None:
+    source = Source(1000)
+    options = ad.Options(optimize=False, placement=placement)
+    with ad.Dataset.from_generator(source).prefetch(size).with_options(options).iterate() as elements:
+        for consumed in range(1, count + 1):
+            next(elements)
+            assert source.pulled <= consumed + (ahead(size) if size else 0)
+
+
+@given(count=st.integers(0, 50), optimize=st.booleans())
+def test_take_calls_a_function_no_more_often_than_it_takes(count: int, optimize: bool) -> None:
+    gauge = Gauge()
+    ds = ad.Dataset.range(100).map(gauge.plain).take(count)
+    assert len(list(ds.with_options(ad.Options(optimize=optimize)))) == count == gauge.calls
+
+
+@given(count=st.integers(0, 30), placement=st.sampled_from(["thread", "current"]))
+def test_without_prefetch_a_consumer_that_stops_has_caused_no_further_calls(count: int, placement: Any) -> None:
+    gauge = Gauge()
+    ds = ad.Dataset.range(100).map(gauge.plain).with_options(ad.Options(optimize=False, placement=placement))
+    with ds.iterate() as elements:
+        for _ in range(count):
+            next(elements)
+    assert gauge.calls == count
+
+
+@given(calls=st.integers(1, 8), coroutine=st.booleans(), ordered=st.booleans(), length=st.integers(0, 40))
+def test_no_more_calls_at_once_than_asked_for(calls: int, coroutine: bool, ordered: bool, length: int) -> None:
+    gauge = Gauge()
+    fn = gauge.crossing if coroutine else gauge.plain
+    ds = ad.Dataset.range(length).map(fn, num_parallel_calls=calls, deterministic=ordered)
+    assert sorted(ds) == list(range(length))
+    assert gauge.calls == length
+    assert gauge.most <= calls
+
+
+@given(calls=st.integers(1, 6), taken=st.integers(0, 20))
+def test_a_parallel_map_works_ahead_within_its_window(calls: int, taken: int) -> None:
+    """Of a map of n calls: at most n are running and n wait for their turn, beside what was consumed."""
+
+    async def body() -> None:
+        gauge = Gauge()
+        ds = ad.Dataset.range(1000).map(gauge.crossing, num_parallel_calls=calls).with_options(PLAIN)
+        async with ds.iterate() as elements:
+            for _ in range(taken):
+                await anext(elements)
+            await settle()
+            assert gauge.calls <= taken + 2 * calls + 1
+
+    asyncio.run(body())
+
+
+@given(cycle=st.integers(1, 6), taken=st.integers(0, 20))
+def test_interleave_opens_no_more_inputs_than_its_cycle(cycle: int, taken: int) -> None:
+    opened = Gauge()
+
+    def inner(x: int) -> ad.Dataset:
+        return ad.Dataset.from_tensors(opened.plain(x)).repeat(1000)
+
+    ds = ad.Dataset.range(100).interleave(inner, cycle_length=cycle).with_options(ad.Options(optimize=False))
+    with ds.iterate() as elements:
+        for _ in range(taken):
+            next(elements)
+    assert opened.calls <= cycle
+
+
+def test_a_generator_that_never_ends_is_pulled_by_take_alone() -> None:
+    source = Source(10**9)
+    ds = ad.Dataset.from_generator(source).take(5).with_options(ad.Options(optimize=False))
+    assert list(ds) == [0, 1, 2, 3, 4]
+    assert source.pulled == 5
+
+
+def test_autotuned_prefetch_stays_small_for_a_consumer_that_keeps_up() -> None:
+    async def body() -> int:
+        gauge = Gauge()
+        ds = ad.Dataset.range(10_000).map(gauge.plain).prefetch(ad.AUTOTUNE).with_options(PLAIN)
+        async with ds.iterate() as elements:
+            for consumed in range(1, 500):
+                await anext(elements)
+                await settle_little()
+            return gauge.calls - consumed
+
+    assert asyncio.run(body()) <= ahead(2)
+
+
+async def settle_little() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)

@@ -1,0 +1,105 @@
+"""Laws that every pipeline keeps, tried on random ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncdata as ad
+from asyncdata.testing import leaves_nothing
+from tests.laws.pipelines import Pipeline, pipelines
+from tests.running import WAYS, collect, read_async, read_plain
+
+RULES = (
+    "noop_elimination",
+    "map_fusion",
+    "shuffle_and_repeat_fusion",
+    "take_pushdown",
+    "skip_pushdown",
+    "shard_pushdown",
+    "inject_prefetch",
+)
+
+
+def check(pipe: Pipeline, elements: list[Any], iteration: int = 0) -> None:
+    assert pipe.comparable(elements) == pipe.elements(iteration)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@given(pipe=pipelines())
+def test_running_gives_the_meaning(way: Callable[..., list[Any]], pipe: Pipeline) -> None:
+    check(pipe, way(pipe.build()))
+
+
+@given(pipe=pipelines(), way=st.sampled_from(WAYS))
+def test_without_the_optimizer_nothing_changes(pipe: Pipeline, way: Callable[..., list[Any]]) -> None:
+    check(pipe, way(pipe.build().with_options(ad.Options(optimize=False))))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(pipe=pipelines())
+def test_without_a_rule_nothing_changes(rule: str, pipe: Pipeline) -> None:
+    check(pipe, read_plain(pipe.build().with_options(ad.Options(disabled_rules=(rule,)))))
+
+
+@given(pipe=pipelines(), placement=st.sampled_from(["thread", "current"]))
+def test_each_iteration_is_the_next_epoch(pipe: Pipeline, placement: Any) -> None:
+    ds = pipe.build().with_options(ad.Options(placement=placement))
+    for iteration, read in enumerate([read_plain, read_async, read_plain]):
+        check(pipe, read(ds), iteration)
+
+
+@given(pipe=pipelines())
+def test_len_is_the_number_delivered(pipe: Pipeline) -> None:
+    ds, count = pipe.build(), len(pipe.elements())
+    if ds.cardinality() == ad.UNKNOWN_CARDINALITY:
+        with pytest.raises(TypeError):
+            len(ds)
+    elif pipe.counted:
+        assert len(ds) == ds.cardinality() == count
+
+
+@given(pipe=pipelines())
+def test_every_plan_can_be_explained(pipe: Pipeline) -> None:
+    ds = pipe.build()
+    assert isinstance(ds.explain(), str)
+    assert repr(ds)
+
+
+@given(pipe=pipelines(), way=st.sampled_from(WAYS), count=st.integers(0, 20))
+def test_leaving_early_leaves_nothing(pipe: Pipeline, way: Callable[..., list[Any]], count: int) -> None:
+    ds = pipe.build()
+    with leaves_nothing():
+        elements = way(ds, count)
+    if pipe.ordered:
+        assert pipe.comparable(elements) == pipe.elements()[:count]
+
+
+@given(pipe=pipelines(), count=st.integers(0, 20))
+def test_breaking_off_leaves_nothing(pipe: Pipeline, count: int) -> None:
+    """No `close`, no context manager: the loop is left by `break`, or by the failure of an element."""
+    with leaves_nothing():
+        try:
+            for place, _ in enumerate(pipe.build()):
+                if place == count:
+                    break
+        except Exception:
+            pass
+
+
+@given(pipe=pipelines(), count=st.integers(0, 20))
+def test_pipelines_side_by_side_do_not_disturb_each_other(pipe: Pipeline, count: int) -> None:
+    async def several() -> list[list[Any]]:
+        runs = [collect(pipe.build()), collect(pipe.build(), count), collect(pipe.build())]
+        return list(await asyncio.gather(*runs))
+
+    with leaves_nothing():
+        first, part, last = asyncio.run(several())
+    check(pipe, first)
+    check(pipe, last)
+    assert len(part) == min(count, len(first))

@@ -1,0 +1,250 @@
+"""What each transformation means, on plain iterables; a failed element is a `Failed` in its place."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.transforms.shuffle import drain_order, epoch_key, slots
+
+Elements = Iterable[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Failed:
+    """Stands in the place of an element that failed; `reason` tells user errors from each other."""
+
+    reason: str
+
+
+class Boom(Exception):
+    """What the functions of the tests raise; its argument tells at which element."""
+
+
+class Misfit(Exception):
+    """Elements that cannot be stacked, or an element that cannot be unstacked."""
+
+
+def failed(error: BaseException) -> Failed:
+    """Mark the place of an error: all of a user's error, only the kind of one of the package."""
+    if isinstance(error, Misfit):
+        return Failed("StructureError")
+    return Failed(repr(error) if isinstance(error, Boom) else type(error).__name__)
+
+
+def call(fn: Callable[..., Any], element: Any) -> Any:
+    """Apply a user's function to an element: a plain tuple is unpacked, a failure stays one."""
+    if isinstance(element, Failed):
+        return element
+    try:
+        return fn(*element) if type(element) is tuple else fn(element)
+    except Exception as error:
+        return failed(error)
+
+
+def range_(*bounds: int) -> Iterator[int]:
+    return iter(range(*bounds))
+
+
+def from_tensor_slices(tensors: Any) -> Iterator[Any]:
+    return iter(unstack(tensors))
+
+
+def map_(elements: Elements, fn: Callable[..., Any]) -> Iterator[Any]:
+    return (call(fn, element) for element in elements)
+
+
+def filter_(elements: Elements, predicate: Callable[..., Any]) -> Iterator[Any]:
+    for element in elements:
+        verdict = call(predicate, element)
+        if isinstance(verdict, Failed):
+            yield verdict
+        elif verdict:
+            yield element
+
+
+def flat_map(elements: Elements, fn: Callable[..., Any]) -> Iterator[Any]:
+    """`fn` returns the elements of the inner dataset."""
+    for inner in map_(elements, fn):
+        yield from [inner] if isinstance(inner, Failed) else inner
+
+
+def interleave(elements: Elements, fn: Callable[..., Any], cycle: int = 16, block: int = 1) -> Iterator[Any]:
+    """An exhausted slot passes the turn on, and is filled anew when the turn comes back to it."""
+    inputs, opened, turn = map_(elements, fn), dict[int, Iterator[Any]](), 0
+    more = True
+    while more or opened:
+        if more and turn not in opened:
+            try:
+                inner = next(inputs)
+            except StopIteration:
+                more = False
+                continue
+            if isinstance(inner, Failed):
+                yield inner
+                continue
+            opened[turn] = iter(inner)
+        if turn in opened:
+            part = list(itertools.islice(opened[turn], block))
+            yield from part
+            if len(part) < block:
+                del opened[turn]
+        turn = (turn + 1) % cycle
+
+
+def batch(elements: Elements, size: int, drop_remainder: bool = False) -> Iterator[Any]:
+    """A failure passes at once; the batch under construction goes on with the next element."""
+    held: list[Any] = []
+    for element in elements:
+        if isinstance(element, Failed):
+            yield element
+            continue
+        held.append(element)
+        if len(held) == size:
+            yield call(stack, (held,))
+            held = []
+    if held and not drop_remainder:
+        yield call(stack, (held,))
+
+
+def unbatch(elements: Elements) -> Iterator[Any]:
+    return flat_map(((element,) if type(element) is tuple else element for element in elements), unstack)
+
+
+def shuffle(elements: Elements, size: int, seed: int, epoch: tuple[int, ...]) -> Iterator[Any]:
+    """Element t >= size pushes the occupant out of a slot that is a function of t; the end is drained in keyed order."""
+    key, elements = epoch_key(seed, epoch), iter(elements)
+    held = list(elements if size == UNKNOWN_CARDINALITY else itertools.islice(elements, size))
+    for t, element in enumerate(elements, size):
+        slot = int(slots(t, t + 1, size, key)[0])
+        yield held[slot]
+        held[slot] = element
+    yield from (held[slot] for slot in drain_order(len(held), key))
+
+
+def repeat(epoch: Callable[[int], Elements], count: int | None = None) -> Iterator[Any]:
+    """`epoch(i)` gives the elements of the i-th time; without end unless `count` says so, or nothing comes."""
+    for turn in itertools.count() if count is None or count < 0 else range(count):
+        nothing = True
+        for element in epoch(turn):
+            nothing = False
+            yield element
+        if nothing:
+            return
+
+
+def take(elements: Elements, count: int) -> Iterator[Any]:
+    return iter(elements) if count < 0 else itertools.islice(elements, count)
+
+
+def skip(elements: Elements, count: int) -> Iterator[Any]:
+    return iter(()) if count < 0 else itertools.islice(elements, count, None)
+
+
+def shard(elements: Elements, num_shards: int, index: int) -> Iterator[Any]:
+    return itertools.islice(elements, index, None, num_shards)
+
+
+def cache(elements: Elements) -> Iterator[Any]:
+    return iter(elements)
+
+
+def prefetch(elements: Elements) -> Iterator[Any]:
+    return iter(elements)
+
+
+def zip_(*inputs: Elements) -> Iterator[Any]:
+    """An element fails if any of its parts does; the parts beside it are gone, so that the rest stays aligned."""
+    for parts in zip(*inputs, strict=False):
+        yield next((part for part in parts if isinstance(part, Failed)), parts)
+
+
+def concatenate(first: Elements, second: Elements) -> Iterator[Any]:
+    return itertools.chain(first, second)
+
+
+def enumerate_(elements: Elements, start: int = 0) -> Iterator[Any]:
+    return (element if isinstance(element, Failed) else (i, element) for i, element in enumerate(elements, start))
+
+
+def reduce(elements: Elements, initial: Any, fn: Callable[[Any, Any], Any]) -> Any:
+    """The first failure is the result."""
+    state = initial
+    for element in elements:
+        state = element if isinstance(element, Failed) else call(fn, (state, element))
+        if isinstance(state, Failed):
+            return state
+    return state
+
+
+def stack(column: list[Any]) -> Any:
+    """Elements of one structure as one element with a new first axis."""
+    kinds = {type(element) for element in column}
+    first = column[0]
+    if kinds & {tuple, dict}:
+        if len(kinds) > 1 or any(len(element) != len(first) for element in column):
+            raise Misfit
+        if kinds == {tuple}:
+            return tuple(stack(list(part)) for part in zip(*column, strict=True))
+        if any(element.keys() != first.keys() for element in column):
+            raise Misfit
+        return {key: stack([element[key] for element in column]) for key in first}
+    return stack_leaves(column, kinds)
+
+
+def stack_leaves(column: list[Any], kinds: set[type]) -> np.ndarray:
+    numeric = all(issubclass(kind, (int, float, np.number, np.bool_, np.ndarray)) for kind in kinds)
+    if numeric:
+        if len({np.shape(element) for element in column}) > 1:
+            raise Misfit
+        return np.stack(column) if np.ndarray in kinds else np.array(column)
+    objects = np.empty(len(column), dtype=object)
+    for place, element in enumerate(column):
+        objects[place] = element
+    return objects
+
+
+def unstack(element: Any) -> list[Any]:
+    """The elements along the first axis."""
+    if isinstance(element, dict):
+        columns = {key: unstack(part) for key, part in element.items()}
+        check_rows(columns.values())
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if isinstance(element, tuple):
+        parts = [unstack(part) for part in element]
+        check_rows(parts)
+        return list(zip(*parts, strict=True))
+    if not isinstance(element, np.ndarray) or not element.ndim:
+        raise Misfit
+    return list(element)
+
+
+def check_rows(columns: Iterable[list[Any]]) -> None:
+    if len({len(column) for column in columns}) != 1:
+        raise Misfit
+
+
+def plain(value: Any) -> Any:
+    """A form of an element that `==`, `repr` and `sorted(key=repr)` can deal with, types and dtypes included."""
+    if isinstance(value, np.ndarray):
+        return ("array", value.dtype.str, value.shape, [plain(part) for part in value.ravel().tolist()])
+    if isinstance(value, np.generic):
+        return (value.dtype.str, value.item())
+    if isinstance(value, tuple):
+        return (type(value).__name__, *map(plain, value))
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, bool):
+        return str(value)
+    return value
+
+
+def digest(*value: Any) -> int:
+    """A number that depends on everything in an element, and on nothing else."""
+    return zlib.crc32(repr(plain(value[0] if len(value) == 1 else value)).encode())

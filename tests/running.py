@@ -1,0 +1,70 @@
+"""Ways to run a dataset to its end (or to leave it before), failures in the places of their elements."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import asyncdata as ad
+from tests.reference import failed
+
+__all__ = ("WAYS", "read_async", "read_plain", "results")
+
+MOST = 5000
+"""More elements than any test delivers: what goes on after them goes on for ever."""
+
+
+def read_plain(ds: ad.Dataset, most: int = MOST) -> list[Any]:
+    """Read with `next`, at most `most` elements, and leave."""
+    found: list[Any] = []
+    with ds.iterate() as elements:
+        while len(found) < most:
+            try:
+                found.append(next(elements))
+            except StopIteration:
+                break
+            except Exception as error:
+                found.append(failed(error))
+    return found
+
+
+async def collect(ds: ad.Dataset, most: int = MOST) -> list[Any]:
+    """Read with `anext`, at most `most` elements, and leave; no task may be left."""
+    before = asyncio.all_tasks()
+    found: list[Any] = []
+    async with ds.iterate() as elements:
+        while len(found) < most:
+            try:
+                found.append(await anext(elements))
+            except StopAsyncIteration:
+                break
+            except Exception as error:
+                found.append(failed(error))
+    left = asyncio.all_tasks() - before
+    assert not left, left
+    return found
+
+
+def read_async(ds: ad.Dataset, most: int = MOST) -> list[Any]:
+    """Read on an event loop of its own."""
+    return asyncio.run(collect(ds, most))
+
+
+def on_thread(read: Callable[..., list[Any]], placement: Any) -> Callable[..., list[Any]]:
+    def run(ds: ad.Dataset, most: int = MOST) -> list[Any]:
+        return read(ds.with_options(ad.Options(placement=placement)), most)
+
+    run.__name__ = f"{read.__name__}_{placement}"
+    return run
+
+
+WAYS: tuple[Callable[..., list[Any]], ...] = tuple(
+    on_thread(read, placement) for placement in ("thread", "current") for read in (read_plain, read_async)
+)
+"""Every way to read a dataset: plain and async, with the engine on its own thread and on the consumer's."""
+
+
+def results(ds: ad.Dataset) -> list[Any]:
+    """All elements of a dataset, failures in their places."""
+    return read_plain(ds)

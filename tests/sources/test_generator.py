@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from tests.reference import Boom, Failed
+from tests.running import WAYS, collect, results
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+class Stream:
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    async def __aiter__(self) -> AsyncIterator[int]:
+        for number in range(self.count):
+            await asyncio.sleep(0)
+            yield number
+
+
+class Stubborn:
+    """An iterator that fails at 1 and goes on, as classes can and generators cannot."""
+
+    def __init__(self) -> None:
+        self.place = -1
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        self.place += 1
+        if self.place == 1:
+            raise Boom(1)
+        if self.place == 4:
+            raise StopIteration
+        return self.place
+
+    def __aiter__(self) -> Stubborn:
+        return self
+
+    async def __anext__(self) -> int:
+        try:
+            return next(self)
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("count", [0, 1, 5, 1000])
+def test_every_kind_of_source_gives_its_elements(way: Any, count: int) -> None:
+    numbers = list(range(count))
+    assert way(ad.Dataset.from_generator(lambda: iter(numbers))) == numbers
+    assert way(ad.Dataset.from_generator(lambda n: numbers[:n], args=(count,))) == numbers
+    assert way(ad.Dataset.from_iterable(numbers)) == numbers
+    assert way(ad.Dataset.from_iterable(range(count))) == numbers
+    assert way(ad.Dataset.from_iterable({n: 1 for n in numbers})) == numbers
+    assert way(ad.Dataset.from_async_iterable(Stream(count))) == numbers
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_each_iteration_starts_again(way: Any) -> None:
+    for ds in (ad.Dataset.from_generator(lambda: iter("ab")), ad.Dataset.from_async_iterable(Stream(2))):
+        assert way(ds) == way(ds)
+        assert len(way(ds.repeat(2))) == 4
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_failure_ends_a_generator_and_an_iterator_goes_on(way: Any) -> None:
+    def generate() -> Iterator[int]:
+        yield 0
+        raise Boom(1)
+
+    assert way(ad.Dataset.from_generator(generate)) == [0, Failed("Boom(1)")]
+    assert way(ad.Dataset.from_generator(Stubborn)) == [0, Failed("Boom(1)"), 2, 3]
+    assert way(ad.Dataset.from_iterable(Stubborn())) == [0, Failed("Boom(1)"), 2, 3]
+    assert way(ad.Dataset.from_async_iterable(Stubborn())) == [0, Failed("Boom(1)"), 2, 3]
+
+
+def test_the_failure_of_a_call_is_an_element() -> None:
+    def generate() -> Iterator[int]:
+        raise Boom("call")
+
+    assert results(ad.Dataset.from_generator(lambda: generate())) == [Failed("Boom('call')")]
+
+
+def test_a_signature_converts_and_checks_each_element() -> None:
+    signature = {"x": ad.TensorSpec((2,), np.float32), "y": ad.TensorSpec((), np.int64)}
+    items = [{"x": [1, 2], "y": 3}, {"x": [1, 2, 3], "y": 3}, {"x": [1, 2]}, 5, {"x": [0, 0], "y": "no"}]
+    found = results(ad.Dataset.from_generator(lambda: iter(items), output_signature=signature))
+    assert found[1:] == [Failed("StructureError")] * 4
+    assert (found[0]["x"].dtype, found[0]["y"].dtype) == (np.float32, np.int64)
+
+
+def test_the_message_says_what_was_expected_and_what_came() -> None:
+    ds = ad.Dataset.from_generator(lambda: iter([[1, 2, 3]]), output_signature=ad.TensorSpec((2,), np.int64))
+    with pytest.raises(ad.StructureError, match=r"\(2,\).*\(3,\)"):
+        list(ds)
+
+
+def test_element_spec_is_the_signature() -> None:
+    spec = ad.TensorSpec((None, 3), np.float32)
+    assert ad.Dataset.from_generator(lambda: iter(()), output_signature=spec).element_spec == spec
+
+
+def test_element_spec_of_the_first_element() -> None:
+    assert ad.Dataset.from_generator(lambda: iter([1])).element_spec == ad.TensorSpec((), np.int64)
+
+
+def test_older_arguments_of_tf_data() -> None:
+    ds = ad.Dataset.from_generator(lambda: iter([(1, [2.0])]), output_types=(np.int32, np.float32), output_shapes=((), (1,)))
+    ((number, array),) = ds
+    assert (number.dtype, array.dtype, array.shape) == (np.int32, np.float32, (1,))
+
+
+@pytest.mark.parametrize("wrong", [3, iter([]), [1, 2], None])
+def test_a_generator_must_be_callable(wrong: Any) -> None:
+    with pytest.raises((ad.PlanError, TypeError), match="function"):
+        ad.Dataset.from_generator(wrong)
+
+
+def test_what_cannot_be_iterated_is_refused_where_it_is_given() -> None:
+    with pytest.raises((ad.PlanError, TypeError)):
+        ad.Dataset.from_iterable(3)  # type: ignore[arg-type]
+    with pytest.raises((ad.PlanError, TypeError)):
+        ad.Dataset.from_async_iterable([1])  # type: ignore[arg-type]
+
+
+def test_what_is_not_iterable_that_a_generator_returns_fails_in_place() -> None:
+    assert results(ad.Dataset.from_generator(lambda: 3)) == [Failed("TypeError")]
+
+
+def test_an_iterator_read_twice_says_so() -> None:
+    ds = ad.Dataset.from_iterable(iter([1, 2]))
+    assert list(ds) == [1, 2]
+    with pytest.raises(ad.PlanError, match="only once"):
+        list(ds)
+
+
+def test_a_generator_does_not_run_on_the_consumers_thread() -> None:
+    ds = ad.Dataset.from_generator(lambda: (threading.get_ident() for _ in range(3)))
+    assert threading.get_ident() not in set(ds)
+
+
+def test_an_async_iterable_runs_on_the_consumers_loop() -> None:
+    class Loops:
+        async def __aiter__(self) -> AsyncIterator[Any]:
+            yield asyncio.get_running_loop()
+
+    async def body() -> bool:
+        (found,) = await collect(ad.Dataset.from_async_iterable(Loops()))
+        return found is asyncio.get_running_loop()
+
+    assert asyncio.run(body())
+
+
+def test_a_queue_of_the_consumers_loop_feeds_a_pipeline() -> None:
+    class Requests:
+        def __init__(self) -> None:
+            self.queue: asyncio.Queue[int | None] = asyncio.Queue()
+
+        async def __aiter__(self) -> AsyncIterator[int]:
+            while (request := await self.queue.get()) is not None:
+                yield request
+
+    async def body() -> list[int]:
+        requests = Requests()
+        found: list[int] = []
+        async with ad.Dataset.from_async_iterable(requests).map(lambda x: x * 2).iterate() as elements:
+            for number in range(3):
+                requests.queue.put_nowait(number)
+                found.append(await anext(elements))
+            requests.queue.put_nowait(None)
+            with pytest.raises(StopAsyncIteration):
+                await anext(elements)
+        return found
+
+    assert asyncio.run(body()) == [0, 2, 4]
+
+
+def test_cardinality() -> None:
+    assert ad.Dataset.from_generator(lambda: iter([1])).cardinality() == ad.UNKNOWN_CARDINALITY
+    assert ad.Dataset.from_async_iterable(Stream(1)).cardinality() == ad.UNKNOWN_CARDINALITY

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from tests import reference
+from tests.running import WAYS
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+@pytest.mark.parametrize("bounds", [(0,), (5,), (-3,), (2, 5), (5, 2), (0, 10, 3), (10, 0, -3), (0, 10, -1), (3000,)])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_range_is_pythons(bounds: tuple[int, ...], way: Any) -> None:
+    assert way(ad.Dataset.range(*bounds)) == list(range(*bounds))
+    assert len(ad.Dataset.range(*bounds)) == len(range(*bounds))
+
+
+def test_range_gives_plain_integers() -> None:
+    assert {type(x) for x in ad.Dataset.range(3)} == {int}
+
+
+@pytest.mark.parametrize("bounds", [(), (1, 2, 0), (1.5,), ("3",), (1, 2, 3, 4)])
+def test_wrong_ranges_are_refused_where_they_are_given(bounds: Any) -> None:
+    with pytest.raises((ad.PlanError, TypeError)):
+        ad.Dataset.range(*bounds)
+
+
+def test_counter_never_ends() -> None:
+    assert list(islice(ad.Dataset.counter(), 3)) == [0, 1, 2]
+    assert list(islice(ad.Dataset.counter(5, -2), 3)) == [5, 3, 1]
+    assert ad.Dataset.counter().cardinality() == ad.INFINITE_CARDINALITY
+
+
+@pytest.mark.parametrize("element", [3, "text", b"bytes\0", None, (1, "a"), {"a": 1.5}, Point(1, 2), ()])
+def test_from_tensors_is_one_element(element: Any) -> None:
+    assert list(ad.Dataset.from_tensors(element)) == [element]
+
+
+def test_a_list_in_from_tensors_is_one_array() -> None:
+    (found,) = ad.Dataset.from_tensors({"a": [1, 2], "b": [b"x\0", b"y"]})
+    assert reference.plain(found) == reference.plain({"a": np.arange(1, 3), "b": np.array([b"x\0", b"y"], object)})
+
+
+@pytest.mark.parametrize(
+    ("tensors", "expected"),
+    [
+        (np.arange(3), [np.int64(0), np.int64(1), np.int64(2)]),
+        ([1, 2], [np.int64(1), np.int64(2)]),
+        (np.eye(2), [np.array([1.0, 0.0]), np.array([0.0, 1.0])]),
+        ((np.arange(2), ["a", "b"]), [(np.int64(0), "a"), (np.int64(1), "b")]),
+        ({"a": [1, 2], "b": {"c": [True, False]}}, [
+            {"a": np.int64(1), "b": {"c": np.True_}}, {"a": np.int64(2), "b": {"c": np.False_}}
+        ]),
+        (Point([1], [2.0]), [Point(np.int64(1), np.float64(2.0))]),
+        ([b"x\0", b"y"], [b"x\0", b"y"]),
+        ([], []),
+        (np.zeros((0, 3)), []),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_from_tensor_slices(tensors: Any, expected: list[Any]) -> None:
+    ds = ad.Dataset.from_tensor_slices(tensors)
+    assert [reference.plain(x) for x in ds] == [reference.plain(x) for x in expected]
+    assert len(ds) == len(expected)
+
+
+@pytest.mark.parametrize(
+    "tensors", [3, None, "text", {}, (), (np.arange(2), np.arange(3)), {"a": [1], "b": 2}, [[1], [1, 2]]]
+)
+def test_what_has_no_rows_is_refused_where_it_is_given(tensors: Any) -> None:
+    with pytest.raises(ValueError, match=".+"):
+        ad.Dataset.from_tensor_slices(tensors)
+
+
+def test_slices_of_many_rows() -> None:
+    ds = ad.Dataset.from_tensor_slices(np.arange(5000))
+    assert list(ds) == list(range(5000))
+    assert [b.sum() for b in ds.batch(2500)] == [np.arange(2500).sum(), np.arange(2500, 5000).sum()]
+
+
+def test_a_consumer_cannot_change_the_source_through_a_batch() -> None:
+    source = np.zeros((4, 2))
+    for batch in ad.Dataset.from_tensor_slices(source).batch(2):
+        batch += 1
+    assert source.sum() == 0

@@ -1,0 +1,293 @@
+"""The house rules that a machine can check: which way imports go, how big things are, and what is documented."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import asyncdata
+import asyncdata.testing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(__file__).parents[1] / "asyncdata"
+
+# A module may import from the layers above its own, and from its own package within its own layer.
+LAYERS = (
+    ("errors", "structure", "options"),
+    ("formats",),
+    ("runtime.block", "runtime.queue"),
+    ("runtime.executors",),
+    ("runtime.stage",),
+    ("plan",),
+    ("storage",),
+    ("sources", "transforms"),
+    ("optimize",),
+    ("runtime.bridge", "runtime.pipeline"),
+    ("dataset", "iterator"),
+    ("testing", "demo"),
+    ("__main__",),
+)
+USERS = ("testing", "demo", "__main__")  # these alone may `import asyncdata` as a user does
+
+# What may be imported inside a function, and why.
+OPTIONAL = {
+    "PIL": "the extra `demo`",
+    "sklearn": "the extra `demo`",
+    "torch": "used where the user has it",
+    "google.protobuf": "needed by tf.Example alone, and slow to import",
+    "uvloop": "not there on every platform",
+}
+
+BORROWED_PRIVATE_NAMES = {"_asdict", "_fields", "_make", "_replace"}  # public in all but name: named tuples
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file of the package."""
+
+    path: Path
+    name: str
+    tree: ast.Module
+
+    @property
+    def package(self) -> str:
+        """The dotted name of the package that it lives in, itself if it is a package."""
+        return self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
+
+
+@cache
+def modules() -> tuple[Module, ...]:
+    found: list[Module] = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found.append(Module(path, name, ast.parse(path.read_text(encoding="utf-8"))))
+    return tuple(found)
+
+
+each_module = pytest.mark.parametrize("module", modules(), ids=lambda module: module.name)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Imports
+
+
+def layer(name: str) -> int | None:
+    """The number of the layer of module `name`, None for a package that only holds others together."""
+    inner = name.removeprefix("asyncdata").lstrip(".")
+    for number, members in enumerate(LAYERS):
+        if any(inner == member or inner.startswith(f"{member}.") for member in members):
+            return number
+    return None
+
+
+def imported_modules(module: Module) -> Iterator[str]:
+    """Every module of the package that `module` imports, whether for its types or to run."""
+    known = {other.name for other in modules()}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module.path}:{node.lineno}: relative import"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield from (name for name in (full if full in known else node.module,) if name in known)
+
+
+@each_module
+def test_every_module_has_a_layer(module: Module) -> None:
+    is_shell = module.path.name == "__init__.py" and not list(imported_modules(module))
+    assert module.name == "asyncdata" or is_shell or layer(module.name) is not None, "give it a place in LAYERS"
+
+
+@each_module
+def test_imports_go_one_way(module: Module) -> None:
+    own = layer(module.name)
+    if module.name == "asyncdata" or own is None:
+        return
+    for name in imported_modules(module):
+        if name == "asyncdata":
+            assert module.name.split(".")[1] in USERS, f"{module.name} imports the whole package"
+            continue
+        other = layer(name)
+        assert other is not None, f"{module.name} imports {name}, which has no layer"
+        same_package = name.rpartition(".")[0] == module.package or name == module.package
+        assert other < own or (other == own and same_package), f"{module.name} must not import {name}"
+
+
+def test_no_imports_in_a_circle() -> None:
+    graph = {module.name: set(imported_modules(module)) - {"asyncdata", module.name} for module in modules()}
+    graph.pop("asyncdata")
+    while free := [name for name, needs in graph.items() if not needs & graph.keys()]:
+        for name in free:
+            del graph[name]
+    assert not graph, f"these import one another: {sorted(graph)}"
+
+
+@each_module
+def test_imports_stand_at_the_top(module: Module) -> None:
+    for function in functions(module.tree):
+        for node in ast.walk(function):
+            for name in imported_names(node):
+                optional = any(name == known or name.startswith(f"{known}.") for known in OPTIONAL)
+                assert optional, f"{module.path}:{node.lineno}: {name} imported inside {function.name}"
+
+
+def imported_names(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module=str(name)):
+            return [name]
+    return []
+
+
+@each_module
+def test_no_private_name_crosses_a_module(module: Module) -> None:
+    own = private_names_defined(module.tree) | BORROWED_PRIVATE_NAMES
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Attribute(attr=name):
+                assert not is_private(name) or name in own, f"{module.path}:{node.lineno}: {name} is another's"
+            case ast.ImportFrom(names=names):
+                private = [alias.name for alias in names if is_private(alias.name)]
+                assert not private, f"{module.path}:{node.lineno}: {private} is another's"
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not (name.startswith("__") and name.endswith("__"))
+
+
+def private_names_defined(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Store(), value=ast.Name(id="self" | "cls")):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name)
+            case ast.ClassDef(name=name):
+                names.add(name)
+    return names
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Sizes
+
+
+def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def docstring(node: ast.AST) -> ast.stmt | None:
+    """The statement that is the docstring of `node`."""
+    documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    return node.body[0] if documented and ast.get_docstring(node) is not None else None
+
+
+def body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stmt]:
+    """The statements of `function` without its docstring."""
+    return function.body[1:] if docstring(function) else function.body
+
+
+def lines(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def function_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    statements = body(function)
+    return (statements[-1].end_lineno or 0) - statements[0].lineno + 1 if statements else 0
+
+
+def is_string(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+@each_module
+def test_files_are_short(module: Module) -> None:
+    documentation = sum(lines(node) for node in ast.walk(module.tree) if isinstance(node, ast.stmt) and is_string(node))
+    size = len(module.path.read_text(encoding="utf-8").splitlines()) - documentation
+    assert size <= 450, f"{module.path}: {size} lines without docstrings, at most 450"
+
+
+@each_module
+def test_no_function_is_long(module: Module) -> None:
+    for function in functions(module.tree):
+        size = function_lines(function)
+        assert size <= 50, f"{module.path}:{function.lineno}: {function.name} has {size} lines, at most 50"
+
+
+def test_most_functions_are_small() -> None:
+    sizes = sorted(function_lines(function) for module in modules() for function in functions(module.tree))
+    assert sizes[int(len(sizes) * 0.9)] <= 20
+
+
+def test_dataset_methods_only_build_nodes() -> None:
+    (tree,) = (module.tree for module in modules() if module.name == "asyncdata.dataset")
+    (dataset,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Dataset")
+    for method in functions(dataset):
+        assert len(body(method)) <= 3, f"Dataset.{method.name} has {len(body(method))} statements, at most 3"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Names and documentation
+
+
+@each_module
+def test_all_is_a_tuple_of_what_is_there(module: Module) -> None:
+    values = [
+        node.value
+        for node in module.tree.body
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]
+    ]
+    assert len(values) == 1, f"{module.path}: one __all__ is needed"
+    assert isinstance(values[0], ast.Tuple), f"{module.path}: __all__ must be a tuple"
+    names = ast.literal_eval(values[0])
+    assert len(set(names)) == len(names)
+    assert not [name for name in names if is_private(name)]
+
+
+@each_module
+def test_every_module_says_what_lives_in_it(module: Module) -> None:
+    assert ast.get_docstring(module.tree), f"{module.path}: a docstring of one sentence is needed"
+
+
+@each_module
+def test_no_module_is_named_after_nothing(module: Module) -> None:
+    words = set(module.name.replace(".", "_").split("_"))
+    assert not words & {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
+
+
+def public_objects() -> Iterator[tuple[str, object]]:
+    for module in (asyncdata, asyncdata.testing):
+        yield module.__name__, module
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isclass(value) or inspect.isroutine(value):
+                yield f"{module.__name__}.{name}", value
+            if inspect.isclass(value):
+                yield from public_members(f"{module.__name__}.{name}", value)
+
+
+def public_members(prefix: str, cls: type) -> Iterator[tuple[str, object]]:
+    """The public methods and properties that asyncdata itself gives to `cls`."""
+    for base in cls.__mro__:
+        if base.__module__.partition(".")[0] != "asyncdata":
+            continue
+        for name, member in vars(base).items():
+            function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+            if not name.startswith("_") and (inspect.isroutine(function) or isinstance(function, property)):
+                yield f"{prefix}.{name}", function
+
+
+def test_everything_public_is_documented() -> None:
+    missing = sorted({name for name, value in public_objects() if not value.__doc__})
+    assert not missing

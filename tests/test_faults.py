@@ -1,0 +1,531 @@
+"""What a user sees when something goes wrong, and that nothing is left behind within a second of it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from tests.reference import Boom, Failed
+from tests.running import WAYS, collect, read_plain
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+Run = Callable[[Callable[[], Any]], Any]
+
+PLACEMENTS = pytest.mark.parametrize("placement", ["thread", "current"])
+
+
+class Endless:
+    """An async iterable that never ends, and knows whether it was closed."""
+
+    def __init__(self, pause: float = 0.0) -> None:
+        self.closed = 0
+        self.pause = pause
+
+    async def __aiter__(self) -> AsyncIterator[int]:
+        number = 0
+        try:
+            while True:
+                await asyncio.sleep(self.pause)
+                yield number
+                number += 1
+        finally:
+            self.closed += 1
+
+
+class Forever:
+    """A generator function that never ends, and knows whether it was closed."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def __call__(self) -> Iterator[int]:
+        number = 0
+        try:
+            while True:
+                yield number
+                number += 1
+        finally:
+            self.closed += 1
+
+
+async def hang(x: Any) -> Any:
+    """Never return."""
+    await asyncio.Event().wait()
+
+
+async def slowly(x: Any) -> Any:
+    await asyncio.sleep(0)
+    return x
+
+
+def busy(placement: Any = "thread") -> ad.Dataset:
+    """A pipeline with every kind of task and thread in it, that never ends."""
+    return (
+        ad.Dataset.zip(ad.Dataset.from_generator(Forever()), ad.Dataset.counter())
+        .map(lambda a, b: a + b, num_parallel_calls=2)
+        .map(slowly, num_parallel_calls=3)
+        .prefetch(2)
+        .interleave(lambda x: ad.Dataset.from_tensors(x).repeat(3), cycle_length=3, num_parallel_calls=2)
+        .shuffle(4)
+        .batch(2)
+        .with_options(ad.Options(placement=placement))
+    )
+
+
+# exceptions of user code
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("how", [{}, {"executor": "thread"}, {"num_parallel_calls": 3}], ids=str)
+def test_an_exception_in_a_function_is_raised_in_its_place_and_iteration_goes_on(way: Any, how: dict[str, Any]) -> None:
+    assert way(ad.Dataset.range(3).map(lambda x: 1 // (x - 1), **how)) == [-1, Failed("ZeroDivisionError"), 1]
+
+
+def test_the_traceback_shows_the_users_line() -> None:
+    def decode(x: int) -> float:
+        return 1 / x
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(ad.Dataset.range(1).map(decode, num_parallel_calls=2))
+    assert caught.traceback[-1].name == "decode"
+    assert caught.value.__notes__ == [f"in map(decode) at test_faults.py:{decode.__code__.co_firstlineno}, element 0"]
+
+
+@PLACEMENTS
+def test_an_exception_in_a_generator(placement: Any) -> None:
+    def generate() -> Iterator[int]:
+        yield 0
+        raise Boom("generator")
+
+    elements = iter(ad.Dataset.from_generator(generate).with_options(ad.Options(placement=placement)))
+    assert next(elements) == 0
+    with pytest.raises(Boom) as caught:
+        next(elements)
+    assert "from_generator(generate) at test_faults.py" in caught.value.__notes__[0]
+    assert list(elements) == []
+
+
+@PLACEMENTS
+def test_an_exception_in_an_async_iterable(placement: Any, run: Run) -> None:
+    class Stream:
+        async def __aiter__(self) -> AsyncIterator[int]:
+            yield 0
+            raise Boom("stream")
+
+    ds = ad.Dataset.from_async_iterable(Stream()).with_options(ad.Options(placement=placement))
+    assert run(lambda: collect(ds)) == [0, Failed("Boom('stream')")]
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("how", [{}, {"num_parallel_calls": 2}], ids=str)
+def test_what_is_meant_for_the_interpreter_reaches_the_consumer(kind: Any, how: dict[str, Any]) -> None:
+    def stop(x: int) -> int:
+        if x == 1:
+            raise kind("from a function")
+        return x
+
+    elements = iter(ad.Dataset.range(3).map(stop, **how))
+    assert next(elements) == 0
+    with pytest.raises(kind):
+        next(elements)
+    elements.close()
+
+
+# consumers that leave
+
+
+@PLACEMENTS
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_a_plain_loop_that_breaks_off(placement: Any, count: int) -> None:
+    for place, _ in enumerate(busy(placement)):
+        if place == count:
+            break
+
+
+@PLACEMENTS
+def test_a_plain_consumer_that_raises(placement: Any) -> None:
+    with pytest.raises(Boom):
+        for _ in busy(placement):
+            raise Boom("consumer")
+
+
+@PLACEMENTS
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_an_async_loop_that_breaks_off(placement: Any, count: int, run: Run) -> None:
+    async def body() -> None:
+        place = 0
+        async for _ in busy(placement):
+            if place == count:
+                break
+            place += 1
+
+    run(body)
+
+
+@PLACEMENTS
+def test_an_async_consumer_that_raises(placement: Any, run: Run) -> None:
+    async def body() -> None:
+        async for _ in busy(placement):
+            raise Boom("consumer")
+
+    with pytest.raises(Boom):
+        run(body)
+
+
+@PLACEMENTS
+def test_an_async_consumer_that_raises_inside_the_context_manager(placement: Any, run: Run) -> None:
+    async def body() -> None:
+        async with busy(placement).iterate() as elements:
+            async for _ in elements:
+                raise Boom("consumer")
+
+    with pytest.raises(Boom):
+        run(body)
+
+
+@PLACEMENTS
+def test_a_consumer_that_is_cancelled_while_it_waits(placement: Any, run: Run) -> None:
+    async def body() -> None:
+        ds = ad.Dataset.range(10).map(hang, num_parallel_calls=2).with_options(ad.Options(placement=placement))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                async for _ in ds:
+                    pass
+
+    run(body)
+
+
+@PLACEMENTS
+def test_a_cancelled_next_loses_nothing(placement: Any, run: Run) -> None:
+    async def body() -> list[int]:
+        gates = [asyncio.Event(), asyncio.Event()]
+
+        class Gated:
+            async def __aiter__(self) -> AsyncIterator[int]:
+                for number, gate in enumerate(gates):
+                    await gate.wait()
+                    yield number
+
+        ds = ad.Dataset.from_async_iterable(Gated()).with_options(ad.Options(placement=placement))
+        async with ds.iterate() as elements:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(elements), 0.01)
+            for gate in gates:
+                gate.set()
+            return [element async for element in elements]
+
+    assert run(body) == [0, 1]
+
+
+@PLACEMENTS
+def test_a_task_that_is_cancelled_between_two_elements(placement: Any, run: Run) -> None:
+    async def consume() -> None:
+        async for _ in busy(placement):
+            await asyncio.Event().wait()
+
+    async def body() -> None:
+        task = asyncio.create_task(consume())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(body)
+
+
+@PLACEMENTS
+def test_an_iterator_that_is_collected(placement: Any) -> None:
+    elements = iter(busy(placement))
+    next(elements)
+    del elements
+    gc.collect()
+
+
+@PLACEMENTS
+def test_an_async_iterator_that_is_collected(placement: Any, run: Run) -> None:
+    async def body() -> None:
+        elements = aiter(busy(placement))
+        await anext(elements)
+        del elements
+        gc.collect()
+
+    run(body)
+
+
+@PLACEMENTS
+def test_an_iterator_that_is_collected_as_part_of_a_cycle(placement: Any) -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.elements = iter(busy(placement))
+            self.me = self
+
+    next(Trainer().elements)
+    gc.collect()
+
+
+@PLACEMENTS
+def test_a_loop_that_ends_with_an_iterator_half_read(placement: Any) -> None:
+    """Nobody closed it, and its loop is gone: neither a hang nor a warning."""
+    kept: list[Any] = []
+
+    async def body() -> None:
+        kept.append(aiter(busy(placement)))
+        await anext(kept[0])
+
+    asyncio.run(body())
+    kept.clear()
+
+
+@PLACEMENTS
+def test_an_iterator_that_was_never_started(placement: Any, run: Run) -> None:
+    iter(busy(placement))
+    iter(busy(placement)).close()
+
+    async def body() -> None:
+        async with busy(placement).iterate():
+            pass
+        await aiter(busy(placement)).aclose()
+
+    run(body)
+
+
+@PLACEMENTS
+def test_generators_and_async_iterables_are_closed_when_left(placement: Any, run: Run) -> None:
+    forever, endless = Forever(), Endless()
+    ds = ad.Dataset.zip(ad.Dataset.from_generator(forever), ad.Dataset.from_async_iterable(endless))
+
+    async def body() -> None:
+        async with ds.with_options(ad.Options(placement=placement)).iterate() as elements:
+            assert await anext(elements) == (0, 0)
+
+    run(body)
+    assert (forever.closed, endless.closed) == (1, 1)
+
+
+@PLACEMENTS
+def test_a_waiting_async_iterable_is_closed_when_left(placement: Any, run: Run) -> None:
+    endless = Endless(pause=3600)
+
+    async def body() -> None:
+        ds = ad.Dataset.from_async_iterable(endless).with_options(ad.Options(placement=placement))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01), ds.iterate() as elements:
+                await anext(elements)
+
+    run(body)
+    assert endless.closed == 1
+
+
+def test_an_async_iterable_under_a_plain_loop() -> None:
+    endless = Endless()
+    with ad.Dataset.from_async_iterable(endless).iterate() as elements:
+        assert [next(elements), next(elements)] == [0, 1]
+    assert endless.closed == 1
+
+
+@PLACEMENTS
+def test_a_generator_that_never_ends_behind_take(placement: Any) -> None:
+    forever = Forever()
+    ds = ad.Dataset.from_generator(forever).take(3).with_options(ad.Options(placement=placement))
+    assert read_plain(ds) == [0, 1, 2]
+    assert forever.closed == 1
+
+
+def test_a_generator_that_refuses_to_be_closed() -> None:
+    def generate() -> Iterator[int]:
+        try:
+            yield 0
+            yield 1
+        finally:
+            raise Boom("closing")
+
+    assert read_plain(ad.Dataset.from_generator(generate), 1) == [0]
+
+
+# misuse of the iterator
+
+
+@PLACEMENTS
+def test_two_tasks_that_read_one_iterator(placement: Any, run: Run) -> None:
+    async def body() -> None:
+        ds = ad.Dataset.range(1).map(hang).with_options(ad.Options(placement=placement))
+        async with ds.iterate() as elements:
+            first = asyncio.create_task(anext(elements))
+            await asyncio.sleep(0)
+            with pytest.raises(ad.ConcurrentUseError, match="two tasks or threads"):
+                await anext(elements)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+
+    run(body)
+
+
+def test_two_threads_that_read_one_iterator() -> None:
+    gate, started = threading.Event(), threading.Event()
+
+    def generate() -> Iterator[int]:
+        started.set()
+        gate.wait(10)
+        yield 0
+
+    found: list[int] = []
+    elements = iter(ad.Dataset.from_generator(generate))
+    thread = threading.Thread(target=lambda: found.append(next(elements)))
+    thread.start()
+    assert started.wait(10)
+    with pytest.raises(ad.ConcurrentUseError, match="two tasks or threads"):
+        next(elements)
+    gate.set()
+    thread.join(10)
+    assert found == [0]
+    assert list(elements) == []
+
+
+@PLACEMENTS
+def test_closing_twice(placement: Any, run: Run) -> None:
+    elements = iter(busy(placement))
+    next(elements)
+    elements.close()
+    elements.close()
+
+    async def body() -> None:
+        elements = aiter(busy(placement))
+        await anext(elements)
+        await elements.aclose()
+        await elements.aclose()
+
+    run(body)
+
+
+@PLACEMENTS
+@pytest.mark.parametrize("begun", [True, False])
+def test_iterating_after_close(placement: Any, begun: bool, run: Run) -> None:
+    elements = iter(busy(placement))
+    if begun:
+        next(elements)
+    elements.close()
+    with pytest.raises(ad.ClosedError, match="closed"):
+        next(elements)
+
+    async def body() -> None:
+        elements = aiter(busy(placement))
+        if begun:
+            await anext(elements)
+        await elements.aclose()
+        with pytest.raises(ad.ClosedError, match="closed"):
+            await anext(elements)
+
+    run(body)
+
+
+@PLACEMENTS
+def test_the_end_is_the_end(placement: Any) -> None:
+    elements = iter(ad.Dataset.range(1).with_options(ad.Options(placement=placement)))
+    assert list(elements) == [0]
+    assert list(elements) == []
+    elements.close()
+
+
+def test_close_wakes_a_thread_that_waits() -> None:
+    started = threading.Event()
+    caught: list[BaseException] = []
+
+    async def begin(x: int) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    elements = iter(ad.Dataset.range(1).map(begin))
+
+    def read() -> None:
+        try:
+            next(elements)
+        except Exception as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert started.wait(10)
+    elements.close()
+    thread.join(10)
+    assert [type(error) for error in caught] == [ad.ClosedError]
+
+
+@PLACEMENTS
+def test_aclose_wakes_a_task_that_waits(placement: Any, run: Run) -> None:
+    async def body() -> None:
+        elements = aiter(ad.Dataset.range(1).map(hang).with_options(ad.Options(placement=placement)))
+        waiting = asyncio.create_task(anext(elements))
+        await asyncio.sleep(0.01)
+        await elements.aclose()
+        with pytest.raises(ad.ClosedError):
+            await waiting
+
+    run(body)
+
+
+def test_a_pipeline_within_a_pipeline() -> None:
+    """A function may iterate a dataset of its own."""
+    ds = ad.Dataset.range(4).map(lambda x: sum(ad.Dataset.range(x)), num_parallel_calls=2)
+    assert list(ds) == [0, 0, 1, 3]
+
+
+# functions that block
+
+
+@pytest.mark.parametrize("how", [{}, {"num_parallel_calls": 2}], ids=str)
+def test_a_coroutine_function_that_blocks_the_loop_is_named(how: dict[str, Any], caplog: Any) -> None:
+    async def decode(x: int) -> int:
+        if x == 2:
+            time.sleep(0.3)
+        return x
+
+    with caplog.at_level(logging.WARNING, logger="asyncdata"):
+        assert list(ad.Dataset.range(4).map(decode, **how)) == [0, 1, 2, 3]
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("asyncdata", "WARNING")
+    where = f"map(decode) at test_faults.py:{decode.__code__.co_firstlineno}"
+    assert where in record.getMessage()
+    assert "element 2" in record.getMessage()
+
+
+def test_a_plain_function_may_take_its_time(caplog: Any) -> None:
+    ds = ad.Dataset.range(2).map(lambda x: time.sleep(0.15), num_parallel_calls=2)
+    assert list(ds) == [None, None]
+    assert caplog.records == []
+
+
+def test_a_consumer_that_blocks_does_not_hold_the_pipeline() -> None:
+    done = threading.Event()
+
+    def last(x: int) -> int:
+        if x == 5:
+            done.set()
+        return x
+
+    with ad.Dataset.range(100).map(last).prefetch(10).iterate() as elements:
+        next(elements)
+        assert done.wait(10)
+
+
+def test_a_pipeline_that_blocks_does_not_hold_the_consumers_loop(run: Run) -> None:
+    async def body() -> None:
+        gate = threading.Event()
+        ds = ad.Dataset.range(1).map(lambda x: gate.wait(10))
+        async with ds.iterate() as elements:
+            first = asyncio.create_task(anext(elements))
+            await asyncio.sleep(0.01)
+            assert not first.done()
+            gate.set()
+            assert await first
+
+    run(body)

@@ -1,0 +1,79 @@
+"""Programs that end with a pipeline half read, by themselves or by Ctrl-C: see `tests/faults`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FAULTS = Path(__file__).parent / "faults"
+PATIENCE = 20
+
+
+def start(program: str, *arguments: str, temporary: Path) -> subprocess.Popen[str]:
+    """Start one of the programs, with a folder for temporary files of its own."""
+    root = FAULTS.parent.parent
+    return subprocess.Popen(
+        [sys.executable, "-X", "dev", "-W", "error", str(FAULTS / f"{program}.py"), *arguments],
+        env={**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def end(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Wait for its end: a program that hangs is killed, and fails the test."""
+    try:
+        return process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError(f"the interpreter did not end: {process.communicate()}") from None
+
+
+@pytest.mark.parametrize("world", ["plain", "async"])
+@pytest.mark.parametrize("placement", ["thread", "current"])
+@pytest.mark.parametrize("pipeline", ["busy", "blocked", "blocked_source"])
+@pytest.mark.parametrize("leave", ["return", "exit", "raise", "global"])
+def test_an_interpreter_that_ends_with_a_pipeline_half_read(
+    world: str, placement: str, pipeline: str, leave: str, tmp_path: Path
+) -> None:
+    process = start("leaving", world, placement, pipeline, leave, temporary=tmp_path)
+    out, err = end(process)
+    assert out == "read 0\n"
+    if leave == "raise":
+        assert process.returncode == 1
+        assert err.strip().splitlines()[-1] == "RuntimeError: consumer"
+    else:
+        assert err == ""
+        assert process.returncode == (3 if leave == "exit" else 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("placement", ["thread", "current"])
+@pytest.mark.parametrize("where", ["step", "next", "blocked_next", "async_next", "async_step"])
+def test_ctrl_c(where: str, placement: str, tmp_path: Path) -> None:
+    process = start("interrupted", where, placement, temporary=tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(signal.SIGINT)
+    out, err = end(process)
+    assert out == "interrupted\nnothing left\n"
+    assert err == ""
+    assert process.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("placement", ["thread", "current"])
+def test_ctrl_c_that_nobody_catches(placement: str, tmp_path: Path) -> None:
+    process = start("interrupted", "uncaught", placement, temporary=tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(signal.SIGINT)
+    _, err = end(process)
+    assert err.strip().splitlines()[-1] == "KeyboardInterrupt"
+    assert process.returncode == -signal.SIGINT

@@ -1,0 +1,61 @@
+"""What a user gets who installs the package: the names, the types, and an import that is light."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import asyncdata
+
+OPTIONAL = ("PIL", "hypothesis", "jax", "matplotlib", "pandas", "pyarrow", "pytest", "sklearn", "tensorflow", "torch")
+
+
+def run_python(program: str) -> str:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_import_loads_no_optional_package() -> None:
+    loaded = run_python(f"import asyncdata, sys; print(*sorted(set(sys.modules) & set({OPTIONAL!r})))")
+    assert loaded == ""
+
+
+def test_import_starts_no_thread_and_no_command_line() -> None:
+    program = "import asyncdata, sys, threading; print(threading.active_count(), 'asyncdata.demo' in sys.modules)"
+    assert run_python(program) == "1 False"
+
+
+def test_every_public_name_is_there() -> None:
+    assert len(set(asyncdata.__all__)) == len(asyncdata.__all__)
+    assert [name for name in asyncdata.__all__ if not hasattr(asyncdata, name)] == []
+
+
+def test_star_import_gives_the_public_names() -> None:
+    names: dict[str, object] = {}
+    exec("from asyncdata import *", names)
+    assert set(asyncdata.__all__) <= names.keys()
+
+
+def test_package_is_typed() -> None:
+    assert (Path(asyncdata.__file__).parent / "py.typed").is_file()
+
+
+def test_command_line_says_its_version() -> None:
+    done = subprocess.run([sys.executable, "-m", "asyncdata", "--version"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout == f"asyncdata {asyncdata.__version__}\n"
+
+
+def test_installed_metadata_matches_the_package() -> None:
+    try:
+        installed = metadata.distribution("asyncdata")
+    except metadata.PackageNotFoundError:
+        pytest.skip("asyncdata is not installed, it runs from its source tree")
+    assert installed.version == asyncdata.__version__
+    (script,) = installed.entry_points.select(group="console_scripts")
+    assert script.load() is not None

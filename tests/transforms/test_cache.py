@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_transform
+from tests.reference import Boom, Failed
+from tests.running import WAYS, collect, results
+
+
+class Source:
+    """A generator that counts its calls and the elements pulled from it."""
+
+    def __init__(self, count: int = 5) -> None:
+        self.count, self.calls, self.pulled = count, 0, 0
+
+    def __call__(self) -> Iterator[int]:
+        self.calls += 1
+        for number in range(self.count):
+            self.pulled += 1
+            yield number
+
+
+def test_keeps_its_contract() -> None:
+    check_transform(lambda ds: ds.cache(), lambda items: items)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_the_source_is_read_once(way: Any) -> None:
+    source = Source()
+    ds = ad.Dataset.from_generator(source).cache()
+    assert [way(ds) for _ in range(3)] == [[0, 1, 2, 3, 4]] * 3
+    assert (source.calls, source.pulled) == (1, 5)
+
+
+def test_repeat_reads_the_cache() -> None:
+    source = Source()
+    assert list(ad.Dataset.from_generator(source).cache().repeat(3)) == [0, 1, 2, 3, 4] * 3
+    assert (source.calls, source.pulled) == (1, 5)
+
+
+def test_left_early_the_rest_is_read_later() -> None:
+    calls: list[int] = []
+    ds = ad.Dataset.range(6).map(lambda x: calls.append(x) or x).cache()
+    ds = ds.with_options(ad.Options(optimize=False))
+    assert list(islice(ds, 3)) == [0, 1, 2]
+    assert list(ds) == list(range(6))
+    assert list(ds) == list(range(6))
+    assert sorted(set(calls)) == list(range(6))
+
+
+def test_cache_take_repeat() -> None:
+    """What tf.data's cache gets wrong: never read to its end, it is still a cache."""
+    ds = ad.Dataset.range(100).shuffle(100).cache().take(5)
+    first = list(ds)
+    assert list(ds) == first
+    assert list(ds.repeat(2)) == first * 2
+
+
+def test_a_shuffle_before_the_cache_is_kept_after_it_is_not() -> None:
+    before = ad.Dataset.range(50).shuffle(50, seed=0).cache()
+    assert list(before) == list(before)
+    after = ad.Dataset.range(50).cache().shuffle(50, seed=0)
+    assert list(after) != list(after)
+
+
+def test_left_early_and_continued_a_shuffled_cache_loses_nothing() -> None:
+    ds = ad.Dataset.range(50).shuffle(50).cache()
+    prefix = list(islice(ds, 20))
+    whole = list(ds)
+    assert sorted(whole) == list(range(50))
+    assert whole[:20] == prefix
+    assert list(ds) == whole
+
+
+def test_failures_are_remembered_in_their_places() -> None:
+    def fail_at_1(x: int) -> int:
+        if x == 1:
+            raise Boom(x)
+        return x
+
+    ds = ad.Dataset.range(3).map(fail_at_1).cache()
+    assert [results(ds) for _ in range(3)] == [[0, Failed("Boom(1)"), 2]] * 3
+
+
+def test_a_failure_seen_often_gathers_no_notes() -> None:
+    def fail(x: int) -> int:
+        raise Boom(x)
+
+    ds = ad.Dataset.range(1).map(fail).cache()
+    for _ in range(3):
+        with pytest.raises(Boom) as caught:
+            list(ds)
+        assert len(caught.value.__notes__) == 1
+
+
+def test_two_readers_at_once() -> None:
+    source = Source(200)
+    ds = ad.Dataset.from_generator(source).cache()
+
+    async def both() -> Any:
+        return await asyncio.gather(collect(ds), collect(ds))
+
+    assert asyncio.run(both()) == [list(range(200))] * 2
+    assert list(ds) == list(range(200))
+
+
+def test_zipped_with_itself() -> None:
+    ds = ad.Dataset.range(5).cache()
+    assert list(ad.Dataset.zip(ds, ds)) == [(x, x) for x in range(5)]
+    shuffled = ad.Dataset.range(5).shuffle(5).cache()
+    assert all(one == other for one, other in ad.Dataset.zip(shuffled, shuffled))
+
+
+def test_a_consumer_that_writes_into_an_element_spoils_no_later_epoch() -> None:
+    ds = ad.Dataset.from_tensors(np.zeros(3)).cache()
+    for element in ds:
+        try:
+            element += 1
+        except ValueError:  # read-only
+            pass
+    (element,) = ds
+    assert element.tolist() == [0, 0, 0]
+
+
+def test_two_datasets_share_nothing() -> None:
+    source = Source()
+    ds = ad.Dataset.from_generator(source)
+    assert list(ds.cache()) == list(ds.cache())
+    assert source.calls == 2
+
+
+def test_cardinality_is_kept() -> None:
+    assert len(ad.Dataset.range(3).cache()) == 3
+
+
+def test_files_are_refused_for_now_clearly() -> None:
+    with pytest.raises((ad.PlanError, TypeError, NotImplementedError)):
+        ad.Dataset.range(3).cache(3)  # type: ignore[call-arg,arg-type]

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_transform
+from tests import reference
+from tests.reference import Boom, Failed
+from tests.running import WAYS, read_plain, results
+
+CALLS = [None, 1, 2, ad.AUTOTUNE]
+
+
+def inner(x: int) -> ad.Dataset:
+    return ad.Dataset.range(x % 4).map(lambda i: (x, i))
+
+
+def inner_elements(x: int) -> list[tuple[int, int]]:
+    return [(x, i) for i in range(x % 4)]
+
+
+@pytest.mark.parametrize("calls", CALLS)
+@pytest.mark.parametrize("cycle", [2, 3, 16])
+@pytest.mark.parametrize("block", [1, 2, 5])
+def test_keeps_its_contract(calls: int | None, cycle: int, block: int) -> None:
+    check_transform(
+        lambda ds: ds.interleave(inner, cycle_length=cycle, block_length=block, num_parallel_calls=calls),
+        lambda items: reference.interleave(items, inner_elements, cycle, block),
+        [(), (1,), range(24)],
+    )
+
+
+def test_the_example_of_tensorflows_documentation() -> None:
+    ds = ad.Dataset.range(1, 6).interleave(
+        lambda x: ad.Dataset.from_tensors(x).repeat(6), cycle_length=2, block_length=4
+    )
+    assert list(ds) == [1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 3, 3, 4, 4, 5, 5, 5, 5, 5, 5]
+
+
+def test_the_default_cycle_is_16_whatever_the_machine() -> None:
+    ds = ad.Dataset.range(20).interleave(lambda x: ad.Dataset.from_tensors(x).repeat(2))
+    assert list(ds)[:16] == list(range(16))
+    assert list(ds)[16:32] == list(range(16))
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_an_exhausted_slot_is_filled_when_its_turn_comes(calls: int | None) -> None:
+    """Lengths 1, 3, 1, 1 in two slots: slot 0 passes its turn on once before it takes the third input."""
+    lengths = [1, 3, 1, 1]
+    ds = ad.Dataset.range(4).interleave(
+        lambda x: ad.Dataset.from_tensors(x).repeat(lengths[x]), cycle_length=2, num_parallel_calls=calls
+    )
+    assert list(ds) == [0, 1, 1, 2, 1, 3]
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_infinite_inputs(calls: int | None) -> None:
+    ds = ad.Dataset.counter().interleave(ad.Dataset.counter, cycle_length=3, num_parallel_calls=calls)
+    assert list(ds.take(6)) == [0, 1, 2, 1, 2, 3]
+
+
+def test_unordered_loses_nothing() -> None:
+    ds = ad.Dataset.range(40).interleave(inner, cycle_length=8, num_parallel_calls=4, deterministic=False)
+    assert sorted(ds) == sorted(pair for x in range(40) for pair in inner_elements(x))
+
+
+def test_the_readers_of_the_guide() -> None:
+    """`interleave(lambda _: dataset)` with two readers at once."""
+    ds = ad.Dataset.range(2).interleave(lambda _: ad.Dataset.range(3), num_parallel_calls=ad.AUTOTUNE)
+    assert list(ds) == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("calls", CALLS)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_failures_in_place(calls: int | None, way: Any) -> None:
+    """The slot of an input that failed takes the next input at once."""
+
+    def fail_at_1(x: int) -> Any:
+        if x == 1:
+            raise Boom(x)
+        return "text" if x == 3 else ad.Dataset.from_tensors(x).repeat(2)
+
+    ds = ad.Dataset.range(5).interleave(fail_at_1, cycle_length=2, num_parallel_calls=calls)
+    assert way(ds) == [0, Failed("Boom(1)"), 2, 0, 2, Failed("TypeError"), 4, 4]
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_failures_inside_inner_datasets(calls: int | None) -> None:
+    def fail_at_1(x: int, i: int) -> tuple[int, int]:
+        if i == 1:
+            raise Boom(x)
+        return x, i
+
+    ds = ad.Dataset.range(2).interleave(
+        lambda x: ad.Dataset.range(3).map(lambda i: (x, i)).map(fail_at_1), num_parallel_calls=calls
+    )
+    assert results(ds) == [(0, 0), (1, 0), Failed("Boom(0)"), Failed("Boom(1)"), (0, 2), (1, 2)]
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_left_early_its_generators_are_closed(calls: int | None) -> None:
+    closed: list[int] = []
+
+    def generate(x: int) -> Any:
+        try:
+            while True:
+                yield x
+        finally:
+            closed.append(x)
+
+    ds = ad.Dataset.range(3).interleave(
+        lambda x: ad.Dataset.from_generator(generate, args=(x,)), cycle_length=3, num_parallel_calls=calls
+    )
+    assert read_plain(ds.take(6)) == [0, 1, 2, 0, 1, 2]
+    assert sorted(closed) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("cycle_length", 0), ("cycle_length", -2), ("block_length", 0), ("block_length", -1), ("num_parallel_calls", 0)],
+)
+def test_wrong_numbers_are_refused_where_they_are_given(name: str, value: int) -> None:
+    with pytest.raises(ad.PlanError, match=name):
+        ad.Dataset.range(1).interleave(inner, **{name: value})
+
+
+def test_more_calls_than_slots_are_refused() -> None:
+    with pytest.raises(ad.PlanError, match="cycle_length"):
+        ad.Dataset.range(1).interleave(inner, cycle_length=2, num_parallel_calls=3)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_transform
+from tests.reference import Boom, Failed
+from tests.running import WAYS
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_keeps_its_contract(count: int) -> None:
+    check_transform(lambda ds: ds.repeat(count), lambda items: items * count)
+
+
+@pytest.mark.parametrize("count", [None, -1])
+def test_for_ever(count: int | None) -> None:
+    ds = ad.Dataset.range(3).repeat(count)
+    assert list(islice(ds, 7)) == [0, 1, 2, 0, 1, 2, 0]
+    assert ds.cardinality() == ad.INFINITE_CARDINALITY
+
+
+@pytest.mark.parametrize("count", [None, -1, 3])
+def test_of_nothing_ends(count: int | None) -> None:
+    assert list(ad.Dataset.range(0).repeat(count)) == []
+    assert list(ad.Dataset.range(9).filter(lambda x: False).repeat(count)) == []
+    assert list(ad.Dataset.range(9).skip(-1).shuffle(3).repeat(count)) == []
+
+
+def test_a_generator_is_called_again() -> None:
+    calls: list[int] = []
+
+    def generate() -> Iterator[int]:
+        calls.append(1)
+        yield from range(2)
+
+    assert list(ad.Dataset.from_generator(generate).repeat(3)) == [0, 1] * 3
+    assert len(calls) == 3
+
+
+def test_nested() -> None:
+    assert list(ad.Dataset.range(2).repeat(2).map(lambda x: x + 1).repeat(2)) == [1, 2] * 4
+    assert list(ad.Dataset.range(2).repeat().repeat(2).take(5)) == [0, 1, 0, 1, 0]
+
+
+def test_before_and_after_batch() -> None:
+    assert [b.tolist() for b in ad.Dataset.range(3).repeat(2).batch(2)] == [[0, 1], [2, 0], [1, 2]]
+    assert [b.tolist() for b in ad.Dataset.range(3).batch(2).repeat(2)] == [[0, 1], [2], [0, 1], [2]]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_failures_come_again(way: Any) -> None:
+    def fail_at_1(x: int) -> int:
+        if x == 1:
+            raise Boom(x)
+        return x
+
+    assert way(ad.Dataset.range(2).map(fail_at_1).repeat(2)) == [0, Failed("Boom(1)")] * 2
+
+
+def test_an_epoch_of_failures_alone_is_no_empty_epoch() -> None:
+    def fail(x: int) -> int:
+        raise Boom(x)
+
+    elements = iter(ad.Dataset.range(1).map(fail).repeat())
+    for _ in range(3):
+        with pytest.raises(Boom):
+            next(elements)
+    elements.close()
+
+
+@pytest.mark.parametrize("count", [-2, 1.5, "2"])
+def test_wrong_counts_are_refused_where_they_are_given(count: Any) -> None:
+    with pytest.raises(ad.PlanError, match="count"):
+        ad.Dataset.range(1).repeat(count)
+
+
+def test_cardinality() -> None:
+    assert len(ad.Dataset.range(3).repeat(4)) == 12
+    assert len(ad.Dataset.range(3).repeat(0)) == 0
+    assert ad.Dataset.range(3).filter(bool).repeat(2).cardinality() == ad.UNKNOWN_CARDINALITY
+    assert ad.Dataset.counter().repeat(0).cardinality() == 0

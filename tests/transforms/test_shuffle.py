@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_transform
+from tests import reference
+from tests.reference import Boom, Failed
+from tests.running import WAYS, results
+
+
+@pytest.mark.parametrize("size", [1, 2, 10, 100, 5000, ad.UNKNOWN_CARDINALITY])
+def test_keeps_its_contract(size: int) -> None:
+    check_transform(
+        lambda ds: ds.shuffle(size, seed=3, reshuffle_each_iteration=False),
+        lambda items: reference.shuffle(items, size, 3, ()),
+        [(), (1,), range(10), range(300), range(3000)],
+    )
+
+
+def test_nothing_is_lost_or_repeated_without_a_seed() -> None:
+    assert Counter(ad.Dataset.range(1000).shuffle(64)) == Counter(range(1000))
+
+
+def test_without_a_seed_two_datasets_differ() -> None:
+    orders = {tuple(ad.Dataset.range(100).shuffle(100)) for _ in range(3)}
+    assert len(orders) == 3
+
+
+def test_with_a_seed_two_datasets_agree() -> None:
+    orders = {tuple(ad.Dataset.range(100).shuffle(100, seed=1)) for _ in range(3)}
+    assert len(orders) == 1
+
+
+def test_each_iteration_has_another_order() -> None:
+    ds = ad.Dataset.range(100).shuffle(100, seed=1)
+    orders = [tuple(ds) for _ in range(4)]
+    assert len(set(orders)) == 4
+    again = ad.Dataset.range(100).shuffle(100, seed=1)
+    assert [tuple(again) for _ in range(4)] == orders
+
+
+@pytest.mark.parametrize("seed", [5, None])
+def test_without_reshuffling_each_iteration_has_the_same_order(seed: int | None) -> None:
+    ds = ad.Dataset.range(100).shuffle(100, seed=seed, reshuffle_each_iteration=False)
+    assert len({tuple(ds) for _ in range(3)}) == 1
+    turns = list(ds.repeat(2))
+    assert turns[:100] == turns[100:]
+
+
+def test_a_buffer_of_one_keeps_the_order() -> None:
+    assert list(ad.Dataset.range(50).shuffle(1, seed=0)) == list(range(50))
+
+
+@pytest.mark.parametrize("size", [2, 10, 30])
+def test_an_element_comes_no_sooner_than_the_buffer_allows(size: int) -> None:
+    for place, element in enumerate(ad.Dataset.range(200).shuffle(size, seed=0)):
+        assert element <= place + size
+
+
+def test_seeds_differ() -> None:
+    orders = {tuple(ad.Dataset.range(100).shuffle(50, seed=seed)) for seed in range(20)}
+    assert len(orders) == 20
+
+
+def test_every_position_is_about_as_likely() -> None:
+    """The first element of 8 shuffled whole, over 800 seeds: 100 times each, give or take 5 deviations."""
+    firsts = Counter(next(iter(ad.Dataset.range(8).shuffle(8, seed=seed))) for seed in range(800))
+    assert all(50 <= firsts[element] <= 150 for element in range(8)), firsts
+
+
+@pytest.mark.parametrize("size", [3, 10, 100])
+@pytest.mark.parametrize("count", [None, 3])
+def test_shuffle_and_repeat_keep_epochs_apart(size: int, count: int | None) -> None:
+    ds = ad.Dataset.range(10).shuffle(size, seed=0).repeat(count).take(30)
+    turns = list(ds)
+    for start in (0, 10, 20):
+        assert sorted(turns[start : start + 10]) == list(range(10))
+    assert turns[:10] != turns[10:20]
+    assert turns == list(ad.Dataset.range(10).shuffle(size, seed=0).repeat(count).take(30).with_options(PLAIN))
+
+
+PLAIN = ad.Options(optimize=False)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_failures_are_shuffled_as_elements(way: Any) -> None:
+    def fail_on_odd(x: int) -> int:
+        if x % 2:
+            raise Boom(x)
+        return x
+
+    expected = list(reference.shuffle(reference.map_(range(20), fail_on_odd), 7, 1, (0,)))
+    assert way(ad.Dataset.range(20).map(fail_on_odd).shuffle(7, seed=1)) == expected
+
+
+def test_any_elements_can_be_shuffled() -> None:
+    items: list[Any] = [None, "a", (1, 2), {"k": [1]}, b""]
+    found = results(ad.Dataset.from_iterable(items).shuffle(3, seed=0))
+    assert Counter(map(repr, found)) == Counter(map(repr, items))
+    assert not any(isinstance(element, Failed) for element in found)
+
+
+def test_infinite_input() -> None:
+    found = list(ad.Dataset.counter().shuffle(10, seed=0).take(20))
+    assert len(set(found)) == 20
+    assert max(found) < 30
+
+
+def test_a_buffer_larger_than_memory_costs_only_what_is_in_it() -> None:
+    assert sorted(ad.Dataset.range(10).shuffle(10**15, seed=0)) == list(range(10))
+
+
+@pytest.mark.parametrize("size", [0, -1, -5, 2.5, None])
+def test_wrong_sizes_are_refused_where_they_are_given(size: Any) -> None:
+    with pytest.raises(ad.PlanError, match="buffer_size"):
+        ad.Dataset.range(3).shuffle(size)
+
+
+@pytest.mark.parametrize("seed", [0, -1, 2**63, 2**80])
+def test_any_integer_is_a_seed(seed: int) -> None:
+    assert sorted(ad.Dataset.range(5).shuffle(5, seed=seed)) == list(range(5))
+
+
+def test_cardinality_is_kept() -> None:
+    assert len(ad.Dataset.range(7).shuffle(3)) == 7

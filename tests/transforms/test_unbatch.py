@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_transform
+from tests import reference
+from tests.reference import Failed
+from tests.running import WAYS, results
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+@dataclasses.dataclass
+class Sample:
+    image: Any
+    label: Any
+
+
+def test_keeps_its_contract() -> None:
+    check_transform(
+        lambda ds: ds.unbatch(), reference.unbatch, [(), (np.arange(3),), [np.arange(i) for i in (3, 0, 2)]]
+    )
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 100])
+def test_undoes_batch(size: int) -> None:
+    ds = ad.Dataset.range(20).map(lambda x: {"a": x, "b": (f"{x}", np.full(2, x))})
+    again = ds.batch(size).unbatch()
+    assert [reference.plain(x) for x in again] == [
+        reference.plain({"a": np.int64(x), "b": (f"{x}", np.full(2, x))}) for x in range(20)
+    ]
+
+
+@pytest.mark.parametrize("make", [Point, Sample, lambda x, y: (x, y), lambda x, y: {"x": x, "y": y}])
+def test_structures_keep_their_type(make: Any) -> None:
+    found = list(ad.Dataset.from_tensors(make(np.arange(2), np.arange(2) * 2)).unbatch())
+    assert found == [make(0, 0), make(1, 2)]
+    assert type(found[0]) is type(make(0, 0))
+
+
+def test_empty_batches_vanish() -> None:
+    assert list(ad.Dataset.from_tensors(np.zeros((0, 3))).unbatch()) == []
+
+
+@pytest.mark.parametrize("element", [3, "text", None, np.float32(1), (np.arange(2), np.arange(3)), (np.arange(2), 1), ()])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_cannot_be_split_fails_in_place(element: Any, way: Any) -> None:
+    ds = ad.Dataset.from_iterable([np.arange(1), element, np.arange(2)]).unbatch()
+    assert way(ds) == [0, Failed("StructureError"), 0, 1]
+
+
+def test_the_message_names_leaf_and_rows() -> None:
+    with pytest.raises(ad.StructureError, match=r"\['b'\].*3.*\['a'\].*2"):
+        list(ad.Dataset.from_tensors({"a": np.zeros(2), "b": np.zeros(3)}).unbatch())
+
+
+def test_failures_pass() -> None:
+    ds = ad.Dataset.range(2).map(lambda x: 1 // x).batch(1).unbatch()
+    assert results(ds) == [Failed("ZeroDivisionError"), 1]
+
+
+def test_a_large_batch_comes_in_parts() -> None:
+    assert list(ad.Dataset.from_tensors(np.arange(10_000)).unbatch().take(5000)) == list(range(5000))
