@@ -41,6 +41,100 @@ class Alone:
         self.busy = False
 
 
+class Reader:
+    """What an iterator does. Apart from it, so that no traceback that passes here keeps the iterator alive."""
+
+    def __init__(self, plan: Node, options: Options, epoch: int) -> None:
+        self.plan = optimize(plan, options).plan
+        self.placement = options.placement or "thread"
+        self.epoch = epoch
+        self.engine: Engine | None = None
+        self.items: Iterator[Any] = iter(())
+        self.pieces: Iterator[Block] = iter(())
+        self.alone = Alone()
+        self.closed = False
+
+    def read(self) -> Any:
+        """Return the next element when `items` is used up."""
+        with self.alone:
+            while (piece := next(self.pieces, None)) is None:
+                self.pieces = self.next_block().pieces()
+            return self.enter(piece)
+
+    async def read_async(self) -> Any:
+        """Return the next element when `items` is used up."""
+        with self.alone:
+            while (piece := next(self.pieces, None)) is None:
+                self.pieces = (await self.next_block_async()).pieces()
+            return self.enter(piece)
+
+    def enter(self, piece: Block) -> Any:
+        """Return the first element of a piece, or raise its failure."""
+        if piece.failed:
+            fail(piece.items[0].error)
+        self.items = iter(piece.items)
+        return next(self.items)
+
+    def next_block(self) -> Block:
+        """Wait for the next block in a plain thread."""
+        engine = self.engine or self.start(None)
+        queue = engine.queue
+        while (block := queue.take()) is None:
+            if queue.ended and not queue.blocks:
+                self.end(StopIteration())
+            queue.crave()
+            engine.wait(queue.may_read)
+            self.check_open()
+        return block
+
+    async def next_block_async(self) -> Block:
+        """Wait for the next block on an event loop."""
+        engine = self.engine or self.start(asyncio.get_running_loop())
+        queue = engine.queue
+        if queue.blocks:
+            await asyncio.sleep(0)  # a pipeline that is always ahead must not keep the consumer's loop from others
+        while (block := queue.take()) is None:
+            if queue.ended and not queue.blocks:
+                self.end(StopAsyncIteration())
+            queue.crave()
+            await engine.wait_async(queue.may_read)
+            self.check_open()
+        return block
+
+    def check_open(self) -> None:
+        """Raise if the iterator was closed."""
+        if self.closed:
+            raise ClosedError("the iterator was closed; begin a new one with iter(dataset)")
+
+    def end(self, stop: Exception) -> NoReturn:
+        """Raise what ended the pipeline, or `stop`."""
+        self.check_open()
+        fail((self.engine and self.engine.queue.error) or stop)
+
+    def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
+        """Start the pipeline where the options say; its last prefetch fills the queue that is read here."""
+        self.check_open()
+        plan, depth = (self.plan.input, self.plan.buffer_size) if isinstance(self.plan, Prefetch) else (self.plan, 0)
+        if self.placement == "thread":
+            self.engine = ThreadEngine(plan, depth, (self.epoch,), loop)
+        elif loop is not None:
+            self.engine = TaskEngine(plan, depth, (self.epoch,))
+        else:
+            self.engine = LoopEngine(plan, depth, (self.epoch,))
+        return self.engine
+
+    def leave(self) -> None:
+        """Tell the pipeline to end; nothing more is given out."""
+        self.closed = True
+        self.items = self.pieces = iter(())
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Tell the pipeline to end; from any thread, also from a finalizer."""
+        if self.engine is not None:
+            self.engine.stop()
+
+
 class DatasetIterator(Generic[T]):
     """One pass over a dataset. The pipeline starts with the first element that is asked for.
 
@@ -55,113 +149,40 @@ class DatasetIterator(Generic[T]):
     """
 
     def __init__(self, plan: Node, options: Options, epoch: int) -> None:
-        self._plan = optimize(plan, options).plan
-        self._placement = options.placement or "thread"
-        self._epoch = epoch
-        self._engine: Engine | None = None
-        self._items: Iterator[Any] = iter(())
-        self._pieces: Iterator[Block] = iter(())
-        self._alone = Alone()
-        self._closed = False
+        self._reader = Reader(plan, options, epoch)
+        weakref.finalize(self, self._reader.abandon)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T:
-        for item in self._items:
+        reader = self._reader
+        for item in reader.items:
             return item
-        with self._alone:
-            while (piece := next(self._pieces, None)) is None:
-                self._pieces = self._next_block().pieces()
-            return self._enter(piece)
+        del self  # see Reader
+        return reader.read()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
-        for item in self._items:
+        reader = self._reader
+        for item in reader.items:
             return item
-        with self._alone:
-            while (piece := next(self._pieces, None)) is None:
-                self._pieces = (await self._next_block_async()).pieces()
-            return self._enter(piece)
-
-    def _enter(self, piece: Block) -> T:
-        """Return the first element of a piece, or raise its failure."""
-        if piece.failed:
-            fail(piece.items[0].error)
-        self._items = iter(piece.items)
-        return next(self._items)
-
-    def _next_block(self) -> Block:
-        engine = self._engine or self._start(None)
-        queue = engine.queue
-        while (block := queue.take()) is None:
-            if queue.ended and not queue.blocks:
-                self._end(StopIteration())
-            queue.crave()
-            engine.wait(queue.may_read)
-            self._check_open()
-        return block
-
-    async def _next_block_async(self) -> Block:
-        loop = asyncio.get_running_loop()
-        engine = self._engine or self._start(loop)
-        queue = engine.queue
-        if queue.blocks:
-            await asyncio.sleep(0)  # a pipeline that is always ahead must not keep the consumer's loop from others
-        while (block := queue.take()) is None:
-            if queue.ended and not queue.blocks:
-                self._end(StopAsyncIteration())
-            queue.crave()
-            await engine.wait_async(queue.may_read)
-            self._check_open()
-        return block
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the iterator was closed; begin a new one with iter(dataset)")
-
-    def _end(self, stop: Exception) -> NoReturn:
-        """Raise what ended the pipeline, or `stop`."""
-        self._check_open()
-        assert self._engine is not None
-        fail(self._engine.queue.error or stop)
-
-    def _start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
-        """Start the pipeline where the options say."""
-        self._check_open()
-        plan, depth = self._plan, 0
-        if isinstance(plan, Prefetch):
-            plan, depth = plan.input, plan.buffer_size
-        epoch = (self._epoch,)
-        if self._placement == "thread":
-            self._engine = ThreadEngine(plan, depth, epoch, loop)
-        elif loop is not None:
-            self._engine = TaskEngine(plan, depth, epoch)
-        else:
-            self._engine = LoopEngine(plan, depth, epoch)
-        weakref.finalize(self, self._engine.stop)
-        return self._engine
+        del self  # see Reader
+        return await reader.read_async()
 
     def close(self) -> None:
         """End the pipeline and wait until it has ended, a second at most. May be called again."""
-        self._leave()
-        if self._engine is not None:
-            self._engine.stop()
-            self._engine.join()
+        self._reader.leave()
+        if self._reader.engine is not None:
+            self._reader.engine.join()
 
     async def aclose(self) -> None:
         """End the pipeline and wait until it has ended, without blocking the event loop."""
-        self._leave()
-        if self._engine is not None:
-            self._engine.stop()
-            await self._engine.join_async()
-
-    def _leave(self) -> None:
-        self._closed = True
-        self._items = iter(())
-        self._pieces = iter(())
+        self._reader.leave()
+        if self._reader.engine is not None:
+            await self._reader.engine.join_async()
 
     def __enter__(self) -> Self:
         return self
@@ -180,8 +201,9 @@ class DatasetIterator(Generic[T]):
         await self.aclose()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "not begun" if self._engine is None else "running"
-        return f"<DatasetIterator of {self._plan}, {state}>"
+        reader = self._reader
+        state = "closed" if reader.closed else "not begun" if reader.engine is None else "running"
+        return f"<DatasetIterator of {reader.plan}, {state}>"
 
 
 def fail(error: BaseException) -> NoReturn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, cast
 
 from asyncdata.dataset import Dataset
 from asyncdata.formats.compression import decompressor
@@ -58,7 +58,7 @@ def records_of(filenames: Any, compression: str | None, buffer_size: int | None,
     size = BLOCK_BYTES if size == AUTOTUNE else size
     open_one = partial(record_file, compression=compression or None, block_bytes=size)
     if isinstance(filenames, (str, PathLike)):
-        return open_one(filenames)
+        return open_one(fspath(cast("str | PathLike[str]", filenames)))
     plan = filenames.plan if isinstance(filenames, Dataset) else Items([checked(name) for name in filenames])
     call = Call("TFRecordDataset", open_one, spread=False)
     if reads is None:

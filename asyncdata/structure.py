@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -95,17 +95,25 @@ class Opened(NamedTuple):
 
 def open_level(value: Any) -> Opened | None:
     """Open one level of a structure; `None` for a leaf."""
-    kind = type(value)
+    kind = cast("type[Any]", type(value))
     if kind in LEAVES:
         return None
     if kind is tuple:
         return Opened(list(value), [f"[{i}]" for i in range(len(value))], tuple)
     if kind is dict:
-        keys = list(value)
-        return Opened(list(value.values()), [f"[{k!r}]" for k in keys], lambda parts: dict(zip(keys, parts, strict=True)))
+        return open_dict(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, (type, TensorSpec)):
         return open_dataclass(value)
     return open_registered(value)
+
+
+def open_dict(value: dict[Any, Any]) -> Opened:
+    keys = list(value)
+
+    def rebuild(parts: Iterable[Any]) -> dict[Any, Any]:
+        return dict(zip(keys, parts, strict=True))
+
+    return Opened(list(value.values()), [f"[{key!r}]" for key in keys], rebuild)
 
 
 def open_dataclass(value: Any) -> Opened:
@@ -121,14 +129,14 @@ def open_registered(value: Any) -> Opened | None:
     """Open a named tuple or another type that optree knows."""
     if isinstance(value, (np.generic, TensorSpec)) or optree.tree_is_leaf(value, none_is_leaf=True):
         return None
-    level = optree.tree_flatten_one_level(value, none_is_leaf=True)
-    names = [f".{e}" if hasattr(value, "_fields") else f"[{e!r}]" for e in entries(value, level[2])]
-    return Opened(list(level[0]), names, lambda parts: level[3](level[1], list(parts)))
-
-
-def entries(value: Any, found: Sequence[Any]) -> Sequence[Any]:
+    parts, metadata, entries, unflatten = optree.tree_flatten_one_level(value, none_is_leaf=True)
     fields: Sequence[str] | None = getattr(value, "_fields", None)
-    return found if fields is None else fields
+    names = [f"[{entry!r}]" for entry in entries] if fields is None else [f".{field}" for field in fields]
+
+    def rebuild(parts: Iterable[Any]) -> Any:
+        return unflatten(metadata, list(parts))
+
+    return Opened(list(parts), names, rebuild)
 
 
 def map_leaves(fn: Callable[[Any, str], Any], value: Any, where: str = "") -> Any:
@@ -172,9 +180,9 @@ def stack_dicts(column: list[dict[Any, Any]], where: str) -> dict[Any, Any]:
     return {key: stack([element[key] for element in column], f"{where}[{key!r}]") for key in first}
 
 
-def stack_other(column: list[Any], kind: type, where: str) -> Any:
+def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
     """Stack what is neither an array, a number, a tuple nor a dict."""
-    if issubclass(kind, np.generic) and not issubclass(kind, np.character):
+    if is_number(kind):
         return np.array(column)
     if kind is list or (kind not in LEAVES and hasattr(kind, "__array__") and not issubclass(kind, np.generic)):
         return stack_arrays([array_of(value, index, where) for index, value in enumerate(column)], where)
@@ -187,7 +195,11 @@ def stack_other(column: list[Any], kind: type, where: str) -> Any:
     return opened[0].rebuild([stack(list(p), where + name) for p, name in zip(parts, opened[0].names, strict=True)])
 
 
-def stack_mixed(column: list[Any], kinds: set[type], where: str) -> Any:
+def is_number(kind: type[Any]) -> bool:
+    return kind in NUMBERS or (issubclass(kind, np.generic) and not issubclass(kind, (np.character, np.void)))
+
+
+def stack_mixed(column: list[Any], kinds: set[type[Any]], where: str) -> Any:
     """Stack a column of several types: numbers and arrays mix under NumPy's rules, other leaves become objects."""
     structured = [open_level(value) is not None for value in column]
     if any(structured):
@@ -196,10 +208,10 @@ def stack_mixed(column: list[Any], kinds: set[type], where: str) -> Any:
             f"{leaf(where)} of element {odd} of the batch is a {type(column[odd]).__name__}, "
             f"that of element 0 a {type(column[0]).__name__}"
         )
-    numeric = {k for k in kinds if k in NUMBERS or (issubclass(k, np.generic) and not issubclass(k, np.character))}
-    if kinds == numeric:
+    others = {kind for kind in kinds if not is_number(kind)}
+    if not others:
         return numbers(column, where)
-    if kinds - numeric <= {np.ndarray, list}:
+    if others <= {np.ndarray, list}:
         return stack_arrays([array_of(value, index, where) for index, value in enumerate(column)], where)
     return objects(column)
 
@@ -264,7 +276,7 @@ def leading(value: Any) -> Leading:
     found: list[tuple[str, int | None]] = []
 
     def look(part: Any, where: str) -> None:
-        shape = np.shape(part) if isinstance(part, (np.ndarray, np.generic)) else None
+        shape: tuple[int, ...] = getattr(part, "shape", ())
         found.append((where, shape[0] if shape else None))
 
     map_leaves(look, value)
@@ -337,7 +349,8 @@ def paired(types: Any, shapes: Any) -> Any:
     level = open_level(types)
     if level is None:
         return TensorSpec(shapes, types)
-    inner = [None] * len(level.parts) if shapes is None else list(shapes.values() if type(shapes) is dict else shapes)
+    opened = None if shapes is None else open_level(shapes)
+    inner: list[Any] = [None] * len(level.parts) if opened is None else opened.parts
     return level.rebuild([paired(part, shape) for part, shape in zip(level.parts, inner, strict=True)])
 
 

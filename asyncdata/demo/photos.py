@@ -88,8 +88,8 @@ def patches(photographs: Sequence[NDArray[np.uint8]], part: str) -> Iterator[tup
         for x in strip_columns(photograph.shape[1], part)
         for y in range(0, photograph.shape[0] - SIDE + 1, STRIDE)
     ]
-    for index in np.random.default_rng(0).permutation(len(places)):
-        label, y, x = places[index]
+    order: list[int] = np.random.default_rng(0).permutation(len(places)).tolist()
+    for label, y, x in (places[index] for index in order):
         yield photographs[label][y : y + SIDE, x : x + SIDE], label
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
 from asyncdata.errors import DataLossError, PlanError, StructureError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -41,6 +40,11 @@ DTYPE_OF: Final[Mapping[str, np.dtype[Any]]] = {
     "int64_list": np.dtype(np.int64),
 }
 
+SCALAR_OF: Final[Mapping[str, type[Any]]] = {"bytes_list": bytes, "float_list": np.float32, "int64_list": np.int64}
+
+FEW: Final = 48
+"""Up to this many values NumPy is faster taking one after the other than calling protobuf's `__array__`."""
+
 SPELLING: Final = {None: "nothing", "bytes_list": "bytes", "float_list": "float32", "int64_list": "int64"}
 
 VALUES_OF: Final[Mapping[str, Callable[[Any], Sequence[Any]]]] = {kind: attrgetter(f"{kind}.value") for kind in KINDS}
@@ -62,8 +66,8 @@ class Feature(Protocol):
 class FixedLenFeature:
     """A feature of a known shape, as tf.io.FixedLenFeature; one of shape () is parsed to a scalar.
 
-    `dtype` is `np.int64`, `np.float32`, or for bytes any of `bytes`, `str`, `object`. Without a `default_value` the feature
-    must be in every example.
+    `dtype` is `np.int64`, `np.float32`, or for bytes any of `bytes`, `str`, `object`. Without a `default_value` the
+    feature must be in every example.
     """
 
     shape: Sequence[int]
@@ -72,32 +76,37 @@ class FixedLenFeature:
     kind: str = field(init=False, repr=False)
     size: int = field(init=False, repr=False)
     values: Callable[[Any], Sequence[Any]] = field(init=False, repr=False, compare=False)
+    scalar: type[Any] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not all(isinstance(size, int) and size >= 0 for size in self.shape):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise PlanError(f"the shape of a FixedLenFeature must be known, got {self.shape!r}; see VarLenFeature")
+        shape, kind = tuple(self.shape), kind_of_dtype(self.dtype)
+        if not all(isinstance(size, int) and size >= 0 for size in shape):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"the shape of a FixedLenFeature must be known, got {shape}; see VarLenFeature")
         set_field = object.__setattr__  # the fields are frozen
-        set_field(self, "shape", tuple(self.shape))
-        set_field(self, "kind", kind_of_dtype(self.dtype))
-        set_field(self, "size", prod(self.shape))
-        set_field(self, "values", VALUES_OF[self.kind])
+        set_field(self, "shape", shape)
+        set_field(self, "kind", kind)
+        set_field(self, "size", prod(shape))
+        set_field(self, "values", VALUES_OF[kind])
+        set_field(self, "scalar", None if shape else SCALAR_OF[kind])
         if self.default_value is not None:
-            set_field(self, "default_value", self._checked_default())
+            set_field(self, "default_value", self._shaped_default())
 
     def parse(self, name: str, found: Any) -> Value:
         """Return the feature's value, or its default when the example has none."""
         values = self.values(found)
-        if len(values) != self.size or not self.size:
+        if len(values) != self.size or not values:
             kind = found.WhichOneof("kind")
             if kind is None and self.default_value is not None:
-                return self.default_value if self.shape == () else self.default_value.copy()
+                return self.default_value if self.scalar else self.default_value.copy()
             self._check(name, kind, len(values))
-        if self.shape != ():
-            return as_array(values, self.kind).reshape(self.shape)
-        return scalar(values[0], self.kind)
+        if self.scalar:
+            return self.scalar(values[0])
+        return as_array(values, self.kind).reshape(self.shape)
 
     def stack(self, values: list[Any]) -> Array:
         """Return the values as one array with a leading dimension."""
+        if self.scalar:
+            return as_array(values, self.kind)
         stacked = np.empty((len(values), *self.shape), DTYPE_OF[self.kind])
         for i, value in enumerate(values):
             stacked[i] = value
@@ -112,13 +121,13 @@ class FixedLenFeature:
         if size != self.size:
             raise StructureError(f"{expected}, that is {self.size} values, got {size}")
 
-    def _checked_default(self) -> Value:
+    def _shaped_default(self) -> Value:
         kind, values = flatten(self.default_value)
-        if len(values) != self.size or kind not in {self.kind, "int64_list" if self.kind == "float_list" else self.kind}:
-            raise PlanError(
-                f"default_value must be {self.size} values of {SPELLING[self.kind]}, got {self.default_value!r}"
-            )
-        return scalar(values[0], self.kind) if self.shape == () else as_array(values, self.kind).reshape(self.shape)
+        fits = kind in {None, self.kind} or (kind, self.kind) == ("int64_list", "float_list")
+        if len(values) != self.size or not fits:
+            wanted = f"{self.size} values of {SPELLING[self.kind]}"
+            raise PlanError(f"default_value must be {wanted} for shape {self.shape}, got {self.default_value!r}")
+        return self.scalar(values[0]) if self.scalar else as_array(values, self.kind).reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +170,7 @@ def make_example(features: Mapping[str, Any]) -> bytes:
             kind, values = flatten(value)
             if kind is not None:
                 getattr(feature, kind).SetInParent()
-                VALUES_OF[kind](feature).extend(values)  # type: ignore[attr-defined]
+                VALUES_OF[kind](feature).extend(values)
         except (OverflowError, TypeError, UnicodeError, ValueError) as error:
             raise StructureError(f"feature {name!r}: {error}, got {value!r}") from error
     return example.SerializeToString(deterministic=True)
@@ -239,37 +248,27 @@ def kind_of_dtype(dtype: DTypeLike) -> str:
 def as_array(values: Sequence[Any], kind: str) -> Array:
     """Return values of one kind as a 1-D array."""
     if kind != "bytes_list":
-        return np.array(values, DTYPE_OF[kind])
+        dtype, size = DTYPE_OF[kind], len(values)
+        return np.fromiter(values, dtype, size) if size <= FEW else np.array(values, dtype)
     array = np.empty(len(values), object)
     array[:] = values
     return array
 
 
-def scalar(value: Any, kind: str) -> Value:
-    """Return one value of a kind as the NumPy scalar or the bytes that it is."""
-    if kind == "int64_list":
-        return np.int64(value)
-    return np.float32(value) if kind == "float_list" else value
-
-
-def flatten(value: Any) -> tuple[str | None, Sequence[Any]]:
+def flatten(value: Any) -> tuple[str | None, list[Any]]:
     """Return the kind of `value`, None for an empty list, and its values in one dimension."""
     if isinstance(value, (bytes, str)):
         return "bytes_list", [as_bytes(value)]
-    array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else asarray_of_objects(value)
+    array: Array = np.asarray(value)
+    if array.dtype.kind in "SU" and not isinstance(value, np.ndarray):
+        array = np.asarray(value, object)  # NumPy's own strings lose zeros at their end
     if array.dtype.kind in "SUO":
-        return "bytes_list", [as_bytes(item) for item in cast("list[Any]", array.ravel().tolist())]
+        return "bytes_list", [as_bytes(item) for item in array.ravel().tolist()]
     if array.size == 0 and not isinstance(value, np.ndarray):
         return None, []
     if array.dtype.kind not in KIND_OF:
         raise TypeError(f"a tf.Example holds bytes, floats and integers, not {array.dtype}")
-    return KIND_OF[array.dtype.kind], cast("list[Any]", array.ravel().tolist())
-
-
-def asarray_of_objects(value: Any) -> Array:
-    """Return Python objects as an array, bytes and strings unchanged: NumPy's own types for them cut trailing zeros."""
-    array = np.asarray(value)
-    return np.asarray(value, object) if array.dtype.kind in "SU" else array
+    return KIND_OF[array.dtype.kind], array.ravel().tolist()
 
 
 def as_bytes(item: Any) -> bytes:
@@ -278,7 +277,7 @@ def as_bytes(item: Any) -> bytes:
         return item
     if isinstance(item, str):
         return item.encode()
-    raise TypeError(f"bytes and {type(item).__name__} cannot be in one list" if item is not None else "None has no kind")
+    raise TypeError(f"a tf.Example holds bytes, floats and integers, not {type(item).__name__} in a list of objects")
 
 
 @cache

@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any, Final, Protocol
 
 from asyncdata.errors import StageError
@@ -40,11 +41,11 @@ class Engine(Protocol):
 
     queue: BlockQueue
 
-    def wait(self, ready: Callable[[], bool]) -> None:
+    def wait(self, ready: Callable[[], object]) -> None:
         """Block until `ready()`."""
         ...
 
-    async def wait_async(self, ready: Callable[[], bool]) -> None:
+    async def wait_async(self, ready: Callable[[], object]) -> None:
         """Wait until `ready()` without blocking the consumer's loop."""
         ...
 
@@ -68,7 +69,7 @@ class ThreadEngine:
         self.loop = new_loop()
         self.queue = BlockQueue(Depth(depth), LoopSignal(self.loop, threadsafe=True), ThreadSignal())
         self.pipeline = Pipeline(plan, self.queue, epoch, home)
-        self.ended = threading.Event()
+        self.context = copy_context()
         self.on_end: Callable[[], object] | None = None
         self.thread = threading.Thread(target=self.main, name="asyncdata-engine", daemon=True)
         ENGINES.add(self)
@@ -78,7 +79,7 @@ class ThreadEngine:
         """The thread: run the pipeline, then wait for the threads that it started."""
         try:
             with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
-                runner.run(self.pipeline.run())
+                runner.run(self.pipeline.run(), context=self.context)
         except BaseException as error:  # SystemExit from a user's function reaches the consumer
             self.queue.finish(error)
         finally:
@@ -89,13 +90,13 @@ class ThreadEngine:
                 with suppress(RuntimeError):  # the consumer's loop has been closed
                     self.on_end()
 
-    def wait(self, ready: Callable[[], bool]) -> None:
+    def wait(self, ready: Callable[[], object]) -> None:
         signal = self.queue.reader
         if not isinstance(signal, ThreadSignal):
             signal = self.queue.reader = ThreadSignal()
         signal.until(ready)
 
-    async def wait_async(self, ready: Callable[[], bool]) -> None:
+    async def wait_async(self, ready: Callable[[], object]) -> None:
         signal, loop = self.queue.reader, asyncio.get_running_loop()
         if not isinstance(signal, LoopSignal) or signal.loop is not loop:
             signal = self.queue.reader = LoopSignal(loop, threadsafe=True)
@@ -142,13 +143,13 @@ class TaskEngine:
         self.pipeline = Pipeline(plan, self.queue, epoch, self.loop)
         self.task = self.loop.create_task(self.pipeline.run(), name="asyncdata-pipeline")
 
-    def wait(self, ready: Callable[[], bool]) -> None:
+    def wait(self, ready: Callable[[], object]) -> None:
         raise StageError(
             "this iterator was begun with `async for` and placement='current': its pipeline runs on that event loop, "
             "where a plain next() would wait for ever; use `async for`, or Options(placement='thread')"
         )
 
-    async def wait_async(self, ready: Callable[[], bool]) -> None:
+    async def wait_async(self, ready: Callable[[], object]) -> None:
         await self.signal.until(ready)
 
     def stop(self) -> None:
@@ -161,7 +162,7 @@ class TaskEngine:
     async def join_async(self) -> None:
         self.pipeline.cancel()
         await asyncio.wait([self.task], timeout=PATIENCE)
-        await asyncio.get_running_loop().run_in_executor(None, self.pipeline.owned.join)
+        await self.pipeline.owned.join_async()
 
 
 class LoopEngine:
@@ -175,11 +176,16 @@ class LoopEngine:
         self.pipeline = Pipeline(plan, self.queue, epoch, None)
         self.task = self.loop.create_task(self.pipeline.run(), name="asyncdata-pipeline")
 
-    def wait(self, ready: Callable[[], bool]) -> None:
+    def wait(self, ready: Callable[[], object]) -> None:
         forbid_running_loop()
-        self.loop.run_until_complete(self.signal.until(ready))
+        waiting = self.loop.create_task(self.signal.until(ready))
+        try:
+            self.loop.run_until_complete(waiting)
+        except BaseException:  # Ctrl-C: the pipeline may be read on
+            waiting.cancel()
+            raise
 
-    async def wait_async(self, ready: Callable[[], bool]) -> None:
+    async def wait_async(self, ready: Callable[[], object]) -> None:
         raise StageError("this iterator was begun with a plain `for` and placement='current': go on with `for`")
 
     def stop(self) -> None:
@@ -194,7 +200,7 @@ class LoopEngine:
     def finish(self) -> None:
         """Cancel the pipeline, let it end, and close the loop."""
         self.queue.stop()
-        self.pipeline.cancel()
+        self.loop.call_soon(self.pipeline.cancel)
         self.loop.run_until_complete(asyncio.wait([self.task], timeout=PATIENCE))
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()

@@ -8,13 +8,13 @@ import logging
 import os
 import time
 from asyncio import CancelledError
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
 from itertools import starmap
 from pathlib import PurePath
 from queue import Empty, SimpleQueue
 from types import CoroutineType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from asyncdata.runtime.block import Block, Failure, Ticket, Tickets
 
@@ -39,7 +39,7 @@ def describe_partial(fn: object) -> str:
 def locate(fn: object) -> str:
     """Return ` at file:line` of a function's definition, empty when it has none in Python."""
     inner = getattr(fn, "func", fn)
-    code = getattr(inner, "__code__", None) or getattr(getattr(type(inner), "__call__", None), "__code__", None)
+    code = getattr(inner, "__code__", None) or getattr(cast("Any", type(inner)).__call__, "__code__", None)
     return "" if code is None else f" at {PurePath(code.co_filename).name}:{code.co_firstlineno}"
 
 
@@ -49,9 +49,10 @@ def short(fn: object) -> str:
 
 def describe(ticket: Ticket) -> str:
     """Return how an error message names the element with this ticket."""
-    if isinstance(ticket, (range, list)) and ticket:
-        return f"elements {ticket[0]} to {ticket[-1]}" if len(ticket) > 1 else f"element {ticket[0]}"
-    return f"element {ticket}"
+    if not isinstance(ticket, (range, list)):
+        return f"element {ticket}"
+    members = cast("Sequence[Ticket]", ticket)
+    return f"elements {members[0]} to {members[-1]}" if len(members) > 1 else f"element {members[0]}"
 
 
 def noted(error: BaseException, label: str, ticket: Ticket) -> Failure:
@@ -72,7 +73,7 @@ class Call:
         self.spread = spread
         self.name = f"{kind}({short(fn)})"
         self.label = self.name + locate(fn)
-        self.is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
+        self.is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(cast("Any", type(fn)).__call__)
 
     def one(self, item: Any) -> Any:
         """Call the function on one element; a tuple is unpacked into arguments."""

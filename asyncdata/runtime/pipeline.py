@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
@@ -60,7 +60,7 @@ class Pipeline:
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        for part in error.exceptions:
+        for part in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from leaves(part)
     else:
         yield error

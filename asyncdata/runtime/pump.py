@@ -141,7 +141,7 @@ class LoopPump(Pump):
 
     def begin(self) -> None:
         self.task = self.loop.create_task(self.run())
-        self.scope.owned.tasks.append(self.task)
+        self.scope.owned.adopt(self.task)
 
     def order(self, count: int) -> None:
         self.there(self.add, count)
@@ -171,8 +171,9 @@ class LoopPump(Pump):
                 self.quota -= 1
                 if not await self.step(iterator):
                     break
-        except CancelledError:
-            if not self.over:
+        except CancelledError as error:
+            if not self.over:  # not by `stop`: the iterator's own doing, or its loop is being shut down
+                self.hand(Failure(error))
                 self.hand(END)
             raise
         except Exception as error:

@@ -43,7 +43,7 @@ class LoopSignal:
         self.future: asyncio.Future[None] | None = None
         self.post = loop.call_soon_threadsafe if threadsafe else loop.call_soon
 
-    async def until(self, ready: Callable[[], bool]) -> None:
+    async def until(self, ready: Callable[[], object]) -> None:
         """Wait until `ready()`, which is asked again after each notification."""
         while not ready():
             self.future = self.loop.create_future()
@@ -76,7 +76,7 @@ class ThreadSignal:
         self.armed = False
         self.gate: SimpleQueue[None] = SimpleQueue()
 
-    def until(self, ready: Callable[[], bool]) -> None:
+    def until(self, ready: Callable[[], object]) -> None:
         """Block this thread until `ready()`."""
         while not ready():
             self.armed = True

@@ -6,6 +6,8 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import copy_context
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -25,16 +27,31 @@ class Owned:
     """The threads and foreign tasks of one pipeline: started here, ended and awaited here."""
 
     def __init__(self) -> None:
-        self.threads: list[threading.Thread] = []
-        self.tasks: list[asyncio.Future[Any]] = []
+        self.threads: set[threading.Thread] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
         self.readers = Workers(self.start, READERS, "asyncdata-read")
+        self.emptied: Callable[[], object] | None = None
 
     def start(self, run: Callable[[], None], name: str) -> None:
         """Start a daemon thread. Daemon, so that a user's function that never returns cannot hold the interpreter."""
-        thread = threading.Thread(target=run, name=name, daemon=True)
-        self.threads = [old for old in self.threads if old.is_alive()]
-        self.threads.append(thread)
+        context = copy_context()
+
+        def main() -> None:
+            try:
+                context.run(run)
+            finally:
+                self.threads.discard(thread)
+                if not self.threads and self.emptied is not None:
+                    self.emptied()
+
+        thread = threading.Thread(target=main, name=name, daemon=True)
+        self.threads.add(thread)
         thread.start()
+
+    def adopt(self, task: asyncio.Task[None]) -> None:
+        """Keep a task that runs a user's async iterator until it is done."""
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     def stop(self) -> None:
         """Tell the shared readers to end."""
@@ -43,8 +60,21 @@ class Owned:
     def join(self) -> None:
         """Wait for every thread, in all no longer than a user's function may sensibly take to return."""
         deadline = time.monotonic() + PATIENCE
-        for thread in self.threads:
+        for thread in list(self.threads):
             thread.join(max(0.0, deadline - time.monotonic()))
+
+    async def join_async(self) -> None:
+        """Wait as `join` does, without blocking the loop."""
+        loop, empty = asyncio.get_running_loop(), asyncio.Event()
+
+        def emptied() -> None:
+            with suppress(RuntimeError):  # the loop was closed while a thread was still at work
+                loop.call_soon_threadsafe(empty.set)
+
+        self.emptied = emptied
+        if self.threads:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(empty.wait(), PATIENCE)
 
 
 class Scope:

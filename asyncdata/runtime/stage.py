@@ -195,19 +195,13 @@ class Apply:
                         await breathe()
 
     async def awaited(self, scope: Scope, opener: Opener, want: Demand) -> Blocks:
-        """Await the functions element by element; results go on together for about a millisecond."""
+        """Await the functions on one element after the other; none waits for the next."""
         async with aclosing(opener(scope, want)) as source:
             async for block in source:
-                done: list[Block] = []
-                begin = time.perf_counter()
                 for place in range(len(block)):
-                    done.append(await self.work_async(block.part(place, place + 1)))
-                    late = time.perf_counter() - begin > INLINE_GROUP
-                    if (late or len(done) >= want.items) and (result := Block.join(done)).items:
+                    result = await self.work_async(block.part(place, place + 1))
+                    if result.items:
                         yield result
-                        done, begin = [], time.perf_counter()
-                if done and (result := Block.join(done)).items:
-                    yield result
 
     async def concurrent(self, scope: Scope, opener: Opener, want: Demand, workers: int) -> Blocks:
         """Keep `workers` threads or tasks busy, and give out results in order unless told otherwise."""

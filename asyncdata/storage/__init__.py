@@ -1,17 +1,11 @@
-"""Placeholder until the storage layer is written."""
+"""Bytes at a path or URL: the interface that sources read through, and the stores behind it."""
+
 from __future__ import annotations
-import glob as _glob, os
-from typing import Any
-__all__ = ("read_file", "store_for")
-class _Local:
-    def list(self, pattern: str) -> list[str]: return sorted(_glob.glob(pattern, recursive=True))
-    async def stream(self, path: str, block_bytes: int = 1 << 20, offset: int = 0, *, in_thread: Any = None) -> Any:
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            while data := os.pread(fd, block_bytes, offset):
-                offset += len(data)
-                yield data
-        finally:
-            os.close(fd)
-def store_for(url: Any) -> Any: return _Local(), os.fspath(url)
-async def read_file(url: Any) -> bytes: return open(url, "rb").read()
+
+from asyncdata.storage.base import InThread as InThread
+from asyncdata.storage.base import Store as Store
+from asyncdata.storage.local import LocalStore as LocalStore
+from asyncdata.storage.registry import read_file as read_file
+from asyncdata.storage.registry import store_for as store_for
+
+__all__ = ("InThread", "LocalStore", "Store", "read_file", "store_for")

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from typing import Any, Final, Protocol
 
 from asyncdata.options import AUTOTUNE
@@ -205,8 +205,9 @@ class ParallelInputs:
         self.turn = asyncio.Semaphore(workers) if workers < node.cycle_length else nullcontext()
         self.reading = 0
         self.standby: deque[Slot | Block] = deque()
+        self.numbers = count()
         self.ended = False
-        self.tasks = [scope.spawn(self.run)]
+        self.tasks = {-1: scope.spawn(self.run)}
 
     def idle(self) -> bool:
         return not self.may_read()
@@ -242,13 +243,15 @@ class ParallelInputs:
         queue = BlockQueue(Depth(AUTOTUNE, self.node.block_length + 1), LoopSignal(self.scope.loop), self.signal)
         self.reading += 1
         self.standby.append(ReaderSlot(ticket, queue, self.signal))
-        self.tasks.append(self.scope.spawn(lambda: self.read(queue, plan, ticket)))
+        number = next(self.numbers)
+        self.tasks[number] = self.scope.spawn(lambda: self.read(queue, plan, ticket, number))
 
-    async def read(self, queue: BlockQueue, plan: Node, ticket: Ticket) -> None:
+    async def read(self, queue: BlockQueue, plan: Node, ticket: Ticket, number: int) -> None:
         """Read one inner dataset into its queue."""
         try:
             await fill(queue, plan.open, self.scope.at(ticket), self.turn)
         finally:
+            del self.tasks[number]
             self.reading -= 1
             self.vacancy.notify()
 
@@ -257,7 +260,7 @@ class ParallelInputs:
         return self.standby.popleft() if self.standby else None
 
     async def close(self) -> None:
-        for task in self.tasks:
+        for task in self.tasks.values():
             task.cancel()
 
 

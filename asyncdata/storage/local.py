@@ -1,0 +1,140 @@
+"""Local files: what is in the page cache is read at once, on the event loop's own thread; the rest in another."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import io
+import os
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+import aiofiles
+
+from asyncdata.errors import DataLossError
+from asyncdata.storage.base import BLOCK_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from asyncdata.storage.base import InThread
+
+__all__ = ("LocalStore",)
+
+READ_AHEAD_BLOCKS: Final = 4
+"""How many blocks beyond the one being read the kernel is asked to have ready."""
+
+
+class LocalStore:
+    """Files of this machine."""
+
+    def list(self, pattern: str) -> list[str]:
+        """Return the files and folders that match, sorted; `**` goes into folders, and `*` finds no hidden files."""
+        return sorted(glob.glob(pattern, recursive=True))
+
+    def size(self, path: str) -> int:
+        """Return the file's size."""
+        return os.stat(path).st_size
+
+    async def stream(
+        self, path: str, block_bytes: int = BLOCK_BYTES, offset: int = 0, in_thread: InThread | None = None
+    ) -> AsyncGenerator[memoryview, None]:
+        """Iterate over the file from `offset` on, in blocks; `in_thread` runs what may block, else asyncio's threads.
+
+        A block is valid until the next is asked for. DataLossError when the file shrinks meanwhile.
+        """
+        run = in_thread or asyncio.to_thread
+        reader = FileReader(path, block_bytes, offset)
+        try:
+            while block := reader.read_cached() or await run(reader.read):
+                yield block
+        finally:
+            reader.close()
+
+    async def read(self, path: str) -> bytes:
+        """Return the whole file."""
+        async with aiofiles.open(path, "rb") as file:
+            return await file.read()
+
+    async def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return `length` bytes from `start` on; DataLossError when the file ends before."""
+        async with aiofiles.open(path, "rb") as file:
+            await file.seek(start)
+            data = await file.read(length)
+        if len(data) < length:
+            raise DataLossError(f"{path}: asked for {length} bytes from byte {start} on, got {len(data)}")
+        return data
+
+
+class FileReader:
+    """Reads a file in blocks into one buffer, opening it at the first read; safe to close while a thread reads."""
+
+    def __init__(self, path: str, block_bytes: int, offset: int) -> None:
+        self._path = path
+        self._block_bytes = block_bytes
+        self._offset = offset
+        self._file: io.FileIO | None = None
+        self._size = 0
+        self._buffer = bytearray()
+        self._cached_reads = hasattr(os, "RWF_NOWAIT")
+        self._closing = False
+        self._busy = Lock()  # held by whoever uses the file
+
+    def read_cached(self) -> memoryview | None:
+        """Return the next block, or its beginning, if that needs no waiting for the disk."""
+        if self._file is None or not self._cached_reads:
+            return None
+        try:
+            size = os.preadv(self._file.fileno(), [self._buffer], self._offset, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:  # a file system that cannot tell; the error, if it is another, comes again from `read`
+            self._cached_reads = False
+            return None
+        return self._advanced(size) if size else None
+
+    def read(self) -> memoryview:
+        """Return the next block, however long it takes; an empty one at the end of the file."""
+        with self._busy:
+            block = memoryview(b"") if self._closing else self._read()
+        if self._closing:
+            self.close()  # which could not, while this read
+        return block
+
+    def close(self) -> None:
+        """Close the file without waiting: if a thread is reading, it closes the file afterwards."""
+        self._closing = True
+        if self._busy.acquire(blocking=False):
+            try:
+                if self._file is not None:
+                    self._file.close()
+            finally:
+                self._busy.release()
+
+    def _read(self) -> memoryview:
+        file = self._file or self._open()
+        self._ask_ahead(file)
+        file.seek(self._offset)
+        size = file.readinto(self._buffer)
+        if not size and self._offset < self._size:
+            raise DataLossError(f"{self._path}: ends at byte {self._offset}, but had {self._size} bytes when opened")
+        return self._advanced(size)
+
+    def _open(self) -> io.FileIO:
+        self._file = io.FileIO(self._path)
+        self._size = os.fstat(self._file.fileno()).st_size
+        rest = self._size - self._offset
+        self._buffer = bytearray(min(self._block_bytes, rest) if rest > 0 else self._block_bytes)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        return self._file
+
+    def _ask_ahead(self, file: io.FileIO) -> None:
+        """Have the kernel read the next blocks while this one is being used."""
+        if hasattr(os, "posix_fadvise"):
+            span = (1 + READ_AHEAD_BLOCKS) * self._block_bytes
+            os.posix_fadvise(file.fileno(), self._offset, span, os.POSIX_FADV_WILLNEED)
+
+    def _advanced(self, size: int) -> memoryview:
+        self._offset += size
+        return memoryview(self._buffer)[:size]
