@@ -4,6 +4,7 @@
 
 Each sleeping experiment is held against the least time its sleeps allow (limits.py says what may overlap) and, where
 TensorFlow is installed, against tf.data, run by turns in the same process. A dataset is built before the clock starts.
+The limit is compared with the best run, since the rest of the machine can only add to it; tf.data with the medians.
 """
 
 from __future__ import annotations
@@ -161,10 +162,11 @@ def measure(experiment: Sleeping | Working, sides: list[Side], arguments: Argume
     """Run one experiment on each side by turns, and add its rows."""
     contenders = {side.name: experiment.run(side) for side in sides}
     samples = alternate(contenders, arguments.rounds(experiment.rounds), warm_up=not arguments.quick)
-    ours, raw = samples["asyncdata"].median, {name: runs.seconds for name, runs in samples.items()}
+    ours, best = samples["asyncdata"].median, samples["asyncdata"].best
+    raw = {name: runs.seconds for name, runs in samples.items()}
     name = experiment.name
     if isinstance(experiment, Sleeping):
-        report.add(Row(name, ours, against="limit", reference=experiment.limit, bar=NEAR_LIMIT, samples=raw))
+        report.add(Row(name, best, against="limit", reference=experiment.limit, bar=NEAR_LIMIT, samples=raw))
     elif "tf.data" not in samples:
         report.add(Row(name, ours, samples=raw))
     if "tf.data" in samples:

@@ -141,7 +141,7 @@ class TorchClassifier:
         self.adam.zero_grad()
         loss.backward()
         self.adam.step()
-        return float(loss)
+        return loss.item()
 
     def correct(self, images: Images, labels: Labels) -> int:
         """Return how many of `images` are given their own label."""
