@@ -109,7 +109,8 @@ class Reader:
     def end(self, stop: Exception) -> NoReturn:
         """Raise what ended the pipeline, or `stop`."""
         self.check_open()
-        fail((self.engine and self.engine.queue.error) or stop)
+        error = None if self.engine is None else self.engine.queue.error
+        fail(error or stop)
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline where the options say; its last prefetch fills the queue that is read here."""

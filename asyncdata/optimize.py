@@ -55,9 +55,9 @@ def noop_elimination(node: Node) -> Node | None:
 def map_fusion(node: Node) -> Node | None:
     """map(f).map(g) -> map(f → g): one pass instead of two, for maps that are not parallel."""
     match node:
-        case Map(input=Map(input=source, functions=first, workers=None), functions=second, workers=None) if (
-            any(call.is_async for call in first) == any(call.is_async for call in second)
-        ):
+        case Map(input=Map(input=source, functions=first, workers=None), functions=second, workers=None) if any(
+            call.is_async for call in first
+        ) == any(call.is_async for call in second):
             return Map(source, first + second)
         case _:
             return None

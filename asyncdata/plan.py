@@ -14,7 +14,19 @@ from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Stage
 
-__all__ = ("Node", "Planned", "check_count", "finite", "most", "node_of", "parallel_label", "render", "scaled")
+__all__ = (
+    "Node",
+    "Planned",
+    "Unary",
+    "check_count",
+    "finite",
+    "most",
+    "node_of",
+    "parallel_label",
+    "render",
+    "repeated",
+    "scaled",
+)
 
 N = TypeVar("N", bound="Node")
 
@@ -98,6 +110,21 @@ class Node:
         return render(self)
 
 
+@dataclass(frozen=True, eq=False)
+class Unary(Node):
+    """A node with one input, whose elements come out as they are and as many, unless it says otherwise."""
+
+    input: Node
+
+    @property
+    def cardinality(self) -> int:
+        return self.input.cardinality
+
+    @property
+    def signature(self) -> Any:
+        return self.input.signature
+
+
 def render(node: Node) -> str:
     """Draw a plan on one line: `range(10) → map(f) → batch(2)`."""
     inputs = node.inputs
@@ -146,6 +173,13 @@ def check_count(method: str, name: str, value: Any, least: int, special: tuple[i
     if number < least and number not in special:
         raise PlanError(f"{method}({name}=) must be at least {least}, got {number}")
     return number
+
+
+def repeated(cardinality: int, count: int) -> int:
+    """Return the cardinality of `count` repetitions, for ever if -1."""
+    if count < 0:
+        return INFINITE_CARDINALITY if cardinality else 0
+    return scaled(cardinality, lambda size: size * count) if count else 0
 
 
 def most(cardinality: int, limit: int) -> int:

@@ -54,7 +54,9 @@ class TFRecordDataset(Dataset[bytes]):
 
 def records_of(filenames: Any, compression: str | None, buffer_size: int | None, reads: int | None) -> Node:
     decompressor(compression)  # raises where the mistake is made
-    size = check_count("TFRecordDataset", "buffer_size", AUTOTUNE if buffer_size is None else buffer_size, 1, (AUTOTUNE,))
+    size = check_count(
+        "TFRecordDataset", "buffer_size", AUTOTUNE if buffer_size is None else buffer_size, 1, (AUTOTUNE,)
+    )
     size = BLOCK_BYTES if size == AUTOTUNE else size
     open_one = partial(record_file, compression=compression or None, block_bytes=size)
     if isinstance(filenames, (str, PathLike)):

@@ -144,7 +144,9 @@ def map_leaves(fn: Callable[[Any, str], Any], value: Any, where: str = "") -> An
     level = open_level(value)
     if level is None:
         return fn(value, where)
-    return level.rebuild([map_leaves(fn, part, where + name) for part, name in zip(level.parts, level.names, strict=True)])
+    return level.rebuild(
+        [map_leaves(fn, part, where + name) for part, name in zip(level.parts, level.names, strict=True)]
+    )
 
 
 def stack(column: list[Any], where: str = "") -> Any:

@@ -137,7 +137,7 @@ class TorchClassifier:
 
     def step(self, images: Images, labels: Labels) -> float:
         """Train on one batch and return its loss."""
-        loss = self.torch.nn.functional.cross_entropy(self.scores(images), self.torch.from_numpy(labels))
+        loss = self.torch.nn.functional.cross_entropy(self.scores(images), self.torch.tensor(labels))
         self.adam.zero_grad()
         loss.backward()
         self.adam.step()
@@ -150,5 +150,5 @@ class TorchClassifier:
 
     def scores(self, images: Images) -> Any:
         """Return the scores of the classes."""
-        pixels = self.torch.from_numpy(images).permute(0, 3, 1, 2).float() / 127.5 - 1
+        pixels = self.torch.tensor(images).permute(0, 3, 1, 2).float() / 127.5 - 1
         return self.linear(self.torch.relu(self.convolution(pixels)).mean(dim=(2, 3)))

@@ -104,7 +104,8 @@ class RecordParser:
             self._data, self._at = view, 0
             return
         rest = self._own_rest()
-        taken = 0
+        taken = 0 if missing_bytes(rest) > 0 else len(view)
+        rest += view[:taken]  # only when fed again before the records at hand were parsed
         while taken < len(view) and (missing := missing_bytes(rest)) > 0:
             rest += view[taken : taken + missing]
             taken += missing

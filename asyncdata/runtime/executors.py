@@ -232,5 +232,3 @@ class Workers:
 def default_workers() -> int:
     """Return how many workers AUTOTUNE starts: as many as the standard thread pool does."""
     return min(32, len(os.sched_getaffinity(0)) + 4 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 4)
-
-

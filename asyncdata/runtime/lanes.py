@@ -177,4 +177,3 @@ class Window:
         if done:
             return Block.join(done)
         return None if self.ended and self.held == 0 else Block([], ())
-

@@ -8,7 +8,7 @@ from typing import Any
 
 from asyncdata.errors import StructureError
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, scaled
+from asyncdata.plan import Unary, scaled
 from asyncdata.runtime.block import Block, Failure, Ticket, Tickets, children
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.stage import Fold, Step
@@ -18,10 +18,9 @@ __all__ = ("Batch", "Unbatch")
 
 
 @dataclass(frozen=True, eq=False)
-class Batch(Node):
+class Batch(Unary):
     """Every `size` consecutive elements as one, their leaves stacked along a new first axis."""
 
-    input: Node
     size: int
     drop_remainder: bool = False
 
@@ -97,13 +96,15 @@ def stacked(items: list[Any], tickets: Tickets) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Unbatch(Node):
+class Unbatch(Unary):
     """The elements that the leaves of each element hold along their first axis."""
-
-    input: Node
 
     def stage(self) -> Fold:
         return Fold(lambda _: Unbatcher())
+
+    @property
+    def signature(self) -> None:
+        return None
 
     @property
     def cardinality(self) -> int:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from asyncdata.plan import Node
+from asyncdata.plan import Unary
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Merge, Opener
@@ -68,26 +68,17 @@ class MemoryCache:
 
 
 @dataclass(frozen=True, eq=False)
-class Cache(Node):
+class Cache(Unary):
     """The input's elements, computed once. What was read is kept when an epoch is left early, and read on from there.
 
     An input that may differ each time it runs (a generator, an unordered map) is kept only if it was read to its end
     in one go.
     """
 
-    input: Node
     store: MemoryCache = field(default_factory=MemoryCache, repr=False)
 
     def stage(self) -> Merge:
         return Merge(self.blocks)
-
-    @property
-    def cardinality(self) -> int:
-        return self.input.cardinality
-
-    @property
-    def signature(self) -> Any:
-        return self.input.signature
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
         """Yield what is kept, then what the input has beyond it."""

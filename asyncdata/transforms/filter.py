@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from operator import truth
 from typing import Any
 
-from asyncdata.plan import Node
+from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.plan import Unary
 from asyncdata.runtime.block import Failure, Ticket
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.stage import Apply
@@ -35,18 +36,17 @@ class Predicate(Call):
 
 
 @dataclass(frozen=True, eq=False)
-class Filter(Node):
+class Filter(Unary):
     """The elements for which `predicate` is true, in order."""
 
-    input: Node
     predicate: Predicate
 
     def stage(self) -> Apply:
         return Apply((self.predicate,), keep=True)
 
     @property
-    def signature(self) -> Any:
-        return self.input.signature
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
 
     @property
     def calls(self) -> tuple[Call, ...]:

@@ -388,8 +388,12 @@ class Cycle:
         """Move inner datasets that are open already into free slots."""
         for index in range(len(self.slots)):
             self.index = index
-            while self.slots[index] is None and not self.ended and not self.inputs.idle():
+            while self.slots[index] is None and self.may_open():
                 await self.open_here()
+
+    def may_open(self) -> bool:
+        """Tell whether an inner dataset, or a failure in its place, is there to be taken up."""
+        return not self.ended and not self.inputs.idle() and self.count < self.want.items
 
     def exhausted(self, slot: Slot) -> bool:
         return isinstance(slot, ReaderSlot) and slot.queue.ended and not slot.queue.blocks

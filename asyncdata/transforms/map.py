@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import Node, check_count, parallel_label
+from asyncdata.plan import Node, Unary, check_count, parallel_label
 from asyncdata.runtime.executors import Call, default_workers
 from asyncdata.runtime.stage import Apply
 
@@ -31,10 +31,9 @@ def workers_for(call: Call, num_parallel_calls: int | None, executor: str | int 
 
 
 @dataclass(frozen=True, eq=False)
-class Map(Node):
+class Map(Unary):
     """Functions called on each element, one after the other; `workers` is `None` for a sequential map."""
 
-    input: Node
     functions: tuple[Call, ...]
     workers: int | None = None
     ordered: bool | None = None
@@ -60,8 +59,8 @@ class Map(Node):
         return (self.workers is None or self.ordered is not False) and self.input.repeatable
 
     @property
-    def cardinality(self) -> int:
-        return self.input.cardinality
+    def signature(self) -> None:
+        return None
 
     @property
     def calls(self) -> tuple[Call, ...]:

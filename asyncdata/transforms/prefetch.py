@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import Node
+from asyncdata.plan import Unary
 from asyncdata.runtime.stage import Transfer
 
 __all__ = ("Prefetch",)
 
 
 @dataclass(frozen=True, eq=False)
-class Prefetch(Node):
+class Prefetch(Unary):
     """The same elements, up to `buffer_size` of them read ahead. The last of a pipeline fills the iterator's buffer."""
 
-    input: Node
     buffer_size: int = AUTOTUNE
 
     def stage(self) -> Transfer:
@@ -25,14 +23,6 @@ class Prefetch(Node):
     @property
     def elementwise(self) -> bool:
         return True
-
-    @property
-    def cardinality(self) -> int:
-        return self.input.cardinality
-
-    @property
-    def signature(self) -> Any:
-        return self.input.signature
 
     def label(self) -> str:
         return f"prefetch({'AUTOTUNE' if self.buffer_size == AUTOTUNE else self.buffer_size})"

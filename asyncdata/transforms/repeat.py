@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, finite, scaled
+from asyncdata.plan import Node, Unary, finite, repeated
 from asyncdata.runtime.block import Block, Blocks, Demand, children
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
@@ -17,10 +17,9 @@ __all__ = ("Concatenate", "Repeat")
 
 
 @dataclass(frozen=True, eq=False)
-class Repeat(Node):
+class Repeat(Unary):
     """The input `count` times, for ever if -1. An empty input ends it."""
 
-    input: Node
     count: int
 
     def stage(self) -> Merge:
@@ -28,13 +27,7 @@ class Repeat(Node):
 
     @property
     def cardinality(self) -> int:
-        if self.count < 0:
-            return INFINITE_CARDINALITY if self.input.cardinality else 0
-        return scaled(self.input.cardinality, lambda count: count * self.count) if self.count else 0
-
-    @property
-    def signature(self) -> Any:
-        return self.input.signature
+        return repeated(self.input.cardinality, self.count)
 
     def label(self) -> str:
         return f"repeat({'' if self.count < 0 else self.count})"

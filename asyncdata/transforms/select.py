@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from asyncdata.plan import Node, most, scaled
+from asyncdata.plan import Unary, most, scaled
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.stage import Fold, Step
 
@@ -13,10 +12,9 @@ __all__ = ("Shard", "Skip", "Take")
 
 
 @dataclass(frozen=True, eq=False)
-class Take(Node):
+class Take(Unary):
     """The first `count` elements; all if `count` is -1."""
 
-    input: Node
     count: int
 
     def stage(self) -> Fold:
@@ -27,10 +25,6 @@ class Take(Node):
         if self.count < 0 or self.count == 0:
             return self.input.cardinality if self.count else 0
         return most(self.input.cardinality, self.count)
-
-    @property
-    def signature(self) -> Any:
-        return self.input.signature
 
 
 class Taker(Step):
@@ -51,10 +45,9 @@ class Taker(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class Skip(Node):
+class Skip(Unary):
     """All but the first `count` elements; none if `count` is -1."""
 
-    input: Node
     count: int
 
     def stage(self) -> Fold:
@@ -65,10 +58,6 @@ class Skip(Node):
         if self.count < 0:
             return 0
         return scaled(self.input.cardinality, lambda count: max(0, count - self.count))
-
-    @property
-    def signature(self) -> Any:
-        return self.input.signature
 
 
 class Skipper(Step):
@@ -88,10 +77,9 @@ class Skipper(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class Shard(Node):
+class Shard(Unary):
     """Every `num_shards`-th element, the first being number `index`."""
 
-    input: Node
     num_shards: int
     index: int
 
@@ -101,10 +89,6 @@ class Shard(Node):
     @property
     def cardinality(self) -> int:
         return scaled(self.input.cardinality, lambda count: (count - self.index - 1) // self.num_shards + 1)
-
-    @property
-    def signature(self) -> Any:
-        return self.input.signature
 
 
 class Sharder(Step):
@@ -123,5 +107,3 @@ class Sharder(Step):
         self.ahead = start + len(items) * step - len(block)
         kept = Block(items, block.tickets[start::step], block.failed)
         return kept.part(0, len(items)) if block.failed else kept
-
-

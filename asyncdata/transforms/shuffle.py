@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.options import INFINITE_CARDINALITY
-from asyncdata.plan import Node, scaled
+from asyncdata.plan import Unary, repeated
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure, Ticket, children
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Merge, Opener, Step, breathe, split
@@ -52,10 +51,9 @@ def drain_order(size: int, key: int) -> list[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Shuffle(Node):
+class Shuffle(Unary):
     """Elements in random order, through a buffer of `size`; in another order each epoch if `reshuffle`."""
 
-    input: Node
     size: int
     seed: int
     reshuffle: bool = True
@@ -66,14 +64,6 @@ class Shuffle(Node):
     def step(self, scope: Scope) -> Shuffler:
         """Return the buffer for one epoch."""
         return Shuffler(self.size, epoch_key(self.seed, scope.epoch if self.reshuffle else ()))
-
-    @property
-    def cardinality(self) -> int:
-        return self.input.cardinality
-
-    @property
-    def signature(self) -> Any:
-        return self.input.signature
 
     def label(self) -> str:
         size = "everything" if self.size >= EVERYTHING else self.size
@@ -129,10 +119,9 @@ class Shuffler(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class ShuffleRepeat(Node):
+class ShuffleRepeat(Unary):
     """shuffle, then repeat: the next epoch fills the buffer while the last one drains, and epochs stay apart."""
 
-    input: Node
     size: int
     seed: int
     reshuffle: bool
@@ -143,13 +132,7 @@ class ShuffleRepeat(Node):
 
     @property
     def cardinality(self) -> int:
-        if self.count < 0:
-            return INFINITE_CARDINALITY if self.input.cardinality else 0
-        return scaled(self.input.cardinality, lambda count: count * self.count)
-
-    @property
-    def signature(self) -> Any:
-        return self.input.signature
+        return repeated(self.input.cardinality, self.count)
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
         """Yield epoch after epoch, each through a buffer of its own."""

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.plan import Node
+from asyncdata.plan import Node, Unary
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Merge, Opener, Step
@@ -74,10 +74,9 @@ class Zip(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Enumerate(Node):
+class Enumerate(Unary):
     """Pairs (number, element), counted from `start`."""
 
-    input: Node
     start: int = 0
 
     def stage(self) -> Fold:

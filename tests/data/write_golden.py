@@ -1,6 +1,6 @@
 """Writes the golden shards beside it with TensorFlow; the tests read them without.
 
-    python tests/data/write_golden.py
+Run `python tests/data/write_golden.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ import tensorflow as tf
 HERE = Path(__file__).parent
 
 EXAMPLES = [
-    {"bytes": [b"", b"\x00\xff\x00", b"text"], "floats": [0.0, -1.5, 3.0e38, 1e-45], "ints": [0, 1, -1, 2**63 - 1, -(2**63)]},
+    {
+        "bytes": [b"", b"\x00\xff\x00", b"text"],
+        "floats": [0.0, -1.5, 3.0e38, 1e-45],
+        "ints": [0, 1, -1, 2**63 - 1, -(2**63)],
+    },
     {"label": [7], "name": ["Grüße".encode()], "weight": [0.1]},
     {"image": [random.Random(0).randbytes(3000)], "size": [40, 25, 3]},
     {"column": list(range(-300, 300)), "ramp": [i / 7 for i in range(300)]},
@@ -53,9 +57,9 @@ def main() -> None:
         with tf.io.TFRecordWriter(str(path), compression) as writer:
             for record in records:
                 writer.write(record)
-    examples = [{name: [readable(value) for value in values] for name, values in example.items()} for example in EXAMPLES]
+    examples = [{name: list(map(readable, values)) for name, values in example.items()} for example in EXAMPLES]
     golden = {"records": [record.hex() for record in records], "examples": examples}
-    (HERE / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
+    (HERE / "golden.json").write_text(json.dumps(golden) + "\n")
 
 
 if __name__ == "__main__":
