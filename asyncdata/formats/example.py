@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
@@ -163,6 +164,7 @@ def make_example(features: Mapping[str, Any]) -> bytes:
     {'label': array([3]), 'name': array([b'ada'], dtype=object), 'weights': array([0.5, 2. ], dtype=float32)}
     """
     example = example_class()()
+    example.features.SetInParent()
     target = example.features.feature
     for name, value in features.items():
         feature = target[name]
@@ -172,7 +174,7 @@ def make_example(features: Mapping[str, Any]) -> bytes:
                 getattr(feature, kind).SetInParent()
                 VALUES_OF[kind](feature).extend(values)
         except (OverflowError, TypeError, UnicodeError, ValueError) as error:
-            raise StructureError(f"feature {name!r}: {error}, got {value!r}") from error
+            raise StructureError(f"feature {name!r}: {error}, got {reprlib.repr(value)}") from error
     return example.SerializeToString(deterministic=True)
 
 
@@ -268,7 +270,8 @@ def flatten(value: Any) -> tuple[str | None, list[Any]]:
         return None, []
     if array.dtype.kind not in KIND_OF:
         raise TypeError(f"a tf.Example holds bytes, floats and integers, not {array.dtype}")
-    return KIND_OF[array.dtype.kind], array.ravel().tolist()
+    numbers = array.astype(np.int64) if array.dtype.kind == "b" else array  # protobuf refuses a bool for an int
+    return KIND_OF[array.dtype.kind], numbers.ravel().tolist()
 
 
 def as_bytes(item: Any) -> bytes:

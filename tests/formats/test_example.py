@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -70,6 +72,11 @@ class TestMake:
     def test_ragged_list(self) -> None:
         with pytest.raises(StructureError, match="feature 'x'"):
             make_example({"x": [[1], [2, 3]]})
+
+    def test_long_values_are_not_printed_whole(self) -> None:
+        with pytest.raises(StructureError) as caught:
+            make_example({"x": [b"long" * 10_000, 1]})
+        assert len(str(caught.value)) < 300
 
     def test_nothing(self) -> None:
         assert decode_example(make_example({})) == {}
@@ -160,10 +167,8 @@ class TestParse:
 
     @given(st.binary(max_size=60))
     def test_any_bytes_parse_or_are_refused(self, data: bytes) -> None:
-        try:
+        with suppress(DataLossError):
             decode_example(data)
-        except DataLossError:
-            pass
 
 
 class TestSpecification:
@@ -188,7 +193,7 @@ class TestSpecification:
 
 
 class TestBatch:
-    SPEC = {
+    SPEC: ClassVar[dict[str, Any]] = {
         "a": FixedLenFeature((), np.int64),
         "b": FixedLenFeature((2,), np.float32),
         "c": FixedLenFeature((), bytes),

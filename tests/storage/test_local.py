@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncdata.errors import DataLossError
+from asyncdata.storage.local import LocalStore
+
+store = LocalStore()
+content = bytes(range(256)) * 40
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    (tmp_path / "file").write_bytes(content)
+    return str(tmp_path / "file")
+
+
+@pytest.fixture(params=["cached", "disk", "unable"])
+def cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where a file's bytes are: all in the page cache, never there, or the file system cannot tell."""
+    if request.param != "cached":
+
+        def refuse(*_: Any) -> int:
+            raise OSError(errno.EAGAIN if request.param == "disk" else errno.EOPNOTSUPP, "no")
+
+        monkeypatch.setattr(os, "preadv", refuse, raising=False)
+    return request.param
+
+
+async def pieces(path: str, **options: Any) -> list[bytes]:
+    async with aclosing(store.stream(path, **options)) as stream:
+        return [bytes(block) async for block in stream]
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
+
+
+class TestStream:
+    @pytest.mark.parametrize("block_bytes", [1, 100, 1024, len(content), 1 << 20])
+    @pytest.mark.parametrize("offset", [0, 1, 1023, len(content) - 1, len(content), len(content) + 5])
+    async def test_all_bytes_in_blocks(self, path: str, cache: str, block_bytes: int, offset: int) -> None:
+        found = await pieces(path, block_bytes=block_bytes, offset=offset)
+        assert b"".join(found) == content[offset:]
+        assert all(len(block) == block_bytes for block in found[:-1])
+
+    async def test_empty_file(self, tmp_path: Path, cache: str) -> None:
+        (tmp_path / "empty").touch()
+        assert await pieces(str(tmp_path / "empty")) == []
+
+    async def test_file_that_grows_meanwhile(self, path: str, cache: str) -> None:
+        found = b""
+        async with aclosing(store.stream(path, block_bytes=1000)) as stream:
+            async for block in stream:
+                if not found:
+                    with open(path, "ab") as file:
+                        file.write(b"more")
+                found += block
+        assert found == content + b"more"
+
+    async def test_file_that_shrinks_meanwhile(self, path: str, cache: str) -> None:
+        stream = store.stream(path, block_bytes=1000)
+        await anext(stream)
+        os.truncate(path, 1500)
+        with pytest.raises(DataLossError, match=rf"file: ends at byte 1500, but had {len(content)} bytes"):
+            while True:
+                await anext(stream)
+
+    async def test_part_of_a_block_is_cached(self, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        real, cached = os.preadv, 2500
+
+        def partly(fd: int, buffers: list[bytearray], offset: int, flags: int) -> int:
+            if offset >= cached:
+                raise BlockingIOError(errno.EAGAIN, "not cached")
+            return real(fd, [memoryview(buffers[0])[: cached - offset]], offset, flags)
+
+        monkeypatch.setattr(os, "preadv", partly, raising=False)
+        assert b"".join(await pieces(path, block_bytes=1000)) == content
+
+    async def test_file_without_a_size(self) -> None:
+        if not os.path.exists("/proc/self/status"):
+            pytest.skip("needs /proc")
+        assert b"Name:" in b"".join(await pieces("/proc/self/status"))
+
+    @pytest.mark.parametrize("missing", ["missing", "missing/file"])
+    async def test_missing_file(self, tmp_path: Path, missing: str) -> None:
+        with pytest.raises(FileNotFoundError, match=missing):
+            await pieces(str(tmp_path / missing))
+
+    async def test_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(IsADirectoryError, match=tmp_path.name):
+            await pieces(str(tmp_path))
+
+    @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+    async def test_file_that_may_not_be_read(self, path: str) -> None:
+        os.chmod(path, 0)
+        with pytest.raises(PermissionError, match="file"):
+            await pieces(path)
+
+    async def test_error_of_the_disk_is_raised_as_it_is(self, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        stream = store.stream(path, block_bytes=1000)
+        await anext(stream)
+
+        def broken(*_: Any) -> int:
+            raise OSError(errno.EIO, "the disk is broken")
+
+        monkeypatch.setattr(os, "preadv", broken, raising=False)
+        monkeypatch.setattr("asyncdata.storage.local.FileReader._read", broken)
+        with pytest.raises(OSError, match="the disk is broken"):
+            await anext(stream)
+
+    async def test_reads_in_the_threads_it_is_given(self, path: str, cache: str) -> None:
+        calls: list[Callable[[], Any]] = []
+
+        async def in_thread(work: Callable[[], Any]) -> Any:
+            calls.append(work)
+            return work()
+
+        assert b"".join(await pieces(path, block_bytes=len(content) // 4, in_thread=in_thread)) == content
+        assert len(calls) == (2 if cache == "cached" else 5)  # the first block, what is not cached, and the end
+
+
+@needs_proc
+class TestDescriptors:
+    async def test_closed_at_the_end(self, path: str, cache: str) -> None:
+        before = descriptors()
+        await pieces(path)
+        assert descriptors() == before
+
+    async def test_closed_when_left_early(self, path: str, cache: str) -> None:
+        await pieces(path)  # opens what asyncio's threads need
+        before = descriptors()
+        stream = store.stream(path, block_bytes=10)
+        await anext(stream)
+        assert descriptors() == before + 1
+        await stream.aclose()
+        assert descriptors() == before
+
+    async def test_closed_without_awaiting(self, path: str) -> None:
+        async def in_thread(work: Callable[[], Any]) -> Any:
+            return work()
+
+        before = descriptors()
+        stream = store.stream(path, block_bytes=10, in_thread=in_thread)
+        await anext(stream)
+        with pytest.raises(StopIteration):
+            stream.aclose().send(None)
+        assert descriptors() == before
+
+    async def test_missing_file_opens_nothing(self, tmp_path: Path) -> None:
+        before = descriptors()
+        with pytest.raises(FileNotFoundError):
+            await pieces(str(tmp_path / "missing"), in_thread=inline)
+        assert descriptors() == before
+
+    @pytest.mark.parametrize("started", [False, True], ids=["before the read starts", "while it reads"])
+    async def test_cancelled_while_a_thread_reads(
+        self, path: str, started: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The thread that still uses the file closes it, and until then no other file gets its descriptor."""
+        go, entered, threads = threading.Event(), threading.Event(), []
+        real = os.fstat
+
+        def held(fd: int) -> os.stat_result:
+            entered.set()
+            assert go.wait(10)
+            return real(fd)
+
+        async def in_thread(work: Callable[[], Any]) -> Any:
+            def job() -> None:
+                if not started:
+                    entered.set()
+                    assert go.wait(10)
+                work()
+
+            threads.append(threading.Thread(target=job))
+            threads[0].start()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr("asyncdata.storage.local.os.fstat", held)
+        task = asyncio.ensure_future(pieces(path, in_thread=in_thread))
+        await asyncio.to_thread(entered.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert is_open(path) == started
+        go.set()
+        await asyncio.to_thread(threads[0].join)
+        assert not is_open(path)
+
+
+def is_open(path: str) -> bool:
+    return any(os.path.realpath(f"/proc/self/fd/{fd}") == path for fd in os.listdir("/proc/self/fd"))
+
+
+def inline(work: Callable[[], Any]) -> Awaitable[Any]:
+    async def run() -> Any:
+        return work()
+
+    return run()
+
+
+class TestRead:
+    async def test_whole_file(self, path: str) -> None:
+        assert await store.read(path) == content
+
+    @pytest.mark.parametrize(("start", "length"), [(0, 5), (100, 0), (1000, 3000), (len(content) - 1, 1)])
+    async def test_range(self, path: str, start: int, length: int) -> None:
+        assert await store.read_range(path, start, length) == content[start : start + length]
+
+    async def test_range_beyond_the_end(self, path: str) -> None:
+        with pytest.raises(DataLossError, match=rf"file: asked for 10 bytes from byte {len(content) - 4} on, got 4"):
+            await store.read_range(path, len(content) - 4, 10)
+
+    async def test_size(self, path: str) -> None:
+        assert store.size(path) == len(content)
+
+    @pytest.mark.parametrize("use", [store.read, lambda path: store.read_range(path, 0, 1)])
+    async def test_missing_file_and_folder(self, tmp_path: Path, use: Callable[[str], Awaitable[bytes]]) -> None:
+        with pytest.raises(FileNotFoundError, match="missing"):
+            await use(str(tmp_path / "missing"))
+        with pytest.raises(IsADirectoryError, match=tmp_path.name):
+            await use(str(tmp_path))
+
+    def test_size_of_a_missing_file(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError, match="missing"):
+            store.size(str(tmp_path / "missing"))
+
+
+class TestList:
+    @pytest.fixture
+    def tree(self, tmp_path: Path) -> Path:
+        for name in ("b.txt", "a.txt", "c.bin", ".hidden.txt", "deep/er/a.txt", "deep/b.txt"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).touch()
+        return tmp_path
+
+    @pytest.mark.parametrize(
+        ("pattern", "names"),
+        [
+            ("*.txt", ["a.txt", "b.txt"]),
+            ("[b-z].*", ["b.txt", "c.bin"]),
+            ("**/*.txt", ["a.txt", "b.txt", "deep/b.txt", "deep/er/a.txt"]),
+            (".*.txt", [".hidden.txt"]),
+            ("a.txt", ["a.txt"]),
+            ("nothing*", []),
+        ],
+    )
+    def test_patterns(self, tree: Path, pattern: str, names: list[str]) -> None:
+        assert store.list(str(tree / pattern)) == [str(tree / name) for name in names]
+
+
+@given(st.binary(max_size=300), st.integers(1, 50), st.integers(0, 320))
+def test_any_file_in_any_blocks(data: bytes, block_bytes: int, offset: int) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        found = asyncio.run(pieces(file.name, block_bytes=block_bytes, offset=offset, in_thread=inline))
+    assert b"".join(found) == data[offset:]
