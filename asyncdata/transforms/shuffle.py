@@ -66,12 +66,16 @@ class Shuffle(Unary):
         return Shuffler(self.size, epoch_key(self.seed, scope.epoch if self.reshuffle else ()))
 
     def label(self) -> str:
-        size = "everything" if self.size >= EVERYTHING else self.size
-        return f"shuffle({size}{'' if self.reshuffle else ', reshuffle_each_iteration=False'})"
+        return f"shuffle({size_label(self.size, self.reshuffle)})"
 
 
 EVERYTHING = 1 << 31
 """A buffer of this size holds the whole input."""
+
+
+def size_label(size: int, reshuffle: bool) -> str:
+    shown = "everything" if size >= EVERYTHING else size
+    return f"{shown}{'' if reshuffle else ', reshuffle_each_iteration=False'}"
 
 
 class Shuffler(Step):
@@ -133,6 +137,9 @@ class ShuffleRepeat(Unary):
     @property
     def cardinality(self) -> int:
         return repeated(self.input.cardinality, self.count)
+
+    def label(self) -> str:
+        return f"shuffle_and_repeat({size_label(self.size, self.reshuffle)}, count={self.count})"
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
         """Yield epoch after epoch, each through a buffer of its own."""

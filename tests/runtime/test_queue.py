@@ -1,0 +1,143 @@
+"""The queue between stages, its depth, and the signals of its two sides."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from asyncdata.options import AUTOTUNE
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
+
+
+def block(*items: int) -> Block:
+    return Block(list(items), range(len(items)))
+
+
+def queue_of(depth: int) -> BlockQueue:
+    loop = asyncio.get_running_loop()
+    return BlockQueue(Depth(depth), LoopSignal(loop), LoopSignal(loop))
+
+
+async def test_room_is_what_the_depth_leaves_in_chunks() -> None:
+    queue = queue_of(8)
+    assert await queue.room() == 2
+    queue.put(block(*range(7)))
+    assert await queue.room() == 1
+
+
+async def test_a_writer_waits_for_room_and_is_woken_by_a_reader() -> None:
+    queue = queue_of(1)
+    queue.put(block(0))
+    waiting = asyncio.ensure_future(queue.room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert queue.take() is not None
+    assert await waiting == 1
+
+
+async def test_with_no_depth_only_a_waiting_reader_makes_room() -> None:
+    queue = queue_of(0)
+    waiting = asyncio.ensure_future(queue.room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    queue.crave()
+    assert await waiting == 1
+
+
+async def test_what_is_ready_is_taken_together_and_cut_to_the_limit() -> None:
+    queue = queue_of(100)
+    for start in range(3):
+        queue.put(block(start, start + 10))
+    first, second = queue.take_ready(5), queue.take_ready(5)
+    assert first is not None
+    assert first.items == [0, 10, 1, 11, 2]
+    assert second is not None
+    assert second.items == [12]
+    assert queue.take_ready(5) is None
+
+
+async def test_stopping_wakes_both_sides() -> None:
+    queue = queue_of(1)
+    queue.put(block(0))
+    writer = asyncio.ensure_future(queue.room())
+    await asyncio.sleep(0)
+    queue.stop()
+    assert await writer == 0
+    assert queue.may_read()
+
+
+async def test_the_end_is_said_once() -> None:
+    queue = queue_of(1)
+    error = ValueError("first")
+    queue.finish(error)
+    queue.finish(KeyError("second"))
+    assert queue.error is error
+
+
+def test_a_thread_is_woken_by_a_loop_and_a_loop_by_a_thread() -> None:
+    async def echo(asked: list[int], answered: list[int], here: LoopSignal, there: ThreadSignal) -> None:
+        for number in range(100):
+            await here.until(lambda number=number: len(asked) > number)
+            answered.append(asked[number] * 2)
+            there.notify()
+
+    loop = asyncio.new_event_loop()
+    here, there = LoopSignal(loop, threadsafe=True), ThreadSignal()
+    asked: list[int] = []
+    answered: list[int] = []
+    thread = threading.Thread(target=lambda: loop.run_until_complete(echo(asked, answered, here, there)))
+    thread.start()
+    for number in range(100):
+        asked.append(number)
+        here.notify()
+        there.until(lambda number=number: len(answered) > number)
+    thread.join()
+    loop.close()
+    assert answered == [2 * number for number in range(100)]
+
+
+async def test_notifying_a_closed_loop_does_nothing() -> None:
+    loop = asyncio.new_event_loop()
+    signal = LoopSignal(loop, threadsafe=True)
+    signal.armed = True
+    loop.close()
+    signal.notify()
+    assert not signal.armed
+
+
+def test_a_fixed_depth_never_changes() -> None:
+    depth = Depth(3)
+    depth.filled = True
+    depth.starved(10)
+    assert (depth.items, depth.chunk) == (3, 1)
+
+
+def test_a_depth_that_tunes_itself_doubles_when_it_was_full_and_is_found_empty() -> None:
+    depth = Depth(AUTOTUNE)
+    assert depth.items == 2
+    depth.since = -1e9  # what came, came slowly
+    depth.filled = True
+    depth.starved(2)
+    assert depth.items == 4
+    depth.since = -1e9
+    depth.starved(4)
+    assert depth.items == 4
+
+
+def test_a_depth_that_tunes_itself_grows_while_it_holds_next_to_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1e-5, 2e-5, 1.0])
+    monkeypatch.setattr("asyncdata.runtime.queue.time.perf_counter", lambda: next(clock))
+    depth = Depth(AUTOTUNE)
+    for written in (0, 1, 2, 3):
+        depth.starved(written)
+    assert depth.items == 8
+
+
+def test_a_depth_that_tunes_itself_is_bounded_in_bytes() -> None:
+    depth = Depth(AUTOTUNE)
+    depth.items = 4096
+    depth.weigh(Block([bytes(16 << 20)], range(1)))
+    assert depth.items == 3

@@ -1,0 +1,80 @@
+"""Tickets: every element that is delivered says where it comes from, through every transformation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncdata as ad
+from asyncdata.optimize import optimize
+from asyncdata.runtime.pipeline import Pipeline
+from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
+
+
+async def delivered(ds: ad.Dataset[Any], optimized: bool) -> list[tuple[Any, Any]]:
+    loop = asyncio.get_running_loop()
+    queue = BlockQueue(Depth(64), LoopSignal(loop), reader := LoopSignal(loop))
+    plan = optimize(ds.plan, ad.Options(optimize=optimized, disabled_rules=("inject_prefetch",))).plan
+    running = asyncio.ensure_future(Pipeline(plan, queue, (0,), None).run())
+    found: list[tuple[Any, Any]] = []
+    while True:
+        await reader.until(queue.may_read)
+        block = queue.take()
+        if block is None:
+            break
+        assert len(block.items) == len(block.tickets)
+        found.extend(zip(block.items, block.tickets))
+    await running
+    assert queue.error is None
+    return found
+
+
+def members(ticket: Any) -> list[Any]:
+    """Return the tickets of the elements that a batch was made of."""
+    if isinstance(ticket, (list, range)):
+        return [one for part in ticket for one in members(part)]
+    return [ticket]
+
+
+STEPS: list[Callable[[ad.Dataset[Any]], ad.Dataset[Any]]] = [
+    lambda ds: ds.map(lambda x: x),
+    lambda ds: ds.map(lambda x: x, num_parallel_calls=3),
+    lambda ds: ds.map(lambda x: x, num_parallel_calls=3, deterministic=False),
+    lambda ds: ds.filter(lambda x: hash(str(x)) % 3 > 0),
+    lambda ds: ds.shuffle(5, seed=3),
+    lambda ds: ds.take(17),
+    lambda ds: ds.skip(3),
+    lambda ds: ds.shard(2, 1),
+    lambda ds: ds.prefetch(4),
+]
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=5), st.booleans(), st.integers(0, 40))
+def test_an_element_of_a_range_keeps_its_ordinal(steps: list[Any], optimized: bool, size: int) -> None:
+    ds: ad.Dataset[Any] = ad.Dataset.range(size)
+    for step in steps:
+        ds = step(ds)
+    assert all(item == ticket for item, ticket in asyncio.run(delivered(ds, optimized)))
+    batches = asyncio.run(delivered(ds.batch(4), optimized))
+    assert all(item.tolist() == members(ticket) for item, ticket in batches)
+
+
+@pytest.mark.parametrize("parallel", [None, 2])
+async def test_elements_of_inner_datasets_name_their_parent(parallel: int | None) -> None:
+    ds = ad.Dataset.range(3).interleave(lambda x: ad.Dataset.range(10 * x, 10 * x + x), 2, num_parallel_calls=parallel)
+    assert all(item == 10 * parent + child for item, (parent, child) in await delivered(ds, True))
+
+
+async def test_elements_name_their_repetition_and_their_dataset() -> None:
+    repeated = await delivered(ad.Dataset.range(2).repeat(2), True)
+    assert repeated == [(0, (0, 0)), (1, (0, 1)), (0, (1, 0)), (1, (1, 1))]
+    assert await delivered(ad.Dataset.range(2).shuffle(2, seed=0).repeat(2), True) == await delivered(
+        ad.Dataset.range(2).shuffle(2, seed=0).repeat(2), False
+    )
+    joined = await delivered(ad.Dataset.range(1).concatenate(ad.Dataset.range(5, 6)), True)
+    assert joined == [(0, (0, 0)), (5, (1, 0))]

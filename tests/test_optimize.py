@@ -1,0 +1,100 @@
+"""Plans before and after the rewrites, as pictures."""
+
+from __future__ import annotations
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.optimize import RULES, optimize
+
+
+def inc(x: int) -> int:
+    return x + 1
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+async def fetch(x: int) -> int:
+    return x
+
+
+def plan(ds: ad.Dataset[int], **options: object) -> str:
+    kept = ad.Options(disabled_rules=("inject_prefetch",)).merge(ad.Options(**options))  # type: ignore[arg-type]
+    return str(optimize(ds.plan, kept).plan)
+
+
+R = ad.Dataset.range(10)
+
+
+@pytest.mark.parametrize(
+    ("ds", "picture"),
+    [
+        (R.take(-1).skip(0).repeat(1).shard(1, 0).prefetch(0), "range(10)"),
+        (R.map(inc).map(double), "range(10) → map(inc → double)"),
+        (R.map(inc).map(double).map(inc), "range(10) → map(inc → double → inc)"),
+        (R.map(inc).map(fetch), "range(10) → map(inc) → map(fetch)"),
+        (
+            R.map(inc, num_parallel_calls=2).map(double, num_parallel_calls=2),
+            "range(10) → map(inc, num_parallel_calls=2) → map(double, num_parallel_calls=2)",
+        ),
+        (R.map(inc, 2).take(3), "range(10) → take(3) → map(inc, num_parallel_calls=2)"),
+        (R.map(inc, ad.AUTOTUNE).skip(3), "range(10) → skip(3) → map(inc, num_parallel_calls=AUTOTUNE)"),
+        (R.map(inc, 2).shard(2, 1), "range(10) → shard(2, index=1) → map(inc, num_parallel_calls=2)"),
+        (R.map(inc, 2).map(double, 2).take(1), "range(10) → take(1) → map(inc, num_parallel_calls=2) → "
+         "map(double, num_parallel_calls=2)"),
+        (R.map(inc).take(3), "range(10) → map(inc) → take(3)"),
+        (R.map(inc, 2, deterministic=False).take(3),
+         "range(10) → map(inc, num_parallel_calls=2, deterministic=False) → take(3)"),
+        (R.shuffle(4, seed=1).take(2), "range(10) → shuffle(4) → take(2)"),
+        (ad.Dataset.zip(R.skip(0), R.map(inc)), "zip(range(10), range(10) → map(inc))"),
+    ],
+)  # fmt: skip
+def test_picture(ds: ad.Dataset[int], picture: str) -> None:
+    assert plan(ds) == picture
+
+
+def test_shuffle_and_repeat_become_one() -> None:
+    assert plan(R.shuffle(4, seed=1).repeat(2)) == "range(10) → shuffle_and_repeat(4, count=2)"
+
+
+def test_a_prefetch_ends_the_plan_once() -> None:
+    assert str(optimize(R.plan, ad.Options()).plan) == "range(10) → prefetch(AUTOTUNE)"
+    assert str(optimize(R.prefetch(3).plan, ad.Options()).plan) == "range(10) → prefetch(3)"
+
+
+def test_the_option_for_order_reaches_maps_that_do_not_say() -> None:
+    parallel = R.map(inc, 2).map(double, 2, deterministic=True)
+    assert plan(parallel, deterministic=False) == (
+        "range(10) → map(inc, num_parallel_calls=2, deterministic=False) → map(double, num_parallel_calls=2)"
+    )
+
+
+def test_nothing_is_rewritten_when_switched_off() -> None:
+    ds = R.map(inc).map(double).skip(0)
+    optimized = optimize(ds.plan, ad.Options(optimize=False))
+    assert (str(optimized.plan), optimized.story) == (str(ds.plan), [])
+
+
+@pytest.mark.parametrize("rule", [rule.__name__ for rule in RULES])
+def test_each_rule_can_be_switched_off_by_name(rule: str) -> None:
+    ds = R.map(inc).map(double).skip(0).shuffle(2, seed=0).repeat(2)
+    ds = ds.map(inc, 2).take(1).map(inc, 2).skip(1).map(inc, 2).shard(2, 0)
+    fired = {rewrite.rule for rewrite in optimize(ds.plan, ad.Options()).story}
+    assert rule in fired
+    fired = {rewrite.rule for rewrite in optimize(ds.plan, ad.Options(disabled_rules=(rule,))).story}
+    assert rule not in fired
+
+
+def test_a_rule_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ad.PlanError, match="no rule 'make_fast'"):
+        list(R.with_options(ad.Options(disabled_rules=("make_fast",))))
+
+
+def test_explain_tells_what_each_rewrite_did() -> None:
+    text = R.map(inc, 2).take(2).explain()
+    assert "plan       range(10) → map(inc, num_parallel_calls=2) → take(2)" in text
+    assert "runs as    range(10) → take(2) → map(inc, num_parallel_calls=2) → prefetch(AUTOTUNE)" in text
+    assert "take_pushdown" in text
+    assert "inject_prefetch" in text
