@@ -42,15 +42,16 @@ R = ad.Dataset.range(10)
         (R.map(inc, 2).take(3), "range(10) → take(3) → map(inc, num_parallel_calls=2)"),
         (R.map(inc, ad.AUTOTUNE).skip(3), "range(10) → skip(3) → map(inc, num_parallel_calls=AUTOTUNE)"),
         (R.map(inc, 2).shard(2, 1), "range(10) → shard(2, index=1) → map(inc, num_parallel_calls=2)"),
-        (R.map(inc, 2).map(double, 2).take(1), "range(10) → take(1) → map(inc, num_parallel_calls=2) → "
-         "map(double, num_parallel_calls=2)"),
+        (R.map(inc, 2).take(1).batch(2), "range(10) → take(1) → map(inc, num_parallel_calls=2) → batch(2)"),
         (R.map(inc).take(3), "range(10) → map(inc) → take(3)"),
-        (R.map(inc, 2, deterministic=False).take(3),
-         "range(10) → map(inc, num_parallel_calls=2, deterministic=False) → take(3)"),
+        (
+            R.map(inc, 2, deterministic=False).take(3),
+            "range(10) → map(inc, num_parallel_calls=2, deterministic=False) → take(3)",
+        ),
         (R.shuffle(4, seed=1).take(2), "range(10) → shuffle(4) → take(2)"),
         (ad.Dataset.zip(R.skip(0), R.map(inc)), "zip(range(10), range(10) → map(inc))"),
     ],
-)  # fmt: skip
+)
 def test_picture(ds: ad.Dataset[int], picture: str) -> None:
     assert plan(ds) == picture
 

@@ -119,7 +119,7 @@ def test_workers_start_as_needed_and_end_when_told() -> None:
     gate, done = threading.Barrier(3), threading.Semaphore(0)
     workers = Workers(start, 2, "test")
     for _ in range(2):
-        workers.submit(lambda: (gate.wait(5), done.release()) and None)
+        workers.submit(lambda: done.release() if gate.wait(5) >= 0 else None)
     gate.wait(5)
     workers.submit(done.release)
     assert all(done.acquire(timeout=5) for _ in range(3))
