@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 from asyncdata.errors import PlanError, StageError
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node
+from asyncdata.transforms.batch import Unbatch
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.prefetch import Prefetch
@@ -100,8 +101,14 @@ def shard_pushdown(node: Node) -> Node | None:
 
 
 def inject_prefetch(node: Node) -> Node | None:
-    """Read ahead at the end of the pipeline (applied to the last node only)."""
-    return None if isinstance(node, Prefetch) else Prefetch(node, AUTOTUNE)
+    """Read ahead at the end of the pipeline (applied to the last node only), and the next batch while one is split."""
+    match node:
+        case Prefetch():
+            return None
+        case Unbatch(input=source) if not isinstance(source, Prefetch):
+            return Prefetch(Unbatch(Prefetch(source, 1)), AUTOTUNE)
+        case _:
+            return Prefetch(node, AUTOTUNE)
 
 
 RULES: Final[tuple[Rule, ...]] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -14,10 +15,16 @@ from hypothesis import HealthCheck, settings
 collect_ignore = ["faults"]  # programs for tests/test_interpreter.py
 
 settings.register_profile(
-    "ci", derandomize=True, deadline=None, max_examples=250, print_blob=True, suppress_health_check=list(HealthCheck)
+    "ci", derandomize=True, deadline=None, max_examples=400, print_blob=True, suppress_health_check=list(HealthCheck)
 )
 settings.register_profile("long", settings.get_profile("ci"), derandomize=False, max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_collection_finish() -> None:
+    """Let the many `gc.collect()` of the leak checks look at what the tests made, not at every module."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

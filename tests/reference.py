@@ -118,7 +118,7 @@ def unbatch(elements: Elements) -> Iterator[Any]:
 
 
 def shuffle(elements: Elements, size: int, seed: int, epoch: tuple[int, ...]) -> Iterator[Any]:
-    """Element t >= size pushes the occupant out of a slot that is a function of t; the end is drained in keyed order."""
+    """Element t >= size pushes the occupant out of a slot that is a function of t; the rest comes in keyed order."""
     key, elements = epoch_key(seed, epoch), iter(elements)
     held = list(elements if size == UNKNOWN_CARDINALITY else itertools.islice(elements, size))
     for t, element in enumerate(elements, size):

@@ -23,7 +23,7 @@ PACKAGE = Path(__file__).parents[1] / "asyncdata"
 LAYERS = (
     ("errors", "structure", "options"),
     ("formats",),
-    ("runtime.block", "runtime.queue"),
+    ("runtime.block", "runtime.memory", "runtime.queue"),
     ("runtime.executors",),
     ("runtime.scope",),
     ("runtime.lanes", "runtime.pump"),
@@ -41,9 +41,6 @@ USERS = ("testing", "demo", "__main__")  # these alone may `import asyncdata` as
 
 # What may be imported inside a function, and why.
 OPTIONAL = {
-    "PIL": "the extra `demo`",
-    "sklearn": "the extra `demo`",
-    "torch": "used where the user has it",
     "google.protobuf": "needed by tf.Example alone, and slow to import",
     "uvloop": "not there on every platform",
 }

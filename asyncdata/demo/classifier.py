@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
+from asyncdata.demo.extra import require
+
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from numpy.typing import NDArray
 
-__all__ = ("Classifier", "NumpyClassifier", "TorchClassifier", "new_classifier")
+__all__ = ("Classifier", "NumpyClassifier", "TorchClassifier", "new_classifier", "one_core")
 
 Images: TypeAlias = "NDArray[np.uint8]"
 Labels: TypeAlias = "NDArray[np.int64]"
@@ -40,6 +44,14 @@ class Classifier(Protocol):
 def new_classifier(classes: int) -> Classifier:
     """Return an untrained classifier, always the same one: in PyTorch where it is installed, else in NumPy."""
     return TorchClassifier(classes) if find_spec("torch") else NumpyClassifier(classes)
+
+
+def one_core() -> AbstractContextManager[Any]:
+    """Give NumPy one core for as long as a `with` block lasts.
+
+    Its threads would spin between two steps, on the cores that decode the next batch. An accelerator does not.
+    """
+    return require("threadpoolctl").threadpool_limits(1)
 
 
 class NumpyClassifier:
@@ -121,13 +133,14 @@ def softmax(scores: Floats) -> Floats:
 
 
 class TorchClassifier:
-    """The same model as `NumpyClassifier`, in PyTorch."""
+    """The same model as `NumpyClassifier`, in PyTorch, on one core."""
 
     framework = "PyTorch"
 
     def __init__(self, classes: int) -> None:
         self.torch: Any = import_module("torch")
         torch = self.torch
+        torch.set_num_threads(1)
         with torch.random.fork_rng():
             torch.manual_seed(0)
             self.convolution: Any = torch.nn.Conv2d(3, HIDDEN, TILE, stride=TILE)

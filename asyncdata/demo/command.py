@@ -7,8 +7,8 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from asyncdata.demo.classifier import new_classifier
-from asyncdata.demo.images import require_pillow
+from asyncdata.demo.classifier import new_classifier, one_core
+from asyncdata.demo.extra import require
 from asyncdata.demo.photos import cache_folder, ensure_shards
 from asyncdata.demo.pipelines import naive_batches, survey, test_batches, training_batches
 from asyncdata.demo.training import Measured, train
@@ -51,12 +51,19 @@ def positive(text: str) -> int:
 
 def run(arguments: Namespace) -> int:
     """Find or write the data, train, train naively, and print both side by side."""
-    require_pillow()
+    require("PIL.Image")
     job = find_job(arguments)
     print(
         f"{job.train_counts.total():,} images to train on, {job.test_counts.total():,} others to test on, "
-        f"{len(job.labels)} labels, classifier in {new_classifier(len(job.labels)).framework}"
+        f"{len(job.labels)} labels, classifier in {new_classifier(len(job.labels)).framework} on one core"
     )
+    with one_core():
+        print_table(train_both_ways(job, arguments))
+    return 0
+
+
+def train_both_ways(job: Job, arguments: Namespace) -> dict[str, Measured]:
+    """Train through asyncdata, then naively unless told not to; return what was measured, by name."""
     test = test_batches(job)
     rows: dict[str, Measured] = {}
     print("With asyncdata:", flush=True)
@@ -64,8 +71,7 @@ def run(arguments: Namespace) -> int:
     if not arguments.no_naive:
         print("The same, naively (no parallelism, no prefetch):", flush=True)
         rows["naive"] = train(job, naive_batches(job, arguments.batch_size), test, arguments.epochs)
-    print_table(rows)
-    return 0
+    return rows
 
 
 def find_job(arguments: Namespace) -> Job:

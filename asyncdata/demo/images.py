@@ -9,52 +9,54 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 import asyncdata as ad
+from asyncdata.demo.extra import require
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("SIDE", "augment", "decode_image", "encode_jpeg", "require_pillow")
+__all__ = ("SIDE", "augment", "decode_image", "encode_jpeg", "window")
 
 SIDE: Final = 64
 """Height and width in pixels of every image that the classifier sees."""
+
+WINDOW: Final = 7 / 8
+"""The side of the window that is cut from an image, as a share of the image's shorter side."""
 
 LEVELS: Final = np.arange(256, dtype=np.float32)
 BRIGHTNESS: Final = [np.clip(LEVELS * f, 0, 255).astype(np.uint8) for f in np.linspace(0.9, 1.1, 16, dtype=np.float32)]
 
 
-def require_pillow() -> Any:
-    """Return the module `PIL.Image`, or say how to install it."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ad.MissingDependencyError("images need Pillow: pip install 'asyncdata[demo]'") from error
-    return Image
-
-
 def encode_jpeg(image: NDArray[np.uint8]) -> bytes:
     """Return `image`, height x width x 3, as the bytes of a JPEG file."""
     file = io.BytesIO()
-    require_pillow().fromarray(image).save(file, "JPEG", quality=90)
+    require("PIL.Image").fromarray(image).save(file, "JPEG", quality=90)
     return file.getvalue()
 
 
-def decode_image(encoded: bytes) -> NDArray[np.uint8]:
-    """Return the image in `encoded`, of any format that Pillow reads, as `SIDE` x `SIDE` x 3."""
+def decode_image(encoded: bytes) -> Any:
+    """Return the image in `encoded`, of any format that Pillow reads, as a Pillow image in RGB."""
     try:
-        image = require_pillow().open(io.BytesIO(encoded))
-        image.draft("RGB", (SIDE, SIDE))
-        image = image.convert("RGB")
+        return require("PIL.Image").open(io.BytesIO(encoded)).convert("RGB")
     except (OSError, SyntaxError, ValueError) as error:
         raise ad.DataLossError(f"an image of {len(encoded)} bytes cannot be decoded: {error}") from error
-    return np.asarray(image if image.size == (SIDE, SIDE) else image.resize((SIDE, SIDE)))
 
 
-def augment(image: NDArray[np.uint8], encoded: bytes) -> NDArray[np.uint8]:
-    """Return `image` perhaps mirrored, and a little brighter or darker.
+def window(image: Any, across: float, down: float) -> NDArray[np.uint8]:
+    """Return a square cut from a Pillow image at a place between 0 and 1 each way, brought to `SIDE` x `SIDE`."""
+    width, height = image.size
+    side = min(width, height) * WINDOW
+    left, top = across * (width - side), down * (height - side)
+    bilinear = require("PIL.Image").Resampling.BILINEAR
+    return np.asarray(image.resize((SIDE, SIDE), bilinear, box=(left, top, left + side, top + side)))
 
-    The change hangs on the bytes that the image was decoded from and on nothing else, so that it is the same whichever
-    thread makes it, and whenever.
+
+def augment(image: Any, encoded: bytes) -> NDArray[np.uint8]:
+    """Return a window somewhere in `image`, perhaps mirrored, and a little brighter or darker.
+
+    The changes hang on the bytes that the image was decoded from and on nothing else, so that they are the same
+    whichever thread makes them, and whenever.
     """
     key = zlib.crc32(encoded)
-    mirrored = image[:, ::-1] if key & 1 else image
-    return BRIGHTNESS[(key >> 1) % len(BRIGHTNESS)][mirrored]
+    cut = window(image, (key & 0xFF) / 255, (key >> 8 & 0xFF) / 255)
+    mirrored = cut[:, ::-1] if key >> 16 & 1 else cut
+    return BRIGHTNESS[(key >> 17) % len(BRIGHTNESS)][mirrored]

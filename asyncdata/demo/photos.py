@@ -7,12 +7,13 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 import asyncdata as ad
-from asyncdata.demo.images import SIDE, encode_jpeg
+from asyncdata.demo.extra import require
+from asyncdata.demo.images import encode_jpeg
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,11 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ("cache_folder", "ensure_shards", "load_photographs", "patches", "write_shards")
 
-STRIDE: Final = 8
-STRIP: Final = 128
-HELD_OUT_STRIPS: Final = (1, 3)
+PATCH: Final = 192
+"""Height and width of a patch in pixels."""
+
+STRIDE: Final = 6
+BORDER: Final = 213
+"""Patches to test on lie left of this column, patches to train on right of it."""
+
 SHARDS: Final = {"train": 8, "test": 2}
-FOLDER: Final = "photographs-1"
+FOLDER: Final = "photographs-2"
 
 
 def cache_folder() -> Path:
@@ -68,36 +73,29 @@ def shard_names(part: str) -> list[str]:
 
 def load_photographs() -> list[NDArray[np.uint8]]:
     """Return scikit-learn's two sample photographs: a palace in China and a flower."""
-    try:
-        from sklearn.datasets import load_sample_images
-    except ImportError as error:
-        raise ad.MissingDependencyError("the photographs need scikit-learn: pip install 'asyncdata[demo]'") from error
-    bunch: Any = load_sample_images()
-    return list(bunch.images)
+    return list(require("sklearn.datasets").load_sample_images().images)
 
 
 def patches(photographs: Sequence[NDArray[np.uint8]], part: str) -> Iterator[tuple[NDArray[np.uint8], int]]:
     """Yield the patches of `part` with the number of their photograph, in one fixed random order.
 
-    Each photograph is divided into vertical strips, and a strip belongs to one part as a whole: no pixel that is
-    trained on is ever tested on.
+    No pixel that is trained on is ever tested on: the two parts lie on either side of a column.
     """
     places: list[tuple[int, int, int]] = [
         (label, y, x)
         for label, photograph in enumerate(photographs)
-        for x in strip_columns(photograph.shape[1], part)
-        for y in range(0, photograph.shape[0] - SIDE + 1, STRIDE)
+        for x in columns(photograph.shape[1], part)
+        for y in range(0, photograph.shape[0] - PATCH + 1, STRIDE)
     ]
     order: list[int] = np.random.default_rng(0).permutation(len(places)).tolist()
     for label, y, x in (places[index] for index in order):
-        yield photographs[label][y : y + SIDE, x : x + SIDE], label
+        yield photographs[label][y : y + PATCH, x : x + PATCH], label
 
 
-def strip_columns(width: int, part: str) -> Iterator[int]:
-    """Yield the left edges of the patches that lie in the strips of `part`."""
-    for strip in range(width // STRIP):
-        if (strip in HELD_OUT_STRIPS) == (part == "test"):
-            yield from range(strip * STRIP, (strip + 1) * STRIP - SIDE + 1, STRIDE)
+def columns(width: int, part: str) -> range:
+    """Return the left edges of the patches of `part`."""
+    left, right = (BORDER, width) if part == "train" else (0, BORDER)
+    return range(left, right - PATCH + 1, STRIDE)
 
 
 def write_shards(folder: Path, names: Sequence[str], examples: Iterable[tuple[NDArray[np.uint8], int]]) -> None:

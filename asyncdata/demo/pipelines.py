@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 import asyncdata as ad
-from asyncdata.demo.images import augment, decode_image
+from asyncdata.demo.images import augment, decode_image, window
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -130,7 +130,7 @@ def training_example(record: bytes) -> Example:
 def plain_example(record: bytes) -> Example:
     """Parse a record and decode its image."""
     encoded, label = parse(record)
-    return decode_image(encoded), label
+    return window(decode_image(encoded), 0.5, 0.5), label
 
 
 def parse(record: bytes) -> tuple[bytes, int]:

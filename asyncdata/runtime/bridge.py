@@ -72,8 +72,8 @@ class ThreadEngine:
         self.context = copy_context()
         self.on_end: Callable[[], object] | None = None
         self.thread = threading.Thread(target=self.main, name="asyncdata-engine", daemon=True)
-        ENGINES.add(self)
         self.thread.start()
+        ENGINES.add(self)
 
     def main(self) -> None:
         """The thread: run the pipeline, then wait for the threads that it started."""

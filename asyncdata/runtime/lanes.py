@@ -10,8 +10,9 @@ from typing import Any, Final, Protocol
 
 from asyncdata.runtime.block import Block, Demand
 from asyncdata.runtime.executors import Pace, Workers
-from asyncdata.runtime.queue import LoopSignal
+from asyncdata.runtime.queue import MOST_BYTES, LoopSignal
 from asyncdata.runtime.scope import Scope
+from asyncdata.structure import nbytes
 
 __all__ = ("Group", "Lanes", "TaskLanes", "ThreadLanes", "Window")
 
@@ -119,6 +120,7 @@ class Window:
         self.groups: deque[Group] = deque()
         self.ready: deque[Group] = deque()
         self.held = 0
+        self.most = MOST_BYTES
         self.ended = False
         self.reader = LoopSignal(scope.loop, threadsafe=True)
         self.feeder = LoopSignal(scope.loop)
@@ -137,11 +139,17 @@ class Window:
         self.reader.notify()
 
     def room(self) -> int:
-        return 2 * self.workers * self.lanes.pace.group - self.held
+        """Return how many elements may be read: bounded in groups, and in bytes by the last element that was seen."""
+        return min(2 * self.workers * self.lanes.pace.group, max(2 * self.workers, self.most)) - self.held
+
+    def weigh(self, group: Group) -> None:
+        """Bound the window in bytes by what an element of `group` weighs, before or after."""
+        self.most = MOST_BYTES // max(nbytes(group.block.items[0]), nbytes(group.result.items[0]))
 
     def admit(self, block: Block) -> None:
         """Cut a block into groups, small enough that no worker idles."""
         self.held += len(block)
+        self.most = min(self.most, MOST_BYTES // nbytes(block.items[0]))
         size = max(1, min(self.lanes.pace.group, -(-len(block) // self.workers)))
         for start in range(0, len(block), size):
             group = Group(block.part(start, start + size))
@@ -172,6 +180,7 @@ class Window:
             if group.error is not None:
                 raise group.error
             if group.result.items:
+                self.weigh(group)
                 done.append(group.result)
         self.feeder.notify()
         if done:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import anyio
 
 from asyncdata.plan import Node
+from asyncdata.runtime.memory import keep_memory_warm
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.scope import Owned, Scope
 from asyncdata.runtime.stage import fill
@@ -22,6 +23,7 @@ class Pipeline:
     def __init__(
         self, plan: Node, queue: BlockQueue, epoch: tuple[Any, ...], home: asyncio.AbstractEventLoop | None
     ) -> None:
+        keep_memory_warm()
         self.plan = plan
         self.queue = queue
         self.epoch = epoch

@@ -17,7 +17,7 @@ from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block
 from asyncdata.structure import nbytes
 
-__all__ = ("BlockQueue", "Depth", "LoopSignal", "Signal", "ThreadSignal")
+__all__ = ("MOST_BYTES", "BlockQueue", "Depth", "LoopSignal", "Signal", "ThreadSignal")
 
 MOST_ITEMS: Final = 4096
 MOST_BYTES: Final = 64 << 20

@@ -75,16 +75,22 @@ class Fold:
         return self.run(self.make(scope), scope, inputs[0], want)
 
     async def run(self, step: Step, scope: Scope, opener: Opener, want: Demand) -> Blocks:
-        """Feed the step until it is done or its input ends, then flush it."""
-        inner = Demand()
+        """Feed the step until it is done or its input ends, then flush it.
+
+        It makes about a millisecond's worth of output at a time: what is large, such as batches, comes one by one.
+        """
+        inner, pace = Demand(), Pace(INLINE_GROUP)
         async with aclosing(opener(scope, inner)) as source:
             while not step.done:
-                inner.items = step.need(want.items)
+                inner.items = step.need(min(want.items, pace.group))
                 block = await anext(source, None)
                 if block is None:
                     break
+                begin = time.perf_counter()
                 out = step.feed(block)
-                if not out.items:
+                if out.items:
+                    pace.measured(len(out), time.perf_counter() - begin)
+                else:
                     await breathe()
                 for part in split(out, want):
                     yield part

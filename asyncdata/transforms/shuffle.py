@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,12 @@ __all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "epoch_key", "
 
 def epoch_key(seed: int, epoch: tuple[Any, ...]) -> int:
     """Return the key of one epoch's order: 64 bits of a hash of seed and epoch, the same on every machine."""
-    return int.from_bytes(blake2b(repr((seed, epoch)).encode(), digest_size=8).digest(), "little")
+    return int.from_bytes(blake2b(repr((seed, plain(epoch))).encode(), digest_size=8).digest(), "little")
+
+
+def plain(path: Any) -> Any:
+    """Return a path of epochs and tickets as nested tuples: the same however its elements came in blocks."""
+    return tuple(map(plain, cast("Sequence[Any]", path))) if isinstance(path, (tuple, list, range)) else path
 
 
 def mixed(start: int, stop: int, key: int) -> npt.NDArray[np.uint64]:

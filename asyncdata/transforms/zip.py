@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
@@ -96,10 +95,12 @@ class Enumerator(Step):
     """Counts; a failed element has its number like any other."""
 
     def __init__(self, start: int) -> None:
-        self.numbers = count(start)
+        self.next = start
 
     def feed(self, block: Block) -> Block:
-        pairs = list(zip(self.numbers, block.items, strict=False))
+        numbers = range(self.next, self.next + len(block))
+        self.next = numbers.stop
+        pairs = list(zip(numbers, block.items, strict=True))
         if block.failed:
             return Block([p[1] if type(p[1]) is Failure else p for p in pairs], block.tickets, True)
         return Block(pairs, block.tickets)

@@ -62,7 +62,7 @@ def test_naive_run_can_be_left_out(demo: Demo, shards: Path) -> None:
 def test_photographs_are_written_once_and_learned(demo: Demo, tmp_path: Path) -> None:
     done = demo("--epochs", "1", "--no-naive", "--cache", tmp_path / "here")
     assert done.returncode == 0, done.stderr
-    assert float(table(done.stdout)["asyncdata"][-1].rstrip("%")) > 80
+    assert float(table(done.stdout)["asyncdata"][-1].rstrip("%")) > 70
     assert len(list((tmp_path / "here").rglob("*.tfrecord"))) == 10
     assert not (tmp_path / "cache").exists()
 
@@ -133,7 +133,7 @@ def test_cache_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_pa
     assert_one_line(capsys.readouterr().err, str(blocker))
 
 
-@pytest.mark.parametrize("missing", ["PIL", "sklearn"])
+@pytest.mark.parametrize("missing", ["PIL", "sklearn", "threadpoolctl"])
 def test_missing_extra(missing: str, environment: dict[str, str]) -> None:
     program = (
         f"import sys; sys.modules[{missing!r}] = None; from asyncdata.__main__ import main; sys.exit(main(['demo']))"

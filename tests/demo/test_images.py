@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import asyncdata as ad
-from asyncdata.demo.images import SIDE, augment, decode_image, encode_jpeg
+from asyncdata.demo.images import SIDE, augment, decode_image, encode_jpeg, window
 
 
 def gradient(height: int, width: int) -> np.ndarray:
@@ -15,22 +15,17 @@ def gradient(height: int, width: int) -> np.ndarray:
 
 
 def test_an_image_survives_its_encoding() -> None:
-    image = gradient(SIDE, SIDE)
-    decoded = decode_image(encode_jpeg(image))
-    assert decoded.shape == (SIDE, SIDE, 3)
+    image = gradient(50, 80)
+    decoded = np.asarray(decode_image(encode_jpeg(image)))
+    assert decoded.shape == (50, 80, 3)
     assert np.abs(decoded.astype(int) - image).max() < 20
-
-
-@pytest.mark.parametrize("size", [(10, 30), (200, 300), (64, 65)])
-def test_other_sizes_are_brought_to_size(size: tuple[int, int]) -> None:
-    assert decode_image(encode_jpeg(gradient(*size))).shape == (SIDE, SIDE, 3)
 
 
 @pytest.mark.parametrize(("mode", "file_format"), [("L", "PNG"), ("RGBA", "PNG"), ("P", "GIF"), ("CMYK", "JPEG")])
 def test_other_formats_and_colours(mode: str, file_format: str) -> None:
     file = io.BytesIO()
-    Image.fromarray(gradient(SIDE, SIDE)).convert(mode).save(file, file_format)
-    assert decode_image(file.getvalue()).shape == (SIDE, SIDE, 3)
+    Image.fromarray(gradient(30, 30)).convert(mode).save(file, file_format)
+    assert np.asarray(decode_image(file.getvalue())).shape == (30, 30, 3)
 
 
 @pytest.mark.parametrize("encoded", [b"", b"no image", encode_jpeg(gradient(64, 64))[:200]])
@@ -39,20 +34,33 @@ def test_what_is_no_image_is_data_lost(encoded: bytes) -> None:
         decode_image(encoded)
 
 
+@pytest.mark.parametrize("size", [(1, 1), (10, 30), (64, 64), (300, 200)])
+@pytest.mark.parametrize("place", [(0, 0), (0.5, 0.5), (1, 1)])
+def test_a_window_of_any_image_has_one_size(size: tuple[int, int], place: tuple[float, float]) -> None:
+    cut = window(Image.fromarray(gradient(*size)), *place)
+    assert cut.shape == (SIDE, SIDE, 3)
+    assert cut.dtype == np.uint8
+
+
+def test_a_window_lies_where_it_was_asked_for() -> None:
+    image = Image.fromarray(gradient(64, 256))
+    left, middle, right = (window(image, across, 0).mean() for across in (0, 0.5, 1))
+    assert left < 30
+    assert 90 < middle < 110
+    assert right > 170
+
+
 def test_augmenting_depends_on_the_bytes_alone() -> None:
-    image = gradient(SIDE, SIDE)
-    before = image.copy()
+    image = Image.fromarray(gradient(100, 100))
     results = [augment(image, bytes([key])) for key in range(40)]
     again = [augment(image, bytes([key])) for key in reversed(range(40))][::-1]
     assert all(np.array_equal(one, other) for one, other in zip(results, again))
-    assert np.array_equal(image, before)
-    assert len({result.tobytes() for result in results}) > 10
+    assert len({result.tobytes() for result in results}) > 30
 
 
-def test_augmenting_mirrors_and_lights_by_a_tenth_at_most() -> None:
-    image = gradient(SIDE, SIDE)
-    for key in range(40):
-        changed = augment(image, bytes([key])).astype(float)
-        nearest = min((image, image[:, ::-1]), key=lambda candidate: np.abs(changed - candidate).sum())
-        assert np.all(changed <= nearest * 1.1 + 1)
-        assert np.all(changed >= nearest * 0.9 - 1)
+def test_augmenting_mirrors_some_and_changes_brightness_by_a_tenth_at_most() -> None:
+    image = Image.fromarray(gradient(100, 100))
+    changed = [augment(image, bytes([key])) for key in range(40)]
+    mirrored = [bool(each[:, 0].mean() > each[:, -1].mean()) for each in changed]
+    assert 10 < sum(mirrored) < 30
+    assert all(60 < each.mean() < 140 for each in changed)

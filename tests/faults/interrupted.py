@@ -60,6 +60,7 @@ def run() -> None:
 
 if where == "uncaught":
     run()
+    sys.exit("the loop ended as if nothing had happened")
 with leaves_nothing():
     try:
         run()

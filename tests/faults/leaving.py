@@ -1,4 +1,7 @@
-"""Read one element and leave: leaving.py plain|async thread|current busy|blocked|blocked_source return|exit|raise|global."""
+"""Read one element and leave.
+
+Usage: leaving.py plain|async thread|current busy|blocked|blocked_source return|exit|raise|global
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import asyncdata as ad
@@ -52,6 +52,19 @@ def test_each_iteration_is_the_next_epoch(pipe: Pipeline, placement: Any) -> Non
     ds = pipe.build().with_options(ad.Options(placement=placement))
     for iteration, read in enumerate([read_plain, read_async, read_plain]):
         check(pipe, read(ds), iteration)
+
+
+@given(pipe=pipelines(), size=st.integers(1, 8), ways=st.tuples(*[st.sampled_from(WAYS)] * 2))
+def test_inner_shuffles_depend_on_the_element_alone(pipe: Pipeline, size: int, ways: tuple[Any, Any]) -> None:
+    """Not on how elements came in blocks, nor on rewrites: the same seed, the same order."""
+    assume(pipe.ordered)
+
+    def shuffled(ahead: int) -> ad.Dataset:
+        ds = pipe.build().prefetch(ahead).flat_map(lambda *_: ad.Dataset.range(6).shuffle(size, seed=1)).enumerate()
+        return ds.prefetch(ahead).batch(2).flat_map(lambda *_: ad.Dataset.range(6).shuffle(size, seed=2))
+
+    one, other = ways
+    assert one(shuffled(0)) == other(shuffled(50).with_options(ad.Options(optimize=False)))
 
 
 @given(pipe=pipelines())

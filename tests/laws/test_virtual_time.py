@@ -27,6 +27,9 @@ class Work:
         self.running -= 1
         return x
 
+    async def pair(self, *parts: Any) -> Any:
+        return await self(parts)
+
 
 class Hourly:
     """An async iterable that needs an hour for each element."""
@@ -70,6 +73,19 @@ def test_a_sequential_map_takes_the_sum() -> None:
     work = Work()
     assert drained(ad.Dataset.range(24).map(work), list(range(24))) == pytest.approx(24)
     assert work.most == 1
+
+
+@pytest.mark.parametrize("calls", [1, 2, 4])
+def test_parallel_interleave_works_on_as_many_inputs_at_once_as_asked(calls: int) -> None:
+    work = Work()
+    ds = ad.Dataset.range(4).interleave(
+        lambda name: ad.Dataset.range(6).map(lambda place: (name, place)).map(work.pair),
+        cycle_length=4,
+        num_parallel_calls=calls,
+    )
+    expected = [(name, place) for place in range(6) for name in range(4)]
+    assert drained(ds, expected) == pytest.approx(24 / calls)
+    assert work.most == calls
 
 
 @pytest.mark.parametrize("calls", [1, 2, 4])

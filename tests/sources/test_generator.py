@@ -60,7 +60,7 @@ def test_every_kind_of_source_gives_its_elements(way: Any, count: int) -> None:
     assert way(ad.Dataset.from_generator(lambda n: numbers[:n], args=(count,))) == numbers
     assert way(ad.Dataset.from_iterable(numbers)) == numbers
     assert way(ad.Dataset.from_iterable(range(count))) == numbers
-    assert way(ad.Dataset.from_iterable({n: 1 for n in numbers})) == numbers
+    assert way(ad.Dataset.from_iterable(dict.fromkeys(numbers))) == numbers
     assert way(ad.Dataset.from_async_iterable(Stream(count))) == numbers
 
 
@@ -114,7 +114,9 @@ def test_element_spec_of_the_first_element() -> None:
 
 
 def test_older_arguments_of_tf_data() -> None:
-    ds = ad.Dataset.from_generator(lambda: iter([(1, [2.0])]), output_types=(np.int32, np.float32), output_shapes=((), (1,)))
+    ds = ad.Dataset.from_generator(
+        lambda: iter([(1, [2.0])]), output_types=(np.int32, np.float32), output_shapes=((), (1,))
+    )
     ((number, array),) = ds
     assert (number.dtype, array.dtype, array.shape) == (np.int32, np.float32, (1,))
 

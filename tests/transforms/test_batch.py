@@ -107,8 +107,10 @@ def test_lists_are_leaves() -> None:
 def test_structures_are_stacked_leaf_by_leaf(make: Any) -> None:
     batch = batch_of(make(1, np.zeros(2)), make(2, np.ones(2)))
     assert type(batch) is type(make(1, 2))
-    x, y = dict(batch).values() if isinstance(batch, dict) else (
-        (batch.image, batch.label) if isinstance(batch, Sample) else batch
+    x, y = (
+        dict(batch).values()
+        if isinstance(batch, dict)
+        else ((batch.image, batch.label) if isinstance(batch, Sample) else batch)
     )
     assert x.tolist() == [1, 2]
     assert y.tolist() == [[0, 0], [1, 1]]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -121,10 +122,8 @@ def test_zipped_with_itself() -> None:
 def test_a_consumer_that_writes_into_an_element_spoils_no_later_epoch() -> None:
     ds = ad.Dataset.from_tensors(np.zeros(3)).cache()
     for element in ds:
-        try:
-            element += 1
-        except ValueError:  # read-only
-            pass
+        with contextlib.suppress(ValueError):  # read-only
+            np.add(element, 1, out=element)
     (element,) = ds
     assert element.tolist() == [0, 0, 0]
 

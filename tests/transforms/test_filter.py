@@ -13,7 +13,9 @@ from tests.running import WAYS, results
 
 def test_keeps_its_contract() -> None:
     check_transform(
-        lambda ds: ds.filter(lambda x: x % 3 == 0), lambda items: [x for x in items if x % 3 == 0], [(), (1,), range(100)]
+        lambda ds: ds.filter(lambda x: x % 3 == 0),
+        lambda items: [x for x in items if x % 3 == 0],
+        [(), (1,), range(100)],
     )
 
 

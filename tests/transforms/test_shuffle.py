@@ -86,6 +86,15 @@ def test_shuffle_and_repeat_keep_epochs_apart(size: int, count: int | None) -> N
 PLAIN = ad.Options(optimize=False)
 
 
+@pytest.mark.parametrize("ahead", [0, 1, 8, 64])
+def test_an_inner_shuffle_depends_on_its_element_and_not_on_how_that_came(ahead: int) -> None:
+    """A batch is the same element whether it came at once or piece by piece."""
+    ds = ad.Dataset.range(40).filter(lambda x: x != 9).prefetch(ahead).batch(8)
+    found = list(ds.flat_map(lambda part: ad.Dataset.from_tensor_slices(part).shuffle(8, seed=1)))
+    at_once = ad.Dataset.range(40).filter(lambda x: x != 9).batch(8)
+    assert found == list(at_once.flat_map(lambda part: ad.Dataset.from_tensor_slices(part).shuffle(8, seed=1)))
+
+
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_failures_are_shuffled_as_elements(way: Any) -> None:
     def fail_on_odd(x: int) -> int:

@@ -50,7 +50,9 @@ def test_empty_batches_vanish() -> None:
     assert list(ad.Dataset.from_tensors(np.zeros((0, 3))).unbatch()) == []
 
 
-@pytest.mark.parametrize("element", [3, "text", None, np.float32(1), (np.arange(2), np.arange(3)), (np.arange(2), 1), ()])
+@pytest.mark.parametrize(
+    "element", [3, "text", None, np.float32(1), (np.arange(2), np.arange(3)), (np.arange(2), 1), ()]
+)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_what_cannot_be_split_fails_in_place(element: Any, way: Any) -> None:
     ds = ad.Dataset.from_iterable([np.arange(1), element, np.arange(2)]).unbatch()
