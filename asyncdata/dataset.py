@@ -81,7 +81,7 @@ class Dataset(Generic[T]):
         >>> list(ad.Dataset.counter(5, 2).take(3))
         [5, 7, 9]
         """
-        return Dataset(Counter(start, step))
+        return Dataset(Counter(check_integer("counter", "start", start), check_integer("counter", "step", step)))
 
     @staticmethod
     def from_tensors(tensors: Any) -> Dataset[Any]:
@@ -98,8 +98,10 @@ class Dataset(Generic[T]):
         """The rows of a structure of arrays or lists, all of one length: views along the first axis, nothing copied.
 
         >>> import asyncdata as ad
-        >>> list(ad.Dataset.from_tensor_slices({"x": [1, 2], "name": ["a", "b"]}))
-        [{'x': 1, 'name': 'a'}, {'x': 2, 'name': 'b'}]
+        >>> for row in ad.Dataset.from_tensor_slices({"x": [1, 2], "name": ["a", "b"]}):
+        ...     print(row["x"], row["name"])
+        1 a
+        2 b
         """
         return Dataset(sliced(tensors))
 
@@ -136,9 +138,7 @@ class Dataset(Generic[T]):
         >>> list(ad.Dataset.from_iterable("abc"))
         ['a', 'b', 'c']
         """
-        if isinstance(iterable, Sequence):
-            return Dataset(Items(iterable))
-        return Dataset(Iterated(iterable))
+        return Dataset(Items(iterable) if isinstance(iterable, Sequence) else Iterated(iterable_for(iterable)))
 
     @staticmethod
     def from_async_iterable(iterable: AsyncIterable[U]) -> Dataset[U]:
@@ -238,7 +238,7 @@ class Dataset(Generic[T]):
         >>> list(ad.Dataset.from_iterable("ab").enumerate())
         [(0, 'a'), (1, 'b')]
         """
-        return self._next(Enumerate(self._plan, start))
+        return self._next(Enumerate(self._plan, check_integer("enumerate", "start", start)))
 
     # several datasets
 
@@ -340,7 +340,7 @@ class Dataset(Generic[T]):
         [0, 1, 2, 3, 4]
         """
         size = check_count("shuffle", "buffer_size", buffer_size, 1, (UNKNOWN_CARDINALITY,))
-        seed = secrets.randbits(63) if seed is None else seed
+        seed = secrets.randbits(63) if seed is None else check_integer("shuffle", "seed", seed)
         return self._next(
             Shuffle(self._plan, EVERYTHING if size < 0 else size, seed, reshuffle_each_iteration is not False)
         )
@@ -552,6 +552,16 @@ def callable_for(method: str, fn: Any) -> Callable[..., Any]:
     if not callable(fn):
         raise PlanError(f"{method} needs a function, got {fn!r}")
     return fn
+
+
+def iterable_for(value: Any) -> Iterable[Any]:
+    if not hasattr(value, "__iter__"):
+        raise PlanError(f"from_iterable needs an iterable, got {value!r}")
+    return value
+
+
+def check_integer(method: str, name: str, value: Any) -> int:
+    return check_count(method, name, value, -(1 << 63))
 
 
 def check_parallel(method: str, calls: int | None) -> None:

@@ -71,12 +71,13 @@ class Reader:
     def enter(self, piece: Block) -> Any:
         """Return the first element of a piece, or raise its failure."""
         if piece.failed:
-            fail(piece.items[0].error)
+            fail(piece.items[0].release())
         self.items = iter(piece.items)
         return next(self.items)
 
     def next_block(self) -> Block:
         """Wait for the next block in a plain thread."""
+        self.check_open()
         engine = self.engine or self.start(None)
         queue = engine.queue
         while (block := queue.take()) is None:
@@ -89,6 +90,7 @@ class Reader:
 
     async def next_block_async(self) -> Block:
         """Wait for the next block on an event loop."""
+        self.check_open()
         engine = self.engine or self.start(asyncio.get_running_loop())
         queue = engine.queue
         if queue.blocks:
@@ -114,7 +116,6 @@ class Reader:
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline where the options say; its last prefetch fills the queue that is read here."""
-        self.check_open()
         plan, depth = (self.plan.input, self.plan.buffer_size) if isinstance(self.plan, Prefetch) else (self.plan, 0)
         if self.placement == "thread":
             self.engine = ThreadEngine(plan, depth, (self.epoch,), loop)
@@ -122,6 +123,8 @@ class Reader:
             self.engine = TaskEngine(plan, depth, (self.epoch,))
         else:
             self.engine = LoopEngine(plan, depth, (self.epoch,))
+        if self.closed:  # by another thread, meanwhile
+            self.engine.stop()
         return self.engine
 
     def leave(self) -> None:

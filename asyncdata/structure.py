@@ -186,6 +186,8 @@ def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
     """Stack what is neither an array, a number, a tuple nor a dict."""
     if is_number(kind):
         return np.array(column)
+    if issubclass(kind, np.ma.MaskedArray):
+        return np.ma.stack(column)
     if kind is list or (kind not in LEAVES and hasattr(kind, "__array__") and not issubclass(kind, np.generic)):
         return stack_arrays([array_of(value, index, where) for index, value in enumerate(column)], where)
     levels = [open_level(value) for value in column]
@@ -228,10 +230,17 @@ def stack_arrays(column: list[npt.NDArray[Any]], where: str) -> npt.NDArray[Any]
 
 def array_of(value: Any, index: int, where: str) -> npt.NDArray[Any]:
     try:
-        array = np.asarray(value)
+        return asarray(value)
     except ValueError as error:
         raise StructureError(f"{leaf(where)} of element {index} of the batch is not an array: {error}") from None
-    return array.astype(object) if array.dtype.kind in "US" else array
+
+
+def asarray(value: Any) -> npt.NDArray[Any]:
+    """Return an array-like as an array; strings as objects, since NumPy's own lose zeros at their end."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "US":
+        return array
+    return array.astype(object) if isinstance(value, np.ndarray) else np.asarray(value, dtype=object)
 
 
 def numbers(column: list[Any], where: str) -> npt.NDArray[Any]:
@@ -322,10 +331,9 @@ def as_arrays(value: Any) -> Any:
         if isinstance(part, (str, bytes)) or part is None:
             return part
         try:
-            array = np.asarray(part)
+            array = asarray(part)
         except ValueError as error:
             raise PlanError(f"{leaf(where)} is not an array: {error}") from None
-        array = array.astype(object) if array.dtype.kind in "US" else array
         return array if array.ndim or isinstance(part, np.ndarray) else array[()]
 
     return map_leaves(convert, value)

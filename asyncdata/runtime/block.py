@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import chain
-from typing import Any, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
+
+from asyncdata.errors import StageError
 
 __all__ = ("Block", "Blocks", "Demand", "Failure", "Ticket", "Tickets", "children")
 
@@ -24,8 +26,16 @@ class Failure:
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
+    def release(self) -> BaseException:
+        """Return the exception and let go of it, so that no stage keeps what its traceback will hold alive."""
+        error, self.error = self.error, DELIVERED
+        return error
+
     def __repr__(self) -> str:
         return f"Failure({self.error!r})"
+
+
+DELIVERED: Final = StageError("this failure was delivered already")
 
 
 @final

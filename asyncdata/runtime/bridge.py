@@ -70,6 +70,7 @@ class ThreadEngine:
         self.queue = BlockQueue(Depth(depth), LoopSignal(self.loop, threadsafe=True), ThreadSignal())
         self.pipeline = Pipeline(plan, self.queue, epoch, home)
         self.context = copy_context()
+        self.over = False
         self.on_end: Callable[[], object] | None = None
         self.thread = threading.Thread(target=self.main, name="asyncdata-engine", daemon=True)
         self.thread.start()
@@ -86,6 +87,7 @@ class ThreadEngine:
             self.pipeline.owned.stop()
             self.pipeline.owned.join()
             self.queue.finish()
+            self.over = True
             if self.on_end is not None:
                 with suppress(RuntimeError):  # the consumer's loop has been closed
                     self.on_end()
@@ -114,7 +116,7 @@ class ThreadEngine:
     async def join_async(self) -> None:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         self.on_end = lambda: loop.call_soon_threadsafe(ended.set)
-        if self.thread.is_alive():
+        if not self.over:
             with suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), PATIENCE)
 
@@ -142,6 +144,11 @@ class TaskEngine:
         self.queue = BlockQueue(Depth(depth), LoopSignal(self.loop), self.signal)
         self.pipeline = Pipeline(plan, self.queue, epoch, self.loop)
         self.task = self.loop.create_task(self.pipeline.run(), name="asyncdata-pipeline")
+        self.task.add_done_callback(self.done)
+
+    def done(self, task: asyncio.Task[None]) -> None:
+        """Tell a consumer that goes on while somebody has cancelled all tasks of its loop."""
+        self.queue.finish(StageError("the task that ran the pipeline was cancelled") if task.cancelled() else None)
 
     def wait(self, ready: Callable[[], object]) -> None:
         raise StageError(

@@ -56,7 +56,13 @@ def describe(ticket: Ticket) -> str:
 
 
 def noted(error: BaseException, label: str, ticket: Ticket) -> Failure:
-    """Return `error` as a failure, with a note that names the stage and the element."""
+    """Return `error` as a failure, with a note that names the stage and the element.
+
+    What would end a consumer's loop as if all were well, `StopIteration` and its like, becomes the cause of another.
+    """
+    if isinstance(error, (StopIteration, StopAsyncIteration)):
+        cause, error = error, RuntimeError(f"a function raised {type(error).__name__}, which would end the loop")
+        error.__cause__ = cause
     note = f"in {label}, {describe(ticket)}"
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
@@ -102,8 +108,7 @@ class Call:
                 failed = True
                 continue
             if len(results) < len(items):  # a StopIteration from the function ended the loop in C
-                error = RuntimeError("the function raised StopIteration")
-                results.append(self.failure(error, block.tickets[len(results)]))
+                results.append(self.failure(StopIteration(), block.tickets[len(results)]))
                 failed = True
         if type(results[-1]) is CoroutineType:
             return self.refuse(results, block.tickets)
@@ -201,12 +206,15 @@ class Workers:
         self.count = count
         self.name = name
         self.jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.stopped = False
         self.running = 0
         self.submitted = 0
         self.finished = 0
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Queue a job, which may not raise."""
+        """Queue a job, which may not raise; after `stop` it is dropped."""
+        if self.stopped:
+            return
         self.submitted += 1
         self.jobs.put(job)
         if self.running < self.count and self.submitted - self.finished > self.running:
@@ -222,6 +230,7 @@ class Workers:
 
     def stop(self) -> None:
         """Let every thread end once its current job is done; jobs not begun are dropped."""
+        self.stopped = True
         with suppress(Empty):
             while True:
                 self.jobs.get_nowait()

@@ -169,16 +169,20 @@ class Window:
             return True
         return self.ended and self.held == 0
 
-    async def collect(self) -> Block | None:
-        """Return the results of all groups that may be delivered now as one block, `None` at the end."""
+    async def collect(self, limit: int) -> Block | None:
+        """Return the results of groups that may be delivered now, until there are `limit`; `None` at the end."""
         await self.reader.until(self.may_read)
         queue = self.groups if self.ordered else self.ready
         done: list[Block] = []
-        while queue and queue[0].done:
+        while limit > 0 and queue and queue[0].done:
+            error = queue[0].error
+            if error is not None:
+                if done:
+                    break
+                raise error
             group = queue.popleft()
             self.held -= len(group.block)
-            if group.error is not None:
-                raise group.error
+            limit -= len(group.result)
             if group.result.items:
                 self.weigh(group)
                 done.append(group.result)

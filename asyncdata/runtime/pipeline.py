@@ -38,7 +38,7 @@ class Pipeline:
             self.group_scope.cancel()
 
     async def run(self) -> None:
-        """Run the plan into the queue. Never raises: what goes wrong travels through the queue."""
+        """Run the plan into the queue. What goes wrong travels through the queue, also what is no `Exception`."""
         try:
             async with anyio.create_task_group() as group:
                 self.group_scope = group.cancel_scope
@@ -46,11 +46,13 @@ class Pipeline:
                 if not self.queue.stopped:
                     await fill(self.queue, self.plan.open, scope)
                 group.cancel_scope.cancel()
-        except Exception as error:
+            self.queue.finish()
+        except asyncio.CancelledError:  # not by `cancel`: its loop is being shut down, and whoever does so says why
+            raise
+        except BaseException as error:
             self.queue.finish(first_of(error))
         finally:
             self.owned.stop()
-            self.queue.finish()
             await self.end_foreign_tasks()
 
     async def end_foreign_tasks(self) -> None:

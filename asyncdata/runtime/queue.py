@@ -157,12 +157,16 @@ class BlockQueue:
 
     # the writer's side
 
+    def room_now(self) -> int:
+        """Return how many items the next block may hold; none if the reader has left."""
+        return 0 if self.stopped else min(self.free(), self.depth.chunk)
+
     async def room(self) -> int:
         """Wait for room, and return how many items the next block may hold; 0 if the reader has left."""
         if not self.may_write():
             self.depth.filled = True
             await self.writer.until(self.may_write)
-        return 0 if self.stopped else min(self.free(), self.depth.chunk)
+        return self.room_now()
 
     def put(self, block: Block) -> None:
         """Append a block. The writer has asked for room before."""

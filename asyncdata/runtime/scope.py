@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Final, TypeVar
@@ -30,6 +30,7 @@ class Owned:
         self.threads: set[threading.Thread] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.readers = Workers(self.start, READERS, "asyncdata-read")
+        self.unstarted: set[Coroutine[Any, Any, None]] = set()
         self.emptied: Callable[[], object] | None = None
 
     def start(self, run: Callable[[], None], name: str) -> None:
@@ -54,8 +55,11 @@ class Owned:
         task.add_done_callback(self.tasks.discard)
 
     def stop(self) -> None:
-        """Tell the shared readers to end."""
+        """Tell the shared readers to end. What a loop that was shut down never began, will not begin."""
         self.readers.stop()
+        for coroutine in self.unstarted:
+            coroutine.close()
+        self.unstarted.clear()
 
     def join(self) -> None:
         """Wait for every thread, in all no longer than a user's function may sensibly take to return."""
@@ -114,10 +118,13 @@ class Scope:
         cancel = anyio.CancelScope()
 
         async def task() -> None:
+            self.owned.unstarted.discard(coroutine)
             with cancel:
                 await run()
 
-        self.group.start_soon(task)
+        coroutine = task()
+        self.owned.unstarted.add(coroutine)
+        self.group.start_soon(lambda: coroutine)
         return cancel
 
     async def in_thread(self, call: Callable[[], T]) -> T:

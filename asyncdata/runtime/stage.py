@@ -139,19 +139,20 @@ class Transfer:
 async def fill(
     queue: BlockQueue, opener: Opener, scope: Scope, turn: AbstractAsyncContextManager[None] | None = None
 ) -> None:
-    """Read a pipeline into a queue as far as there is room; each pull waits for its `turn`."""
+    """Read a pipeline into a queue as far as there is room; what has a `turn` keeps it until the queue is full."""
     turn = turn or nullcontext()
     want = Demand()
     async with aclosing(opener(scope, want)) as source:
-        while (room := await queue.room()) > 0:
-            want.items = room
+        while await queue.room():
             async with turn:
-                block = await anext(source, None)
-            if block is None:
-                break
-            queue.put(block)
-            await breathe()
-    queue.finish()
+                while (room := queue.room_now()) > 0:
+                    want.items = room
+                    block = await anext(source, None)
+                    if block is None:
+                        queue.finish()
+                        return
+                    queue.put(block)
+                    await breathe()
 
 
 async def breathe() -> None:
@@ -218,7 +219,7 @@ class Apply:
         inner = Demand()
         feeding = scope.spawn(lambda: window.feed(opener(scope, inner), inner))
         try:
-            while (block := await window.collect()) is not None:
+            while (block := await window.collect(want.items)) is not None:
                 for part in split(block, want):
                     yield part
         finally:

@@ -60,7 +60,7 @@ class Pumped(Node):
         if failed:
             for place, item in enumerate(items):
                 if type(item) is Failure:
-                    noted(item.error, self.where(), tickets[place])
+                    items[place] = noted(item.error, self.where(), tickets[place])
         return Block(items, tickets, failed)
 
 

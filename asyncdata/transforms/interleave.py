@@ -374,9 +374,9 @@ class Cycle:
                     if self.exhausted(slot):
                         self.slots[index] = None
                     continue
-                self.put(slot.take(min(slot.left, self.want.items - self.count)))
                 if self.count >= self.want.items:
                     yield self.emit()
+                self.put(slot.take(min(slot.left, self.want.items - self.count)))
             if self.out:
                 yield self.emit()
             elif self.ended and not any(self.slots):
