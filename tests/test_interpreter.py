@@ -69,8 +69,11 @@ def test_an_interpreter_that_ends_with_a_pipeline_half_read(
 @pytest.mark.parametrize("placement", ["thread", "current"])
 @pytest.mark.parametrize("where", ["step", "next", "blocked_next", "async_next", "async_step"])
 def test_ctrl_c(where: str, placement: str, tmp_path: Path) -> None:
-    process = start("interrupted", where, placement, temporary=tmp_path)
-    out, err = interrupt(process)
+    for _ in range(3):  # CPython drops a KeyboardInterrupt that lands in a weakref's callback, and says so
+        process = start("interrupted", where, placement, temporary=tmp_path)
+        out, err = interrupt(process)
+        if "Exception ignored in" not in err:
+            break
     assert out == "interrupted\nnothing left\n"
     assert err == ""
     assert process.returncode == 0

@@ -177,7 +177,7 @@ class LoopEngine:
 
     def __init__(self, plan: Node, depth: int, epoch: tuple[Any, ...]) -> None:
         forbid_running_loop()
-        self.loop = new_loop()
+        self.loop = asyncio.new_event_loop()  # not uvloop's, which Ctrl-C in the main thread can leave unusable
         self.signal = LoopSignal(self.loop)
         self.queue = BlockQueue(Depth(depth), LoopSignal(self.loop), self.signal)
         self.pipeline = Pipeline(plan, self.queue, epoch, None)
