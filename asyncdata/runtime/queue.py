@@ -121,12 +121,15 @@ class Depth:
 
     def starved(self, written: int) -> None:
         """Take note that a reader found the buffer empty, when `written` items had been written in all."""
-        if not self.auto:
-            return
+        self.filled, full = False, self.filled
+        if self.auto:
+            self.emptied(written, full)
+
+    def emptied(self, written: int, full: bool = False) -> None:
+        """Take note that a reader took all there was, and double if the buffer is known to be too small."""
         now, fresh = time.perf_counter(), written - self.written
-        if self.filled or (fresh and (now - self.since) / fresh * self.items < LEAST_WORK):
+        if full or (fresh and (now - self.since) / fresh * self.items < LEAST_WORK):
             self.items = min(self.items * 2, self.most)
-            self.filled = False
         self.since, self.written = now, written
 
 
@@ -213,6 +216,8 @@ class BlockQueue:
             limit -= len(head)
             self.taken += len(head)
             parts.append(head)
+        if self.depth.auto and not self.blocks:
+            self.depth.emptied(self.written)
         self.hungry = 0
         self.writer.notify()
         return Block.join(parts)
