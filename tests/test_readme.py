@@ -11,7 +11,9 @@ README = Path(__file__).parents[1] / "README.md"
 
 
 def test_the_example_prints_what_it_says(tmp_path: Path) -> None:
-    program, output = re.findall(r"^```(?:python)?\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)[:2]
+    shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", README.read_text(), re.DOTALL)
+    assert shown is not None
+    program, output = shown.groups()
     path = tmp_path / "readme.py"
     path.write_text(program)
     run = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True)
