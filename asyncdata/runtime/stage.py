@@ -139,7 +139,10 @@ class Transfer:
 async def fill(
     queue: BlockQueue, opener: Opener, scope: Scope, turn: AbstractAsyncContextManager[None] | None = None
 ) -> None:
-    """Read a pipeline into a queue as far as there is room; what has a `turn` keeps it until the queue is full."""
+    """Read a pipeline into a queue as far as there is room; each pull waits for its `turn`.
+
+    A turn lasts until all that was asked for has come: a pump goes on with what it was ordered.
+    """
     turn = turn or nullcontext()
     want = Demand()
     async with aclosing(opener(scope, want)) as source:
@@ -153,6 +156,8 @@ async def fill(
                         return
                     queue.put(block)
                     await breathe()
+                    if len(block) == room:
+                        break
 
 
 async def breathe() -> None:
