@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
@@ -27,8 +27,6 @@ __all__ = (
     "repeated",
     "scaled",
 )
-
-N = TypeVar("N", bound="Node")
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +89,6 @@ class Node:
     def signature(self) -> Any:
         """What elements look like, as a structure of `TensorSpec`; `None` if only an element can tell."""
         return None
-
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        """The user's functions that this node calls."""
-        return ()
 
     def label(self) -> str:
         """Return the node alone, as it is drawn: its name and arguments without its inputs."""

@@ -41,7 +41,6 @@ MASK_DELTA: Final = 0xA282EAD8
 crc32c: Callable[[bytes], int] = google_crc32c.value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 unpack_length = struct.Struct("<Q").unpack_from
 unpack_crc = struct.Struct("<I").unpack_from
-pack_header = struct.Struct("<QI").pack
 pack_crc = struct.Struct("<I").pack
 
 

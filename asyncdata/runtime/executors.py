@@ -198,7 +198,7 @@ class Workers:
     """Threads that take jobs from one queue, started as they are needed.
 
     Not `concurrent.futures`: its threads are joined when the interpreter exits, so that a user's function which never
-    returns would hang it, and a submission costs it nine microseconds against one here.
+    returns would hang it, and an empty job costs it 12 microseconds against 0.2 here.
     """
 
     def __init__(self, start: Callable[[Callable[[], None], str], None], count: int, name: str) -> None:

@@ -48,9 +48,5 @@ class Filter(Unary):
     def cardinality(self) -> int:
         return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
 
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        return (self.predicate,)
-
     def label(self) -> str:
         return self.predicate.name

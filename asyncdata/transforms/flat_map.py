@@ -39,10 +39,6 @@ class FlatMap(Node):
     def stage(self) -> Merge:
         return Merge(self.blocks)
 
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        return (self.function,)
-
     def label(self) -> str:
         return self.function.name
 

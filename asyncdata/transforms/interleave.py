@@ -43,10 +43,6 @@ class Interleave(Node):
     def repeatable(self) -> bool:
         return self.ordered is not False and self.input.repeatable
 
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        return (self.function,)
-
     def label(self) -> str:
         workers = parallel_label(self.workers)
         block = "" if self.block_length == 1 else f", block_length={self.block_length}"

@@ -62,10 +62,6 @@ class Map(Unary):
     def signature(self) -> None:
         return None
 
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        return self.functions
-
     def label(self) -> str:
         names = " → ".join(call.name[4:-1] for call in self.functions)
         unordered = ", deterministic=False" if self.ordered is False else ""
