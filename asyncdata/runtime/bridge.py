@@ -178,6 +178,7 @@ class LoopEngine:
     def __init__(self, plan: Node, depth: int, epoch: tuple[Any, ...]) -> None:
         forbid_running_loop()
         self.loop = asyncio.new_event_loop()  # not uvloop's, which Ctrl-C in the main thread can leave unusable
+        self.stopping = False
         self.signal = LoopSignal(self.loop)
         self.queue = BlockQueue(Depth(depth), LoopSignal(self.loop), self.signal)
         self.pipeline = Pipeline(plan, self.queue, epoch, None)
@@ -197,9 +198,10 @@ class LoopEngine:
 
     def stop(self) -> None:
         """End the pipeline: here, or in a thread where another loop is running in this one."""
-        if sys.is_finalizing() or self.loop.is_closed():
+        if sys.is_finalizing() or self.stopping:
             return
-        if running_loop() is None:
+        self.stopping = True
+        if running_loop() is None and not self.loop.is_running():
             self.finish()
         else:
             threading.Thread(target=self.finish, name="asyncdata-end", daemon=True).start()
