@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import weakref
 from collections.abc import Iterator
 from types import TracebackType
@@ -20,8 +19,6 @@ from asyncdata.transforms.prefetch import Prefetch
 __all__ = ("DatasetIterator",)
 
 T = TypeVar("T")
-
-log = logging.getLogger("asyncdata")
 
 
 class Alone:
@@ -141,13 +138,6 @@ class Reader:
         if self.engine is not None:
             self.engine.stop()
 
-    def drop(self) -> None:
-        """Do as `abandon` does where nobody can hear of an error: in a finalizer."""
-        try:
-            self.abandon()
-        except Exception:
-            log.exception("a pipeline that nobody reads any more did not end cleanly")
-
 
 class DatasetIterator(Generic[T]):
     """One pass over a dataset. The pipeline starts with the first element that is asked for.
@@ -164,7 +154,7 @@ class DatasetIterator(Generic[T]):
 
     def __init__(self, plan: Node, options: Options, epoch: int) -> None:
         self._reader = Reader(plan, options, epoch)
-        weakref.finalize(self, self._reader.drop)
+        weakref.finalize(self, self._reader.abandon)
 
     def __iter__(self) -> Self:
         return self

@@ -27,6 +27,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def earlier_modules_are_old() -> None:
+    """Let them not look at what earlier modules and their imports left alive either: that took a minute."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     """Fail the test if it leaves a thread or a descriptor behind for longer than a second."""
