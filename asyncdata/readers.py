@@ -13,8 +13,8 @@ from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Node, check_count
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.memory import Items
-from asyncdata.sources.tfrecord import BLOCK_BYTES, RecordFile
-from asyncdata.storage import store_for
+from asyncdata.sources.tfrecord import RecordFile
+from asyncdata.storage import BLOCK_BYTES, store_for
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
 
@@ -46,7 +46,7 @@ class TFRecordDataset(Dataset[bytes]):
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
-        `compression_type` is `"GZIP"`, `"ZLIB"` or none. Files are read in blocks of `buffer_size` bytes (1 MB),
+        `compression_type` is `"GZIP"`, `"ZLIB"` or none. Files are read in blocks of `buffer_size` bytes (2 MB),
         one after the other, or `num_parallel_reads` at once, in turn.
         """
         super().__init__(records_of(filenames, compression_type, buffer_size, num_parallel_reads))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -95,7 +95,7 @@ class Opened(NamedTuple):
 
 def open_level(value: Any) -> Opened | None:
     """Open one level of a structure; `None` for a leaf."""
-    kind = cast("type[Any]", type(value))
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind in LEAVES:
         return None
     if kind is tuple:
@@ -190,6 +190,8 @@ def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
         return np.ma.stack(column)
     if kind is list or (kind not in LEAVES and hasattr(kind, "__array__") and not issubclass(kind, np.generic)):
         return stack_arrays([array_of(value, index, where) for index, value in enumerate(column)], where)
+    if kind in LEAVES:
+        return objects(column)
     levels = [open_level(value) for value in column]
     if levels[0] is None:
         return objects(column)

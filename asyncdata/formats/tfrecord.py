@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from functools import cache
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 import google_crc32c
 import numpy as np
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ("RecordParser", "TFRecordWriter", "decompressor", "frame", "masked_crc")
+__all__ = ("RecordParser", "TFRecordWriter", "decompressor", "frame", "masked_crc", "read_large")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -35,6 +35,12 @@ FRAMING: Final = 16
 
 MANY: Final = 24
 """From this many records on, checking all of them at once in NumPy beats checking one after the other."""
+
+LARGE: Final = 1 << 16
+"""From this many bytes on, a read of its own for each record beats copying records out of blocks."""
+
+WRITE_BYTES: Final = 1 << 20
+"""What a writer gathers before it writes: fewer calls, and larger pages in the cache, which are quicker to read."""
 
 MASK_DELTA: Final = 0xA282EAD8
 
@@ -90,6 +96,18 @@ class RecordParser:
     def ended(self) -> bool:
         """Whether `parse` will return nothing more, whatever is fed."""
         return self._lost or (self._finished and self._at >= len(self._data) and not self._next)
+
+    @property
+    def cut(self) -> int | None:
+        """Where a large record begins that what was fed ends in, as a byte offset; None if it ends otherwise."""
+        rest = len(self._data) - self._at
+        if self._lost or self._next or rest < HEADER or unpack_length(self._data, self._at)[0] < LARGE:
+            return None
+        return self._offset
+
+    def jump(self, offset: int) -> None:
+        """Forget what was fed: the next bytes come from `offset`, where a record begins."""
+        self._data, self._at, self._next, self._offset = b"", 0, b"", offset
 
     def feed(self, data: Buffer) -> None:
         """Append the file's next bytes.
@@ -189,6 +207,40 @@ class RecordParser:
         return DataLossError(f"{self._name}: the record at {self._where} {self._offset} {what}")
 
 
+class Peekable(Protocol):
+    """A file of which some bytes are to be had at once; storage's streams of local files are such."""
+
+    def peek(self, buffer: bytearray | memoryview, offset: int) -> int:
+        """Fill `buffer` from `offset` on, as far as that needs no waiting; return how many bytes that is."""
+        ...
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes at `offset`, fewer at the end."""
+        ...
+
+
+def read_large(file: Peekable, offset: int, limit: int, most_bytes: int) -> list[bytes]:
+    """Return records from `offset` on, each read into its own memory, until `limit` or `most_bytes` is reached.
+
+    It ends before the first record that is small, damaged or cut short, or that may not be in the page cache: of a
+    record, what follows it is looked at, as files come into the cache and leave it from the front.
+    """
+    records: list[bytes] = []
+    between = bytearray(FRAMING)  # the CRC of one record, the header of the next
+    there, stop = 4 + file.peek(memoryview(between)[4:], offset), offset + most_bytes
+    while there == FRAMING and len(records) < limit and offset < stop:
+        (length,) = unpack_length(between, 4)
+        if length < LARGE or not length_intact(between, 4):
+            break
+        there = file.peek(between, offset + HEADER + length)
+        record = file.read_at(offset + HEADER, length) if there >= 4 else b""
+        if len(record) < length or masked_crc(record) != unpack_crc(between)[0]:
+            break
+        records.append(record)
+        offset += length + FRAMING
+    return records
+
+
 def scan(data: Buffer, at: int, limit: int) -> list[int]:
     """Return the lengths, unchecked, of at most `limit` records that lie complete in `data` from `at` on."""
     lengths: list[int] = []
@@ -286,7 +338,7 @@ class TFRecordWriter:
 
     def __init__(self, path: str | os.PathLike[str], compression_type: str | None = None) -> None:
         self._compressor = compressor(compression_type)
-        self._file = open(path, "wb")  # noqa: SIM115  `close` closes it
+        self._file = open(path, "wb", WRITE_BYTES)  # noqa: SIM115  `close` closes it
 
     def write(self, record: bytes | bytearray | memoryview) -> None:
         """Append one record."""

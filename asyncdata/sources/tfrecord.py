@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from asyncdata.errors import DataLossError
-from asyncdata.formats.tfrecord import RecordParser, decompressor
+from asyncdata.formats.tfrecord import FRAMING, RecordParser, decompressor, read_large
 from asyncdata.plan import Node
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
-from asyncdata.storage import store_for
+from asyncdata.storage import BLOCK_BYTES, Buffer, FileStream, Stream, store_for
 from asyncdata.structure import TensorSpec
 
-__all__ = ("BLOCK_BYTES", "RecordFile")
-
-BLOCK_BYTES: Final = 1 << 20
+__all__ = ("RecordFile",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +60,15 @@ class RecordFile(Node):
     async def records(self, scope: Scope, want: Demand) -> AsyncGenerator[list[Any], None]:
         """Yield records, and in its place the error that ends the file early."""
         parser = RecordParser(self.path, compressed=bool(self.compression))
+        store, path = store_for(self.path)
         try:
-            async with aclosing(self.chunks(scope)) as chunks:
+            async with aclosing(store.stream(path, self.block_bytes, in_thread=scope.in_thread)) as stream:
+                chunks = self.expanded(stream, scope) if self.compression else stream
                 async for chunk in chunks:
                     parser.feed(chunk)
                     while records := parser.parse(want.items):
+                        yield records
+                    for records in large_records(chunks, parser, want):
                         yield records
         except (OSError, DataLossError) as error:
             yield [error]
@@ -75,11 +77,20 @@ class RecordFile(Node):
         while records := parser.parse(want.items):
             yield records
 
-    async def chunks(self, scope: Scope) -> AsyncGenerator[Any, None]:
-        """Yield the file's bytes, decompressed in a thread if they are compressed."""
-        store, path = store_for(self.path)
+    async def expanded(self, stream: Stream, scope: Scope) -> AsyncGenerator[Buffer, None]:
+        """Yield the stream's bytes decompressed, in a thread."""
         expand = decompressor(self.compression, self.path)
-        async with aclosing(store.stream(path, self.block_bytes, in_thread=scope.in_thread)) as stream:
-            async for data in stream:
-                yield await scope.in_thread(partial(expand.feed, data)) if self.compression else data
+        async for data in stream:
+            yield await scope.in_thread(partial(expand.feed, data))
         expand.finish()
+
+
+def large_records(chunks: object, parser: RecordParser, want: Demand) -> Iterator[list[Any]]:
+    """Yield large records that lie in the page cache, from the one on that the parser has a part of."""
+    if not isinstance(chunks, FileStream) or (start := parser.cut) is None:
+        return
+    while records := read_large(chunks, start, want.items, BLOCK_BYTES):
+        start += sum(map(len, records)) + FRAMING * len(records)
+        parser.jump(start)
+        chunks.seek(start)
+        yield records

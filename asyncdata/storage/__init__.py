@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from asyncdata.storage.base import BLOCK_BYTES as BLOCK_BYTES
+from asyncdata.storage.base import Buffer as Buffer
 from asyncdata.storage.base import InThread as InThread
 from asyncdata.storage.base import Store as Store
+from asyncdata.storage.base import Stream as Stream
+from asyncdata.storage.local import FileStream as FileStream
 from asyncdata.storage.local import LocalStore as LocalStore
 from asyncdata.storage.registry import read_file as read_file
 from asyncdata.storage.registry import store_for as store_for
 
-__all__ = ("InThread", "LocalStore", "Store", "read_file", "store_for")
+__all__ = ("BLOCK_BYTES", "Buffer", "FileStream", "InThread", "LocalStore", "Store", "Stream", "read_file", "store_for")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Final, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, Self, TypeAlias, TypeVar
 
-__all__ = ("BLOCK_BYTES", "Buffer", "InThread", "Store")
+__all__ = ("BLOCK_BYTES", "Buffer", "InThread", "Store", "Stream")
 
 T = TypeVar("T")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-BLOCK_BYTES: Final = 1 << 20
+BLOCK_BYTES: Final = 2 << 20
 """How much a stream reads at once: with less, calls cost; with more, blocks fall out of the processor's cache."""
 
 
@@ -20,6 +20,22 @@ class InThread(Protocol):
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
         """Return what `work` returns, once it has."""
+        ...
+
+
+class Stream(Protocol):
+    """The bytes at a path in blocks, in order, each valid until the next is asked for; close it with `aclosing`."""
+
+    def __aiter__(self) -> Self:
+        """Return the stream itself."""
+        ...
+
+    async def __anext__(self) -> Buffer:
+        """Return the next bytes, as many as are at hand."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of what the stream holds open; more than once does nothing."""
         ...
 
 
@@ -36,11 +52,8 @@ class Store(Protocol):
 
     def stream(
         self, path: str, block_bytes: int = BLOCK_BYTES, offset: int = 0, in_thread: InThread | None = None
-    ) -> AsyncGenerator[Buffer, None]:
-        """Iterate over the bytes at `path` from `offset` on, in blocks.
-
-        A block is valid until the next is asked for: its memory may be used again.
-        """
+    ) -> Stream:
+        """Return the bytes at `path` from `offset` on, in blocks of about `block_bytes`."""
         ...
 
     async def read(self, path: str) -> bytes:

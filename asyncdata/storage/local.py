@@ -7,7 +7,7 @@ import glob
 import io
 import os
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import aiofiles
 
@@ -15,8 +15,6 @@ from asyncdata.errors import DataLossError
 from asyncdata.storage.base import BLOCK_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from asyncdata.storage.base import InThread
 
 __all__ = ("LocalStore",)
@@ -36,20 +34,14 @@ class LocalStore:
         """Return the file's size."""
         return os.stat(path).st_size
 
-    async def stream(
+    def stream(
         self, path: str, block_bytes: int = BLOCK_BYTES, offset: int = 0, in_thread: InThread | None = None
-    ) -> AsyncGenerator[memoryview, None]:
-        """Iterate over the file from `offset` on, in blocks; `in_thread` runs what may block, else asyncio's threads.
+    ) -> FileStream:
+        """Return the file's bytes from `offset` on, in blocks; `in_thread` runs what may block, else asyncio's threads.
 
-        A block is valid until the next is asked for. DataLossError when the file shrinks meanwhile.
+        DataLossError when the file shrinks meanwhile.
         """
-        run = in_thread or asyncio.to_thread
-        reader = FileReader(path, block_bytes, offset)
-        try:
-            while block := reader.read_cached() or await run(reader.read):
-                yield block
-        finally:
-            reader.close()
+        return FileStream(path, block_bytes, offset, in_thread or asyncio.to_thread)
 
     async def read(self, path: str) -> bytes:
         """Return the whole file."""
@@ -66,13 +58,14 @@ class LocalStore:
         return data
 
 
-class FileReader:
+class FileStream:
     """Reads a file in blocks into one buffer, opening it at the first read; safe to close while a thread reads."""
 
-    def __init__(self, path: str, block_bytes: int, offset: int) -> None:
+    def __init__(self, path: str, block_bytes: int, offset: int, run: InThread) -> None:
         self._path = path
         self._block_bytes = block_bytes
         self._offset = offset
+        self._run = run
         self._file: io.FileIO | None = None
         self._size = 0
         self._buffer = bytearray()
@@ -80,21 +73,52 @@ class FileReader:
         self._closing = False
         self._busy = Lock()  # held by whoever uses the file
 
-    def read_cached(self) -> memoryview | None:
-        """Return the next block, or its beginning, if that needs no waiting for the disk."""
-        if self._file is None or not self._cached_reads:
-            return None
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> memoryview:
         try:
-            size = os.preadv(self._file.fileno(), [self._buffer], self._offset, os.RWF_NOWAIT)
+            size = self.peek(self._buffer, self._offset)
+            block = self._advanced(size) if size else await self._run(self.read)
+        except BaseException:
+            self.close()
+            raise
+        if not block:
+            self.close()
+            raise StopAsyncIteration
+        return block
+
+    async def aclose(self) -> None:
+        """Close the file without waiting."""
+        self.close()
+
+    def peek(self, buffer: bytearray | memoryview, offset: int) -> int:
+        """Fill `buffer` from `offset` on with what lies in the page cache; return how many bytes that is."""
+        if self._file is None or not self._cached_reads:
+            return 0
+        try:
+            return os.preadv(self._file.fileno(), [buffer], offset, os.RWF_NOWAIT)
         except BlockingIOError:
-            return None
+            return 0
         except OSError:  # a file system that cannot tell; the error, if it is another, comes again from `read`
             self._cached_reads = False
-            return None
-        return self._advanced(size) if size else None
+            return 0
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes at `offset`, fewer at the end or where they cannot be read; in the caller's thread."""
+        if self._file is None:
+            return b""
+        try:
+            return os.pread(self._file.fileno(), size, offset)
+        except OSError:  # comes again from `read`
+            return b""
+
+    def seek(self, offset: int) -> None:
+        """Go on at `offset` with the next block."""
+        self._offset = offset
 
     def read(self) -> memoryview:
-        """Return the next block, however long it takes; an empty one at the end of the file."""
+        """Return the next block, however long it takes; an empty one at the end of the file. In any thread."""
         with self._busy:
             block = memoryview(b"") if self._closing else self._read()
         if self._closing:

@@ -120,7 +120,7 @@ class TestStream:
             raise OSError(errno.EIO, "the disk is broken")
 
         monkeypatch.setattr(os, "preadv", broken, raising=False)
-        monkeypatch.setattr("asyncdata.storage.local.FileReader._read", broken)
+        monkeypatch.setattr("asyncdata.storage.local.FileStream._read", broken)
         with pytest.raises(OSError, match="the disk is broken"):
             await anext(stream)
 
