@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count as counting
 from os import PathLike
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
+from asyncdata.checkpoint import Place, place_of
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator
 from asyncdata.optimize import optimize
@@ -27,7 +28,7 @@ from asyncdata.transforms.map import Map
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Concatenate, Repeat
 from asyncdata.transforms.select import Shard, Skip, Take
-from asyncdata.transforms.shuffle import EVERYTHING, Shuffle
+from asyncdata.transforms.shuffle import Shuffle
 from asyncdata.transforms.zip import Enumerate, Zip
 
 __all__ = ("Dataset",)
@@ -340,10 +341,8 @@ class Dataset(Generic[T]):
         [0, 1, 2, 3, 4]
         """
         size = check_count("shuffle", "buffer_size", buffer_size, 1, (UNKNOWN_CARDINALITY,))
-        seed = secrets.randbits(63) if seed is None else check_integer("shuffle", "seed", seed)
-        return self._next(
-            Shuffle(self._plan, EVERYTHING if size < 0 else size, seed, reshuffle_each_iteration is not False)
-        )
+        chosen = secrets.randbits(63) if seed is None else check_integer("shuffle", "seed", seed)
+        return self._next(Shuffle.of(self._plan, size, chosen, reshuffle_each_iteration, drawn=seed is None))
 
     def repeat(self, count: int | None = None) -> Dataset[T]:
         """Run the dataset `count` times, for ever if `None` or -1.
@@ -447,15 +446,20 @@ class Dataset(Generic[T]):
 
     # iteration
 
-    def iterate(self) -> DatasetIterator[T]:
+    def iterate(self, *, state: Mapping[str, Any] | None = None) -> DatasetIterator[T]:
         """Return an iterator that is also a context manager, `with` or `async with`, and ends all it started.
+
+        With a `state`, from `DatasetIterator.state_dict`, it goes on where that iterator stood, and the next iteration
+        is the epoch after that one. `ResumeError` if the state is of another pipeline.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.counter().iterate() as numbers:
         ...     next(numbers)
         0
         """
-        return DatasetIterator(self._plan, self._options, next(self._epochs))
+        place = Place(self._plan, next(self._epochs)) if state is None else place_of(self._plan, state)
+        self._plan, self._epochs = place.plan, counting(place.epoch + 1)
+        return DatasetIterator(self._options, place)
 
     def __iter__(self) -> DatasetIterator[T]:
         return self.iterate()
@@ -471,7 +475,7 @@ class Dataset(Generic[T]):
         dtype('int64')
         """
         numpied = Map(self._plan, (Call("map", as_arrays, spread=False),))
-        return DatasetIterator(numpied, self._options, next(self._epochs))
+        return DatasetIterator(self._options, Place(numpied, next(self._epochs)))
 
     # what it is
 

@@ -4,6 +4,7 @@ AsyncDataError
 ├── PlanError (ValueError)                a pipeline that cannot be: wrong arguments, raised where the method is called
 ├── StructureError (ValueError)           elements whose structures, shapes or dtypes do not fit together
 ├── DataLossError (ValueError)            a record or file that is corrupt or ends too early
+├── ResumeError (ValueError)              a state that does not fit the pipeline or the files that it is to go on with
 ├── StageError (RuntimeError)             a stage broke; the pipeline has ended
 ├── ClosedError (RuntimeError)            the iterator was closed and is asked for more
 ├── ConcurrentUseError (RuntimeError)     two tasks or threads read one iterator at once
@@ -19,6 +20,7 @@ __all__ = (
     "DataLossError",
     "MissingDependencyError",
     "PlanError",
+    "ResumeError",
     "StageError",
     "StructureError",
 )
@@ -38,6 +40,10 @@ class StructureError(AsyncDataError, ValueError):
 
 class DataLossError(AsyncDataError, ValueError):
     """A record or a file is corrupt or ends too early: names the file and the byte offset."""
+
+
+class ResumeError(AsyncDataError, ValueError):
+    """A state does not fit: another plan, other files, another version. Names the node and what differs."""
 
 
 class StageError(AsyncDataError, RuntimeError):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from operator import length_hint
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
+from asyncdata.checkpoint import Place, place_of, state_of
 from asyncdata.errors import ClosedError, ConcurrentUseError
 from asyncdata.optimize import optimize
 from asyncdata.options import Options
-from asyncdata.plan import Node
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.bridge import Engine, LoopEngine, TaskEngine, ThreadEngine
+from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine, ThreadEngine
+from asyncdata.runtime.tickets import END, Position, going_on
 from asyncdata.transforms.prefetch import Prefetch
 
 __all__ = ("DatasetIterator",)
@@ -44,15 +46,34 @@ class Alone:
 class Reader:
     """What an iterator does. Apart from it, so that no traceback that passes here keeps the iterator alive."""
 
-    def __init__(self, plan: Node, options: Options, epoch: int) -> None:
-        self.plan = optimize(plan, options).plan
+    def __init__(self, options: Options, place: Place) -> None:
+        self.options = options
         self.placement = options.placement or "thread"
-        self.epoch = epoch
-        self.engine: Engine | None = None
-        self.items: Iterator[Any] = iter(())
-        self.pieces: Iterator[Block] = iter(())
         self.alone = Alone()
+        self.engine: Engine | None = None
+        self.begin(place)
+
+    def begin(self, place: Place) -> None:
+        """Stand at a place, with nothing running yet."""
+        self.user_plan, self.epoch, self.delivered, self.place = place
+        self.plan = optimize(self.user_plan, self.options).plan
+        self.engine = None
+        self.items: Iterator[Any] = iter(())
+        self.piece: Block | None = None
+        self.pieces: Iterator[Block] = iter(())
+        self.exhausted = False
         self.closed = False
+
+    def state(self) -> dict[str, Any]:
+        """Return where the consumer stands."""
+        given = 0 if self.piece is None else len(self.piece) - length_hint(self.items)
+        if self.exhausted:
+            position: Position = END
+        elif self.piece is None:
+            position = going_on(self.place.position, self.place.back)
+        else:
+            position = self.piece.tickets.at(given)
+        return state_of(self.user_plan, self.epoch, self.delivered + given, position)
 
     def read(self) -> Any:
         """Return the next element when `items` is used up."""
@@ -70,7 +91,11 @@ class Reader:
 
     def enter(self, piece: Block) -> Any:
         """Return the first element of a piece, or raise its failure."""
+        if self.piece is not None:
+            self.delivered += len(self.piece)
+        self.piece = piece
         if piece.failed:
+            self.items = iter(())
             fail(piece.items[0].release())
         self.items = iter(piece.items)
         return next(self.items)
@@ -112,17 +137,17 @@ class Reader:
         """Raise what ended the pipeline, or `stop`."""
         self.check_open()
         error = None if self.engine is None else self.engine.queue.error
+        self.exhausted = error is None
         fail(error or stop)
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline where the options say; its last prefetch fills the queue that is read here."""
         plan, depth = (self.plan.input, self.plan.buffer_size) if isinstance(self.plan, Prefetch) else (self.plan, 0)
+        run = Run(plan, depth, (self.epoch,), self.place)
         if self.placement == "thread":
-            self.engine = ThreadEngine(plan, depth, (self.epoch,), loop)
-        elif loop is not None:
-            self.engine = TaskEngine(plan, depth, (self.epoch,))
+            self.engine = ThreadEngine(run, loop)
         else:
-            self.engine = LoopEngine(plan, depth, (self.epoch,))
+            self.engine = LoopEngine(run) if loop is None else TaskEngine(run)
         if self.closed:  # by another thread, meanwhile
             self.engine.stop()
         return self.engine
@@ -130,6 +155,8 @@ class Reader:
     def leave(self) -> None:
         """Tell the pipeline to end; nothing more is given out."""
         self.closed = True
+        if self.piece is not None:  # a state still tells what was delivered
+            self.piece = self.piece.part(0, len(self.piece) - length_hint(self.items))
         self.items = self.pieces = iter(())
         self.abandon()
 
@@ -152,8 +179,8 @@ class DatasetIterator(Generic[T]):
     (0, 1)
     """
 
-    def __init__(self, plan: Node, options: Options, epoch: int) -> None:
-        self._reader = Reader(plan, options, epoch)
+    def __init__(self, options: Options, place: Place) -> None:
+        self._reader = Reader(options, place)
         weakref.finalize(self, self._reader.abandon)
 
     def __iter__(self) -> Self:
@@ -175,6 +202,29 @@ class DatasetIterator(Generic[T]):
             return item
         del self  # see Reader
         return await reader.read_async()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what has been delivered, as JSON knows it: between any two elements, at once, also after `close`.
+
+        A dataset that is built the same way goes on from it, in another process, with another placement or more
+        workers: `dataset.iterate(state=...)`, or `load_state_dict`. What was being worked on is done again, nothing
+        else; elements come in the same order, or where no order is promised each of them exactly once.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(10).map(lambda x: x * x).batch(2)
+        >>> with ds.iterate() as batches:
+        ...     _ = next(batches)
+        ...     state = batches.state_dict()
+        >>> next(ds.iterate(state=state))
+        array([4, 9])
+        """
+        return self._reader.state()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where the iterator stood that gave `state`; `ResumeError` if it read another pipeline."""
+        place = place_of(self._reader.user_plan, state)
+        self._reader.abandon()
+        self._reader.begin(place)
 
     def close(self) -> None:
         """End the pipeline and wait until it has ended, a second at most. May be called again."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
-from asyncdata.errors import PlanError
+from asyncdata.errors import PlanError, ResumeError
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.runtime.block import Blocks, Demand
-from asyncdata.runtime.executors import Call
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.executors import Call, describe
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Stage
+from asyncdata.runtime.tickets import END, FRESH, Given, Start, Ticket, plain
 
 __all__ = (
     "Node",
@@ -61,9 +63,40 @@ class Node:
         """Return how this node runs."""
         raise NotImplementedError
 
-    def open(self, scope: Scope, want: Demand) -> Blocks:
+    def open(self, scope: Scope, want: Demand, start: Start = FRESH) -> Blocks:
         """Start to run the pipeline up to this node."""
-        return self.stage().open(scope, [node.open for node in self.inputs], want)
+        if start.back and not self.transparent:
+            return self.run_after(scope, want, start)
+        return self.run(scope, want, start) if start.back or start.position != END else nothing()
+
+    def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Run from a position on, which only a transparent node's inputs may have to give something before."""
+        return self.stage().open(scope, [node.open for node in self.inputs], want, start)
+
+    async def run_after(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Yield what is to be given once more, then run from the position on."""
+        done = 0
+        async with aclosing(self.fetch(scope, want, start.back)) as source:
+            async for block in source:
+                tickets = Given(start.back, done, done + len(block), start.position)
+                done += len(block)
+                yield Block(block.items, tickets, block.failed)
+        if done != len(start.back):
+            lost = start.back[done]
+            raise ResumeError(f"{self.label()}: {describe(lost)} was there when the state was saved, and is not now")
+        if start.position != END:
+            async with aclosing(self.run(scope, want, Start(start.position))) as source:
+                async for block in source:
+                    yield block
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield exactly the elements with these tickets, in this order."""
+        raise NotImplementedError
+
+    @property
+    def transparent(self) -> bool:
+        """Whether each of its elements has the ticket of the input's that it is made of, and it remembers nothing."""
+        return False
 
     @property
     def elementwise(self) -> bool:
@@ -71,9 +104,14 @@ class Node:
         return False
 
     @property
+    def in_order(self) -> bool:
+        """Whether the order of its elements does not depend on which is ready first."""
+        return all(node.in_order for node in self.inputs)
+
+    @property
     def repeatable(self) -> bool:
         """Whether running it again in the same epoch gives the same elements in the same order."""
-        return all(node.repeatable for node in self.inputs)
+        return self.in_order and all(node.repeatable for node in self.inputs)
 
     @property
     def once(self) -> bool:
@@ -89,6 +127,11 @@ class Node:
     def signature(self) -> Any:
         """What elements look like, as a structure of `TensorSpec`; `None` if only an element can tell."""
         return None
+
+    @property
+    def identity(self) -> str | None:
+        """What a state says of this node, so that it is not used with another one; `None` for what changes nothing."""
+        return self.label()
 
     def label(self) -> str:
         """Return the node alone, as it is drawn: its name and arguments without its inputs."""
@@ -116,6 +159,34 @@ class Unary(Node):
     @property
     def signature(self) -> Any:
         return self.input.signature
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        start = Start(END, tickets)
+        return self.run(scope, want, start) if self.transparent else self.input.open(scope, want, start)
+
+
+async def nothing() -> Blocks:
+    """Yield nothing."""
+    for block in ():
+        yield block
+
+
+async def picked(node: Node, scope: Scope, tickets: Sequence[Ticket]) -> Blocks:
+    """Yield the elements with these tickets, in this order; the node is run until all are there."""
+    found: dict[Ticket, Any] = {}
+    wanted = {plain(ticket) for ticket in tickets}
+    async with aclosing(node.run(scope, Demand(1024), FRESH)) as source:
+        while len(found) < len(wanted):
+            block = await anext(source, None)
+            if block is None:
+                break
+            pairs = zip(map(plain, block.tickets), block.items, strict=True)
+            found.update((ticket, item) for ticket, item in pairs if ticket in wanted)
+    for place, ticket in enumerate(tickets):
+        if plain(ticket) not in found:
+            return
+        item = found[plain(ticket)]
+        yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
 
 
 def render(node: Node) -> str:

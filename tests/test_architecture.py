@@ -23,6 +23,7 @@ PACKAGE = Path(__file__).parents[1] / "asyncdata"
 LAYERS = (
     ("errors", "structure", "options"),
     ("formats",),
+    ("runtime.tickets",),
     ("runtime.block", "runtime.memory", "runtime.queue"),
     ("runtime.executors",),
     ("runtime.scope",),
@@ -33,6 +34,7 @@ LAYERS = (
     ("sources", "transforms"),
     ("optimize",),
     ("runtime.bridge", "runtime.pipeline"),
+    ("checkpoint",),
     ("dataset", "iterator", "readers"),
     ("testing", "demo"),
     ("__main__",),

@@ -98,6 +98,11 @@ class RecordParser:
         return self._lost or (self._finished and self._at >= len(self._data) and not self._next)
 
     @property
+    def offset(self) -> int:
+        """Where the next record begins, as a byte offset."""
+        return self._offset
+
+    @property
     def cut(self) -> int | None:
         """Where a large record begins that what was fed ends in, as a byte offset; None if it ends otherwise."""
         rest = len(self._data) - self._at

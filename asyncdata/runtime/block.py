@@ -7,14 +7,9 @@ from itertools import chain
 from typing import Any, Final, TypeAlias, final
 
 from asyncdata.errors import StageError
+from asyncdata.runtime.tickets import NOTHING, Joined, Tickets
 
-__all__ = ("Block", "Blocks", "Demand", "Failure", "Ticket", "Tickets", "children")
-
-Ticket: TypeAlias = Any
-"""Where an element comes from: its ordinal in its source, a pair (parent's ticket, child's ticket) below flat_map and
-interleave, or the tickets of all its members after batch."""
-
-Tickets: TypeAlias = Sequence[Ticket]
+__all__ = ("Block", "Blocks", "Demand", "Failure")
 
 
 @final
@@ -44,7 +39,7 @@ class Block:
 
     __slots__ = ("failed", "items", "tickets")
 
-    def __init__(self, items: list[Any], tickets: Tickets, failed: bool = False) -> None:
+    def __init__(self, items: list[Any], tickets: Tickets = NOTHING, failed: bool = False) -> None:
         self.items = items
         self.tickets = tickets
         self.failed = failed
@@ -58,7 +53,7 @@ class Block:
     def part(self, start: int, stop: int) -> Block:
         """Return items `start` to `stop` as a block."""
         items = self.items[start:stop]
-        return Block(items, self.tickets[start:stop], self.failed and has_failure(items))
+        return Block(items, self.tickets.part(start, stop), self.failed and has_failure(items))
 
     def pieces(self) -> Iterator[Block]:
         """Yield the block in pieces: whole if nothing failed, else runs of good items and each failure alone."""
@@ -69,11 +64,11 @@ class Block:
         for place, item in enumerate(self.items):
             if type(item) is Failure:
                 if place > start:
-                    yield Block(self.items[start:place], self.tickets[start:place])
-                yield Block([item], self.tickets[place : place + 1], True)
+                    yield Block(self.items[start:place], self.tickets.part(start, place))
+                yield Block([item], self.tickets.part(place, place + 1), True)
                 start = place + 1
         if start < len(self.items):
-            yield Block(self.items[start:], self.tickets[start:])
+            yield Block(self.items[start:], self.tickets.part(start, len(self)))
 
     @staticmethod
     def join(blocks: Sequence[Block]) -> Block:
@@ -81,30 +76,11 @@ class Block:
         if len(blocks) == 1:
             return blocks[0]
         items = list(chain.from_iterable([block.items for block in blocks]))
-        return Block(items, join_tickets([block.tickets for block in blocks]), any(b.failed for b in blocks))
+        return Block(items, Joined.of([block.tickets for block in blocks]), any(b.failed for b in blocks))
 
 
 def has_failure(items: list[Any]) -> bool:
     return Failure in set(map(type, items))
-
-
-def join_tickets(parts: Sequence[Tickets]) -> Tickets:
-    """Return the tickets of all parts: a range stays a range where the parts follow each other."""
-    first = parts[0]
-    if type(first) is range and first.step == 1:
-        stop = first.stop
-        for part in parts[1:]:
-            if type(part) is not range or part.start != stop or part.step != 1:
-                break
-            stop = part.stop
-        else:
-            return range(first.start, stop)
-    return list(chain.from_iterable(parts))
-
-
-def children(parent: Ticket, tickets: Tickets) -> Tickets:
-    """Return the tickets of elements that came from inside element `parent`."""
-    return [(parent, ticket) for ticket in tickets]
 
 
 class Demand:

@@ -15,14 +15,15 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.errors import StageError
 from asyncdata.plan import Node
 from asyncdata.runtime.pipeline import Pipeline
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
+from asyncdata.runtime.tickets import Start
 
-__all__ = ("Engine", "LoopEngine", "TaskEngine", "ThreadEngine")
+__all__ = ("Engine", "LoopEngine", "Run", "TaskEngine", "ThreadEngine")
 
 PATIENCE: Final = 1.0
 
@@ -34,6 +35,15 @@ def new_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+class Run(NamedTuple):
+    """What an engine runs: a plan, how many items its consumer's buffer holds, in which epoch, and where to begin."""
+
+    plan: Node
+    depth: int
+    epoch: tuple[Any, ...]
+    start: Start
 
 
 class Engine(Protocol):
@@ -65,10 +75,10 @@ class Engine(Protocol):
 class ThreadEngine:
     """Runs a pipeline on a daemon thread, so that neither side can stall the other."""
 
-    def __init__(self, plan: Node, depth: int, epoch: tuple[Any, ...], home: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(self, run: Run, home: asyncio.AbstractEventLoop | None) -> None:
         self.loop = new_loop()
-        self.queue = BlockQueue(Depth(depth), LoopSignal(self.loop, threadsafe=True), ThreadSignal())
-        self.pipeline = Pipeline(plan, self.queue, epoch, home)
+        self.queue = BlockQueue(Depth(run.depth), LoopSignal(self.loop, threadsafe=True), ThreadSignal())
+        self.pipeline = Pipeline(run.plan, self.queue, run.epoch, home, run.start)
         self.context = copy_context()
         self.over = False
         self.on_end: Callable[[], object] | None = None
@@ -138,11 +148,11 @@ def end_engines() -> None:
 class TaskEngine:
     """Runs a pipeline as a task of the consumer's own event loop."""
 
-    def __init__(self, plan: Node, depth: int, epoch: tuple[Any, ...]) -> None:
+    def __init__(self, run: Run) -> None:
         self.loop = asyncio.get_running_loop()
         self.signal = LoopSignal(self.loop)
-        self.queue = BlockQueue(Depth(depth), LoopSignal(self.loop), self.signal)
-        self.pipeline = Pipeline(plan, self.queue, epoch, self.loop)
+        self.queue = BlockQueue(Depth(run.depth), LoopSignal(self.loop), self.signal)
+        self.pipeline = Pipeline(run.plan, self.queue, run.epoch, self.loop, run.start)
         self.task = self.loop.create_task(self.pipeline.run(), name="asyncdata-pipeline")
         self.task.add_done_callback(self.done)
 
@@ -175,13 +185,13 @@ class TaskEngine:
 class LoopEngine:
     """Runs a pipeline on a private event loop, in the consumer's thread, while the consumer waits."""
 
-    def __init__(self, plan: Node, depth: int, epoch: tuple[Any, ...]) -> None:
+    def __init__(self, run: Run) -> None:
         forbid_running_loop()
         self.loop = asyncio.new_event_loop()  # not uvloop's, which Ctrl-C in the main thread can leave unusable
         self.stopping = False
         self.signal = LoopSignal(self.loop)
-        self.queue = BlockQueue(Depth(depth), LoopSignal(self.loop), self.signal)
-        self.pipeline = Pipeline(plan, self.queue, epoch, None)
+        self.queue = BlockQueue(Depth(run.depth), LoopSignal(self.loop), self.signal)
+        self.pipeline = Pipeline(run.plan, self.queue, run.epoch, None, run.start)
         self.task = self.loop.create_task(self.pipeline.run(), name="asyncdata-pipeline")
 
     def wait(self, ready: Callable[[], object]) -> None:

@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from asyncio import CancelledError
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from itertools import starmap
 from pathlib import PurePath
@@ -16,7 +16,8 @@ from queue import Empty, SimpleQueue
 from types import CoroutineType
 from typing import Any, Final, cast
 
-from asyncdata.runtime.block import Block, Failure, Ticket, Tickets
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
 
 __all__ = ("Call", "Pace", "Workers", "default_workers", "describe", "locate", "noted")
 
@@ -49,10 +50,17 @@ def short(fn: object) -> str:
 
 def describe(ticket: Ticket) -> str:
     """Return how an error message names the element with this ticket."""
-    if not isinstance(ticket, (range, list)):
+    if isinstance(ticket, Numbered):
+        return f"element {ticket.number}"
+    if not isinstance(ticket, Tickets):
         return f"element {ticket}"
-    members = cast("Sequence[Ticket]", ticket)
-    return f"elements {members[0]} to {members[-1]}" if len(members) > 1 else f"element {members[0]}"
+    first, last = shown(ticket[0]), shown(ticket[len(ticket) - 1])
+    return f"elements {first} to {last}" if len(ticket) > 1 else f"element {first}"
+
+
+def shown(ticket: Ticket) -> Any:
+    """Return what stands for a ticket in a message: for a batch of batches, its members."""
+    return list(map(shown, ticket)) if isinstance(ticket, Tickets) else ticket
 
 
 def noted(error: BaseException, label: str, ticket: Ticket) -> Failure:

@@ -12,6 +12,7 @@ from asyncdata.runtime.block import Block, Demand
 from asyncdata.runtime.executors import Pace, Workers
 from asyncdata.runtime.queue import MOST_BYTES, LoopSignal
 from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.tickets import NOTHING, Arrived, Tickets
 from asyncdata.structure import nbytes
 
 __all__ = ("Group", "Lanes", "TaskLanes", "ThreadLanes", "Window")
@@ -119,6 +120,8 @@ class Window:
         self.ordered = ordered
         self.groups: deque[Group] = deque()
         self.ready: deque[Group] = deque()
+        self.pending: dict[Group, None] = {}  # without order: what was admitted and is not out yet
+        self.last: Tickets = NOTHING
         self.held = 0
         self.most = MOST_BYTES
         self.ended = False
@@ -155,6 +158,9 @@ class Window:
             group = Group(block.part(start, start + size))
             if self.ordered:
                 self.groups.append(group)
+            else:
+                self.pending[group] = None
+                self.last = group.block.tickets
             self.lanes.submit(group, self.finished)
 
     def finished(self, group: Group) -> None:
@@ -181,6 +187,7 @@ class Window:
                     break
                 raise error
             group = queue.popleft()
+            self.pending.pop(group, None)
             self.held -= len(group.block)
             limit -= len(group.result)
             if group.result.items:
@@ -188,5 +195,12 @@ class Window:
                 done.append(group.result)
         self.feeder.notify()
         if done:
-            return Block.join(done)
-        return None if self.ended and self.held == 0 else Block([], ())
+            return self.out(Block.join(done))
+        return None if self.ended and self.held == 0 else Block([])
+
+    def out(self, block: Block) -> Block:
+        """Return what leaves the window, with what is needed to go on after it where it is out of order."""
+        if self.ordered:
+            return block
+        missing = [group.block.tickets for group in self.pending]
+        return Block(block.items, Arrived(block.tickets, self.last, missing), block.failed)

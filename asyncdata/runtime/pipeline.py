@@ -13,6 +13,7 @@ from asyncdata.runtime.memory import keep_memory_warm
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.scope import Owned, Scope
 from asyncdata.runtime.stage import fill
+from asyncdata.runtime.tickets import FRESH, Start
 
 __all__ = ("Pipeline",)
 
@@ -21,13 +22,19 @@ class Pipeline:
     """Runs a plan on the current loop until it ends, fails or is cancelled, and leaves nothing behind."""
 
     def __init__(
-        self, plan: Node, queue: BlockQueue, epoch: tuple[Any, ...], home: asyncio.AbstractEventLoop | None
+        self,
+        plan: Node,
+        queue: BlockQueue,
+        epoch: tuple[Any, ...],
+        home: asyncio.AbstractEventLoop | None,
+        start: Start = FRESH,
     ) -> None:
         keep_memory_warm()
         self.plan = plan
         self.queue = queue
         self.epoch = epoch
         self.home = home
+        self.start = start
         self.owned = Owned()
         self.group_scope: anyio.CancelScope | None = None
 
@@ -44,7 +51,7 @@ class Pipeline:
                 self.group_scope = group.cancel_scope
                 scope = Scope(group, self.owned, epoch=self.epoch, home=self.home)
                 if not self.queue.stopped:
-                    await fill(self.queue, self.plan.open, scope)
+                    await fill(self.queue, self.plan.open, scope, self.start)
                 group.cancel_scope.cancel()
             self.queue.finish()
         except asyncio.CancelledError:  # not by `cancel`: its loop is being shut down, and whoever does so says why

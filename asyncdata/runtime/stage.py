@@ -19,11 +19,12 @@ from asyncdata.runtime.executors import Call, Pace
 from asyncdata.runtime.lanes import Lanes, TaskLanes, ThreadLanes, Window
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
 from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.tickets import FRESH, Kept, Position, Start
 
 __all__ = ("Apply", "Fold", "Merge", "Opener", "Produce", "Stage", "Step", "Transfer", "breathe", "fill", "split")
 
-Opener: TypeAlias = Callable[[Scope, Demand], Blocks]
-"""Starts a pipeline up to some node; may be called again for another epoch."""
+Opener: TypeAlias = Callable[[Scope, Demand, Start], Blocks]
+"""Starts a pipeline up to some node, from its beginning or from where it once stopped; may be called again."""
 
 INLINE_GROUP: Final = 1e-3
 
@@ -31,7 +32,7 @@ INLINE_GROUP: Final = 1e-3
 class Stage(Protocol):
     """How a node runs."""
 
-    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         """Start to run; `want` tells before each pull how many items the next block may hold."""
         ...
 
@@ -41,6 +42,10 @@ class Step:
 
     done = False
     """Whether nothing more will come out, so that the input need not be read on."""
+
+    def resume(self, position: Position) -> Start:
+        """Take up where an earlier run stood, and return where the input is to start."""
+        return Start.of(position)
 
     def need(self, want: int) -> int:
         """Return how many items to ask the input for, when `want` are wanted."""
@@ -59,10 +64,10 @@ class Step:
 class Produce:
     """0→1: a source."""
 
-    start: Opener
+    start: Callable[[Scope, Demand, Position], Blocks]
 
-    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
-        return self.start(scope, want)
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        return self.start(scope, want, start.position)
 
 
 @dataclass(frozen=True)
@@ -71,16 +76,17 @@ class Fold:
 
     make: Callable[[Scope], Step]
 
-    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
-        return self.run(self.make(scope), scope, inputs[0], want)
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        return self.run(self.make(scope), scope, inputs[0], want, start.position)
 
-    async def run(self, step: Step, scope: Scope, opener: Opener, want: Demand) -> Blocks:
+    async def run(self, step: Step, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
         """Feed the step until it is done or its input ends, then flush it.
 
         It makes about a millisecond's worth of output at a time: what is large, such as batches, comes one by one.
         """
         inner, pace = Demand(), Pace(INLINE_GROUP)
-        async with aclosing(opener(scope, inner)) as source:
+        start = FRESH if position is None else step.resume(position)
+        async with aclosing(opener(scope, inner, start)) as source:
             while not step.done:
                 inner.items = step.need(min(want.items, pace.group))
                 block = await anext(source, None)
@@ -103,10 +109,10 @@ class Fold:
 class Merge:
     """n→1: the merge decides which input runs when."""
 
-    merge: Callable[[Scope, Sequence[Opener], Demand], Blocks]
+    merge: Callable[[Scope, Sequence[Opener], Demand, Position], Blocks]
 
-    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
-        return self.merge(scope, inputs, want)
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        return self.merge(scope, inputs, want, start.position)
 
 
 @dataclass(frozen=True)
@@ -115,14 +121,14 @@ class Transfer:
 
     items: int
 
-    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         if self.items == 0:
-            return inputs[0](scope, want)
-        return self.run(scope, inputs[0], want)
+            return inputs[0](scope, want, start)
+        return self.run(scope, inputs[0], want, start)
 
-    async def run(self, scope: Scope, opener: Opener, want: Demand) -> Blocks:
+    async def run(self, scope: Scope, opener: Opener, want: Demand, start: Start) -> Blocks:
         queue = BlockQueue(Depth(self.items), LoopSignal(scope.loop), signal := LoopSignal(scope.loop))
-        cancel = scope.spawn(lambda: fill(queue, opener, scope))
+        cancel = scope.spawn(lambda: fill(queue, opener, scope, start))
         try:
             while True:
                 if not queue.may_read():
@@ -137,7 +143,11 @@ class Transfer:
 
 
 async def fill(
-    queue: BlockQueue, opener: Opener, scope: Scope, turn: AbstractAsyncContextManager[None] | None = None
+    queue: BlockQueue,
+    opener: Opener,
+    scope: Scope,
+    start: Start = FRESH,
+    turn: AbstractAsyncContextManager[None] | None = None,
 ) -> None:
     """Read a pipeline into a queue as far as there is room; each pull waits for its `turn`.
 
@@ -145,7 +155,7 @@ async def fill(
     """
     turn = turn or nullcontext()
     want = Demand()
-    async with aclosing(opener(scope, want)) as source:
+    async with aclosing(opener(scope, want, start)) as source:
         while await queue.room():
             async with turn:
                 while (room := queue.room_now()) > 0:
@@ -177,21 +187,21 @@ class Apply:
     workers: int | None = None
     ordered: bool = True
 
-    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         if self.workers is not None:
-            return self.concurrent(scope, inputs[0], want, self.workers)
-        if self.is_async:
-            return self.awaited(scope, inputs[0], want)
-        return self.inline(scope, inputs[0], want)
+            inner = Demand()
+            return self.concurrent(scope, inputs[0](scope, inner, start), inner, want, self.workers)
+        run = self.awaited if self.is_async else self.inline
+        return run(inputs[0](scope, want, start), want)
 
     @property
     def is_async(self) -> bool:
         return any(call.is_async for call in self.calls)
 
-    async def inline(self, scope: Scope, opener: Opener, want: Demand) -> Blocks:
+    async def inline(self, source: Blocks, want: Demand) -> Blocks:
         """Call the functions right here, over about a millisecond's worth of elements at a time."""
         pace = Pace(INLINE_GROUP)
-        async with aclosing(opener(scope, want)) as source:
+        async with aclosing(source):
             async for block in source:
                 start = 0
                 while start < len(block):
@@ -206,23 +216,22 @@ class Apply:
                     else:
                         await breathe()
 
-    async def awaited(self, scope: Scope, opener: Opener, want: Demand) -> Blocks:
+    async def awaited(self, source: Blocks, want: Demand) -> Blocks:
         """Await the functions on one element after the other; none waits for the next."""
-        async with aclosing(opener(scope, want)) as source:
+        async with aclosing(source):
             async for block in source:
                 for place in range(len(block)):
                     result = await self.work_async(block.part(place, place + 1))
                     if result.items:
                         yield result
 
-    async def concurrent(self, scope: Scope, opener: Opener, want: Demand, workers: int) -> Blocks:
+    async def concurrent(self, scope: Scope, source: Blocks, inner: Demand, want: Demand, workers: int) -> Blocks:
         """Keep `workers` threads or tasks busy, and give out results in order unless told otherwise."""
         lanes: Lanes = (
             TaskLanes(scope, workers, self.work_async) if self.is_async else ThreadLanes(scope, workers, self.work)
         )
         window = Window(scope, lanes, workers, self.ordered)
-        inner = Demand()
-        feeding = scope.spawn(lambda: window.feed(opener(scope, inner), inner))
+        feeding = scope.spawn(lambda: window.feed(source, inner))
         try:
             while (block := await window.collect(want.items)) is not None:
                 for part in split(block, want):
@@ -253,13 +262,14 @@ class Apply:
 def sift(block: Block, verdicts: Block) -> Block:
     """Return the items of `block` whose verdict is true, and the verdicts that failed, in place."""
     if verdicts.failed:
-        pairs = list(zip(block.items, verdicts.items, block.tickets, strict=True))
-        items = [verdict if type(verdict) is Failure else item for item, verdict, _ in pairs if verdict]
-        return Block(items, [ticket for _, verdict, ticket in pairs if verdict], True)
+        places = [place for place, verdict in enumerate(verdicts.items) if verdict]
+        pairs = [(block.items[place], verdicts.items[place]) for place in places]
+        items = [verdict if type(verdict) is Failure else item for item, verdict in pairs]
+        return Block(items, Kept(block.tickets, places), True)
     items = list(compress(block.items, verdicts.items))
     if len(items) == len(block.items):
         return block
-    return Block(items, list(compress(block.tickets, verdicts.items)))
+    return Block(items, Kept(block.tickets, list(compress(range(len(block)), verdicts.items))))
 
 
 def split(block: Block, want: Demand) -> Iterator[Block]:

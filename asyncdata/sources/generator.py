@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.plan import Node
+from asyncdata.plan import Node, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import locate, noted
 from asyncdata.runtime.pump import LoopPump, Pump, ThreadPump
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
+from asyncdata.runtime.tickets import Ordinals, Position, Ticket
 from asyncdata.structure import conform
 
 __all__ = ("AsyncIterated", "Generated", "Iterated")
@@ -41,19 +42,24 @@ class Pumped(Node):
     def stage(self) -> Produce:
         return Produce(self.blocks)
 
-    async def blocks(self, scope: Scope, want: Demand) -> Blocks:
-        """Yield whatever the pump has ready, at most what is wanted."""
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return picked(self, scope, tickets)
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield whatever the pump has ready, at most what is wanted; to go on somewhere, run it anew up to there."""
         pump = self.pump(scope)
-        start = 0
+        start, first = 0, position or 0
         try:
-            while items := await pump.pull(want.items):
+            while items := await pump.pull(min(4096, first - start) if start < first else want.items):
                 stop = start + len(items)
-                yield self.block(items, range(start, stop))
+                if stop > first:
+                    fresh = max(start, first)
+                    yield self.block(items[fresh - start :], Ordinals(fresh, stop))
                 start = stop
         finally:
             pump.stop()
 
-    def block(self, items: list[Any], tickets: range) -> Block:
+    def block(self, items: list[Any], tickets: Ordinals) -> Block:
         """Return `items` as a block, converted, with notes on what failed."""
         items = self.converted(items)
         failed = Failure in set(map(type, items))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 from asyncdata.options import INFINITE_CARDINALITY
@@ -11,6 +12,7 @@ from asyncdata.plan import Node
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
+from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Ticket
 from asyncdata.structure import TensorSpec, slice_rows, spec_of
 
 __all__ = ("Counter", "Items", "Range", "Slices", "Tensors")
@@ -37,12 +39,19 @@ class Rows(Node):
     def stage(self) -> Produce:
         return Produce(self.blocks)
 
-    async def blocks(self, scope: Scope, want: Demand) -> Blocks:
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        done = 0
+        while done < len(tickets):
+            some = tickets[done : done + want.items]
+            done += len(some)
+            yield Block([self.rows(row, row + 1)[0] for row in some], Given(some, 0, len(some), END))
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many rows as are wanted, again and again."""
-        start, size = 0, self.size
+        start, size = position or 0, self.size
         while start < size:
             stop = min(size, start + want.items)
-            yield Block(self.rows(start, stop), range(start, stop))
+            yield Block(self.rows(start, stop), Ordinals(start, stop))
             start = stop
 
 
@@ -150,3 +159,10 @@ class Items(Rows):
 
     def label(self) -> str:
         return f"from_iterable({type(self.items).__name__} of {len(self.items)})"
+
+    @property
+    def identity(self) -> str:
+        """The label, and for a list of names (of files) a hash of them."""
+        if not all(isinstance(item, str) for item in self.items):
+            return self.label()
+        return f"{self.label()} #{blake2b(repr(list(self.items)).encode(), digest_size=4).hexdigest()}"

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, final
 
-from asyncdata.errors import DataLossError
+from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import FRAMING, RecordParser, decompressor, read_large
-from asyncdata.plan import Node
+from asyncdata.plan import Node, picked
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
+from asyncdata.runtime.tickets import Position, Ticket, Tickets
 from asyncdata.storage import BLOCK_BYTES, Buffer, FileStream, Stream, store_for
 from asyncdata.structure import TensorSpec
 
@@ -39,43 +40,58 @@ class RecordFile(Node):
     def label(self) -> str:
         return f"TFRecordDataset({self.path})"
 
-    async def blocks(self, scope: Scope, want: Demand) -> Blocks:
-        """Yield as many records as are wanted and have been read."""
-        start = 0
-        async with aclosing(self.records(scope, want)) as found:
-            async for records in found:
-                tickets = range(start, start + len(records))
-                start = tickets.stop
-                yield self.block(records, tickets)
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return picked(self, scope, tickets)
 
-    def block(self, records: list[Any], tickets: range) -> Block:
-        """Return records as a block, errors among them as failures."""
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield as many records as are wanted and have been read."""
+        place = RecordPlace(**position) if position else RecordPlace(self.path)
+        if position:
+            place.check(self)
+        ordinal, skip = place.record, place.skip
+        async with aclosing(self.records(scope, want, place.offset)) as found:
+            async for records, begin, end in found:
+                block = self.block(records, ordinal, begin, end)
+                ordinal += len(records)
+                if skip < len(records):
+                    yield block.part(skip, len(records)) if skip else block
+                skip = max(0, skip - len(records))
+
+    def block(self, records: list[Any], ordinal: int, begin: int, end: int) -> Block:
+        """Return the records in bytes `begin` to `end` of the file as a block, errors among them as failures."""
         failed = set(map(type, records)) != {bytes}
         if failed:
             for place, record in enumerate(records):
                 if type(record) is not bytes:
-                    records[place] = noted(record, self.label(), tickets[place])
+                    records[place] = noted(record, self.label(), ordinal + place)
+        if self.compression:
+            begin = -1
+        tickets = RecordTickets(self.path, ordinal, len(records), begin, -1 if failed else end)
         return Block(records, tickets, failed)
 
-    async def records(self, scope: Scope, want: Demand) -> AsyncGenerator[list[Any], None]:
-        """Yield records, and in its place the error that ends the file early."""
+    async def records(
+        self, scope: Scope, want: Demand, offset: int
+    ) -> AsyncGenerator[tuple[list[Any], int, int], None]:
+        """Yield records with the bytes they lie in, and in its place the error that ends the file early."""
         parser = RecordParser(self.path, compressed=bool(self.compression))
+        parser.jump(offset)
         store, path = store_for(self.path)
         try:
-            async with aclosing(store.stream(path, self.block_bytes, in_thread=scope.in_thread)) as stream:
+            stream = store.stream(path, self.block_bytes, offset, in_thread=scope.in_thread)
+            async with aclosing(stream):
                 chunks = self.expanded(stream, scope) if self.compression else stream
                 async for chunk in chunks:
                     parser.feed(chunk)
-                    while records := parser.parse(want.items):
-                        yield records
-                    for records in large_records(chunks, parser, want):
-                        yield records
+                    for found in parsed(parser, want):
+                        yield found
+                    for found in large_records(chunks, parser, want):
+                        yield found
         except (OSError, DataLossError) as error:
-            yield [error]
+            yield [error], parser.offset, parser.offset
             return
         parser.finish()
-        while records := parser.parse(want.items):
-            yield records
+        for found in parsed(parser, want):
+            yield found
 
     async def expanded(self, stream: Stream, scope: Scope) -> AsyncGenerator[Buffer, None]:
         """Yield the stream's bytes decompressed, in a thread."""
@@ -85,12 +101,83 @@ class RecordFile(Node):
         expand.finish()
 
 
-def large_records(chunks: object, parser: RecordParser, want: Demand) -> Iterator[list[Any]]:
+def parsed(parser: RecordParser, want: Demand) -> Iterator[tuple[list[Any], int, int]]:
+    """Yield the records that the parser has now, and where they begin and end."""
+    begin = parser.offset
+    while records := parser.parse(want.items):
+        yield records, begin, parser.offset
+        begin = parser.offset
+
+
+def large_records(chunks: object, parser: RecordParser, want: Demand) -> Iterator[tuple[list[Any], int, int]]:
     """Yield large records that lie in the page cache, from the one on that the parser has a part of."""
     if not isinstance(chunks, FileStream) or (start := parser.cut) is None:
         return
     while records := read_large(chunks, start, want.items, BLOCK_BYTES):
-        start += sum(map(len, records)) + FRAMING * len(records)
+        begin, start = start, start + sum(map(len, records)) + FRAMING * len(records)
         parser.jump(start)
         chunks.seek(start)
-        yield records
+        yield records, begin, start
+
+
+@dataclass(frozen=True)
+class RecordPlace:
+    """A position in a record file: `skip` records after the one at `offset`, which is number `record` of the file."""
+
+    path: str
+    size: int = -1
+    record: int = 0
+    offset: int = 0
+    skip: int = 0
+
+    def check(self, node: RecordFile) -> None:
+        """Raise unless the file is the one that the state was made with."""
+        if self.path != node.path:
+            raise ResumeError(f"{node.label()}: the state was in {self.path!r} there; the list of files has changed")
+        size = size_of(self.path)
+        if size != self.size:
+            raise ResumeError(f"{node.label()}: the file had {self.size} bytes when the state was made, now {size}")
+
+
+def size_of(path: str) -> int:
+    """Return the size of a file, -1 if it has none."""
+    store, inside = store_for(path)
+    try:
+        return store.size(inside)
+    except OSError:
+        return -1
+
+
+@final
+class RecordTickets(Tickets):
+    """Records that follow each other in a file, between two byte offsets, which are -1 where they are not known."""
+
+    __slots__ = ("begin", "count", "end", "path", "record")
+
+    def __init__(self, path: str, record: int, count: int, begin: int, end: int) -> None:
+        self.path = path
+        self.record = record
+        self.count = count
+        self.begin = begin
+        self.end = end
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        return self.record + index
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.record, self.record + self.count))
+
+    def run_from(self, ordinal: int) -> bool:
+        return self.record == ordinal
+
+    def at(self, count: int) -> Position:
+        size = size_of(self.path)
+        if self.begin < 0:  # compressed: it can only be read from its beginning
+            return asdict(RecordPlace(self.path, size, skip=self.record + count))
+        place = RecordPlace(self.path, size, self.record, self.begin, count)
+        if count == self.count and self.end >= 0:
+            place = replace(place, record=self.record + count, offset=self.end, skip=0)
+        return asdict(place)

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 from asyncdata.errors import StructureError
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Unary, scaled
-from asyncdata.runtime.block import Block, Failure, Ticket, Tickets, children
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
+from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Step
+from asyncdata.runtime.tickets import (
+    END,
+    NOTHING,
+    Children,
+    Given,
+    Listed,
+    Ordinals,
+    Position,
+    Start,
+    Ticket,
+    Tickets,
+    going_on,
+    plain,
+    reopening,
+)
 from asyncdata.structure import prefixed, stack, unstack
 
 __all__ = ("Batch", "Unbatch")
@@ -36,6 +54,18 @@ class Batch(Unary):
     def signature(self) -> Any:
         return prefixed(self.input.signature, self.size if self.drop_remainder else None)
 
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Stack the members of each batch again; what is no batch is an element that failed."""
+        members = [members_of(ticket) for ticket in tickets]
+        inner = Demand()
+        async with aclosing(self.input.open(scope, inner, Start(END, [*chain.from_iterable(members)]))) as source:
+            for place, one in enumerate(members):
+                found = await exactly(source, inner, len(one))
+                if found is None:
+                    return
+                item = stacked(found.items, found.tickets) if isinstance(tickets[place], Tickets) else found.items[0]
+                yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
+
 
 class Batcher(Step):
     """Collects elements. A failure passes at once and leaves the batch under construction as it is."""
@@ -45,46 +75,98 @@ class Batcher(Step):
         self.drop_remainder = drop_remainder
         self.held: list[Block] = []
         self.count = 0
+        self.last: Tickets = NOTHING
+
+    def resume(self, position: Position) -> Start:
+        return Start.of(position[0])
 
     def need(self, want: int) -> int:
         return want * self.size - self.count
 
     def feed(self, block: Block) -> Block:
-        done: list[Any] = []
-        tickets: list[Ticket] = []
-        failed = False
+        self.last = block.tickets
+        out = BatchesMade(Spot(block.tickets, 0, self.tickets()))
         for piece in block.pieces():
             if piece.failed:
-                done.append(piece.items[0])
-                tickets.append(piece.tickets[0])
-                failed = True
+                out.add(piece.items[0], piece.tickets[0], Spot(piece.tickets, 1, self.tickets()))
                 continue
             self.held.append(piece)
             self.count += len(piece)
             if self.count >= self.size:
-                failed |= self.cut(done, tickets)
-        return Block(done, tickets, failed)
+                self.cut(out)
+        return out.block()
 
-    def cut(self, done: list[Any], tickets: list[Ticket]) -> bool:
-        """Move every full batch that is held to `done`; return whether one could not be stacked."""
+    def tickets(self) -> list[Tickets]:
+        """Return the tickets of what is held."""
+        return [piece.tickets for piece in self.held]
+
+    def cut(self, out: BatchesMade) -> None:
+        """Move every full batch that is held out."""
         whole = Block.join(self.held)
-        failed = False
         end = self.count - self.count % self.size
         for start in range(0, end, self.size):
-            part = whole.tickets[start : start + self.size]
-            batch = stacked(whole.items[start : start + self.size], part)
-            failed |= type(batch) is Failure
-            done.append(batch)
-            tickets.append(part)
+            stop = start + self.size
+            part = whole.tickets.part(start, stop)
+            out.add(stacked(whole.items[start:stop], part), part, Spot(part, self.size))
         self.count -= end
         self.held = [whole.part(end, len(whole))] if self.count else []
-        return failed
 
     def flush(self) -> Iterator[Block]:
         if self.held and not self.drop_remainder:
             whole = Block.join(self.held)
-            batch = stacked(whole.items, whole.tickets)
-            yield Block([batch], [whole.tickets], type(batch) is Failure)
+            out = BatchesMade(Spot(self.last, len(self.last), self.tickets()))
+            out.add(stacked(whole.items, whole.tickets), whole.tickets, Spot(self.last, len(self.last)))
+            yield out.block()
+
+
+class Spot(NamedTuple):
+    """A position in the input: after `done` of some elements, with others held that were read before."""
+
+    tickets: Tickets
+    done: int
+    held: Sequence[Tickets] = ()
+
+    def position(self) -> Position:
+        """Return it as the position to go on at: a list, as what comes first are members, not batches."""
+        return [going_on(self.tickets.at(self.done), [*chain.from_iterable(self.held)])]
+
+
+class BatchesMade:
+    """What one step puts out: batches and failures, with their tickets and where to go on after each."""
+
+    def __init__(self, before: Spot) -> None:
+        self.items: list[Any] = []
+        self.tickets: list[Ticket] = []
+        self.places = [before]
+        self.failed = False
+
+    def add(self, item: Any, ticket: Ticket, after: Spot) -> None:
+        self.items.append(item)
+        self.tickets.append(ticket)
+        self.places.append(after)
+        self.failed |= type(item) is Failure
+
+    def block(self) -> Block:
+        places = self.places
+        return Block(self.items, Listed(self.tickets, lambda count: places[count].position()), self.failed)
+
+
+def members_of(ticket: Ticket) -> Sequence[Ticket]:
+    """Return the tickets of the elements that went into what has this ticket."""
+    return [*ticket] if isinstance(ticket, Tickets) else [ticket]
+
+
+async def exactly(source: Blocks, want: Demand, count: int) -> Block | None:
+    """Return the next `count` elements as one block, `None` if there are fewer."""
+    parts: list[Block] = []
+    while count:
+        want.items = count
+        part = await anext(source, None)
+        if part is None:
+            return None
+        parts.append(part)
+        count -= len(part)
+    return Block.join(parts)
 
 
 def stacked(items: list[Any], tickets: Tickets) -> Any:
@@ -99,8 +181,21 @@ def stacked(items: list[Any], tickets: Tickets) -> Any:
 class Unbatch(Unary):
     """The elements that the leaves of each element hold along their first axis."""
 
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Take the elements apart again."""
+        parents = {plain(parent): parent for parent, _ in tickets}
+        found: dict[Ticket, Block] = {}
+        async with aclosing(self.input.open(scope, Demand(), Start(END, [*parents.values()]))) as source:
+            async for block in source:
+                found[plain(block.tickets[0])] = Unbatcher().feed(block)
+        for place, (parent, row) in enumerate(tickets):
+            if (rows := found.get(plain(parent))) is None or (row or 0) >= len(rows):
+                return
+            item = rows.items[row or 0]
+            yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
+
     def stage(self) -> Fold:
-        return Fold(lambda _: Unbatcher())
+        return Fold(lambda _: Unbatcher(self.input.in_order))
 
     @property
     def signature(self) -> None:
@@ -114,14 +209,37 @@ class Unbatch(Unary):
 class Unbatcher(Step):
     """Takes elements apart, one at a time, so that no more is unpacked than is wanted."""
 
+    def __init__(self, in_order: bool = True) -> None:
+        self.in_order = in_order
+        self.skip = 0
+
+    def resume(self, position: Position) -> Start:
+        outer, self.skip = position
+        return Start.of(outer)
+
     def need(self, want: int) -> int:
         return 1
 
     def feed(self, block: Block) -> Block:
+        skip, self.skip = self.skip, 0
         if block.failed:
-            return block
+            return self.failure(block, block.items[0], skip)
         try:
             items = unstack(block.items[0])
         except StructureError as error:
-            return Block([noted(error, "unbatch()", block.tickets[0])], block.tickets, True)
-        return Block(items, children(block.tickets[0], range(len(items))))
+            return self.failure(block, noted(error, "unbatch()", block.tickets[0]), skip)
+        count, element = len(items), block.tickets
+        rows = Children(element[0], Ordinals(0, count), lambda row: self.after(element, row, count))
+        return Block(items, rows).part(skip, count)
+
+    def failure(self, block: Block, failure: Failure, skip: int) -> Block:
+        """Return the failure of a whole element in its place."""
+        place = Children(block.tickets[0], NO_ROW, lambda row: self.after(block.tickets, row, 1))
+        return Block([failure], place, True).part(skip, 1)
+
+    def after(self, element: Tickets, row: int, rows: int) -> Position:
+        """Return the position after so many rows of one element."""
+        return [element.at(1), 0] if row == rows else [reopening(element, self.in_order), row]
+
+
+NO_ROW = Listed([None], lambda count: count)

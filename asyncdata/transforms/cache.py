@@ -5,13 +5,26 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from asyncdata.plan import Unary
+from asyncdata.plan import Unary, picked
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Merge, Opener
+from asyncdata.runtime.tickets import (
+    END,
+    FRESH,
+    Children,
+    Ordinals,
+    Position,
+    Start,
+    Ticket,
+    Wrapped,
+    decode,
+    encode,
+    plain,
+)
 from asyncdata.structure import freeze
 from asyncdata.transforms.select import Skipper
 
@@ -53,7 +66,7 @@ class MemoryCache:
     def kept(self, position: int, count: int) -> Block | None:
         """Return up to `count` kept elements from number `position` on, `None` if there are none."""
         items = self.items[position : position + count]
-        return Block(items, range(position, position + len(items))) if items else None
+        return Block(items) if items else None
 
     def adopt(self, other: MemoryCache) -> None:
         """Keep what another cache holds, if that is everything and nothing complete is kept yet."""
@@ -80,11 +93,35 @@ class Cache(Unary):
     def stage(self) -> Merge:
         return Merge(self.blocks)
 
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        if isinstance(tickets[0], tuple):
+            return self.input.open(self.filling(scope), want, Start(END, [ticket for _, ticket in tickets]))
+        return picked(self, scope, tickets)
+
+    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield what is kept, then what the input has beyond it."""
+        place = CachePlace(**position) if position else CachePlace()
+        if place.epoch is not None:
+            self.store.begin(decode(place.epoch))
+        if place.input is not None:
+            passing = self.passing(inputs[0](self.filling(scope), want, Start.of(place.input)))
+        elif self.input.in_order or self.store.complete:
+            passing = self.ordered(scope, inputs[0], want, place.done)
+        else:
+            passing = self.unordered(scope, inputs[0], want, place.done)
+        async with aclosing(passing):
+            async for block in passing:
+                yield block
+
+    def filling(self, scope: Scope) -> Scope:
+        """Return the scope of the epoch that is kept."""
+        return scope.with_epoch(self.store.begin(scope.epoch))
+
+    async def ordered(self, scope: Scope, opener: Opener, want: Demand, done: int) -> Blocks:
+        """Yield all but the first `done` elements; those that are not kept are read, also to be kept."""
         shared = self.input.repeatable or self.store.complete
         store = self.store if shared else MemoryCache()
-        position = 0
+        position = min(done, len(store.items))
         async with AsyncExitStack() as stack:
             source: Blocks | None = None
             while True:
@@ -93,18 +130,69 @@ class Cache(Unary):
                     if store.complete:
                         return
                     if source is None:
-                        source = self.beyond(position, scope.with_epoch(store.begin(scope.epoch)), inputs, want)
+                        source = self.beyond(position, self.filling(scope), opener, want)
                         await stack.enter_async_context(aclosing(source))
-                    read = await anext(source, None)
-                    if read is None:
+                    block = await anext(source, None)
+                    if block is None:
                         break
-                    block = Block(read.items, range(position, position + len(read)), read.failed)
                     store.offer(position, block)
-                position += len(block)
-                yield block
+                first, position = position, position + len(block)
+                if position > done:
+                    yield self.numbered(block, first).part(max(0, done - first), len(block))
         store.finish(position)
         self.store.adopt(store)
 
-    def beyond(self, position: int, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+    def numbered(self, block: Block, first: int) -> Block:
+        """Return a block with its elements' numbers for tickets."""
+        epoch = self.store.epoch
+        numbers = Ordinals(first, first + len(block))
+        return Block(
+            block.items,
+            Wrapped(numbers, lambda _, done: asdict(CachePlace(done, None if epoch is None else encode(epoch)))),
+            block.failed,
+        )
+
+    def beyond(self, position: int, scope: Scope, opener: Opener, want: Demand) -> Blocks:
         """Run the input from element `position` on."""
-        return Fold(lambda _: Skipper(position)).open(scope, inputs, want)
+        return Fold(lambda _: Skipper(position)).open(scope, [opener], want, FRESH)
+
+    async def unordered(self, scope: Scope, opener: Opener, want: Demand, done: int) -> Blocks:
+        """Yield an input that has no order, and keep it in that of its tickets, which is the same in every run."""
+        store = MemoryCache()
+        kept: list[tuple[Ticket, Block]] = []
+        async with aclosing(self.passing(opener(self.filling(scope), want, FRESH))) as source:
+            async for block in source:
+                kept += [(plain(block.tickets[i]), block.part(i, i + 1)) for i in range(len(block))]
+                if done == 0:
+                    yield block
+        for position, (_, block) in enumerate(sorted(kept, key=lambda pair: repr(pair[0]))):
+            store.offer(position, block)
+        store.finish(len(kept))
+        self.store.adopt(store)
+        if done:
+            async with aclosing(self.ordered(scope, opener, want, done)) as source:
+                async for block in source:
+                    yield block
+
+    async def passing(self, source: Blocks) -> Blocks:
+        """Yield elements as they come, for the first time: a state tells where the input was."""
+        async with aclosing(source):
+            async for block in source:
+                yield Block(block.items, Children(FIRST, block.tickets, self.first_time), block.failed)
+
+    def first_time(self, position: Position) -> Position:
+        epoch = self.store.epoch
+        return asdict(CachePlace(0, None if epoch is None else encode(epoch), position))
+
+
+FIRST = -1
+"""The parent of elements that have no number yet."""
+
+
+@dataclass(frozen=True)
+class CachePlace:
+    """How many elements are done, in which epoch the cache was filled; the input's position while it has no order."""
+
+    done: int = 0
+    epoch: Any = None
+    input: Position = None

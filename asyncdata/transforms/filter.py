@@ -9,9 +9,10 @@ from typing import Any
 
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Unary
-from asyncdata.runtime.block import Failure, Ticket
+from asyncdata.runtime.block import Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.stage import Apply
+from asyncdata.runtime.tickets import Ticket
 
 __all__ = ("Filter", "Predicate")
 
@@ -40,6 +41,10 @@ class Filter(Unary):
     """The elements for which `predicate` is true, in order."""
 
     predicate: Predicate
+
+    @property
+    def transparent(self) -> bool:
+        return True
 
     def stage(self) -> Apply:
         return Apply((self.predicate,), keep=True)

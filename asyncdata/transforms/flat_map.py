@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 from asyncdata.plan import Node, node_of
-from asyncdata.runtime.block import Block, Blocks, Demand, Failure, children
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe
+from asyncdata.runtime.tickets import END, Children, Given, Listed, Position, Start, Ticket, Tickets, plain, reopening
 
-__all__ = ("FlatMap", "inner_plan")
+__all__ = ("FlatMap", "from_inner", "inner_plan", "not_made")
 
 
 async def inner_plan(call: Call, block: Block) -> Node | Failure:
@@ -29,6 +31,47 @@ async def inner_plan(call: Call, block: Block) -> Node | Failure:
         return call.failure(error, ticket)
 
 
+def not_made(outer: Tickets, failure: Failure) -> Block:
+    """Return the failure of a function that should have made a dataset, in the place of its elements."""
+
+    def position(count: int) -> Position:
+        return [outer.at(count), None]
+
+    return Block([failure], Listed([(outer[0], None)], position), True)
+
+
+async def from_inner(outer: Node, function: Call, scope: Scope, tickets: Sequence[Ticket]) -> Blocks:
+    """Yield the elements with these tickets, in this order, of the datasets that `function` makes of `outer`'s."""
+    wanted: dict[Ticket, tuple[Ticket, list[Ticket]]] = {}
+    for parent, child in tickets:
+        wanted.setdefault(plain(parent), (parent, []))[1].append(child)
+    found: dict[Ticket, Any] = {}
+    async with aclosing(outer.open(scope, Demand(), Start(END, [parent for parent, _ in wanted.values()]))) as source:
+        async for block in source:
+            parent = plain(block.tickets[0])
+            async for child, item in inner_items(function, block, scope, wanted[parent][1]):
+                found[parent, plain(child)] = item
+    for place, ticket in enumerate(map(plain, tickets)):
+        if ticket not in found:
+            return
+        yield Block([found[ticket]], Given(tickets, place, place + 1, END), type(found[ticket]) is Failure)
+
+
+async def inner_items(
+    function: Call, block: Block, scope: Scope, tickets: Sequence[Ticket]
+) -> AsyncGenerator[tuple[Ticket, Any], None]:
+    """Yield elements of the dataset that is made of one element, with their tickets in it."""
+    plan = await inner_plan(function, block)
+    if type(plan) is Failure:
+        yield None, plan
+        return
+    rest = [ticket for ticket in tickets if ticket is not None]
+    async with aclosing(plan.open(scope.at(block.tickets[0]), Demand(64), Start(END, rest))) as source:
+        async for part in source:
+            for pair in zip(part.tickets, part.items, strict=True):
+                yield pair
+
+
 @dataclass(frozen=True, eq=False)
 class FlatMap(Node):
     """The elements of `function(element)`, a dataset, for each element in turn."""
@@ -42,16 +85,28 @@ class FlatMap(Node):
     def label(self) -> str:
         return self.function.name
 
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return from_inner(self.input, self.function, scope, tickets)
+
+    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Read one element, run its dataset to the end, then read the next."""
-        async with aclosing(inputs[0](scope, Demand())) as outer:
+        begin, inner = position or (None, None)
+        async with aclosing(inputs[0](scope, Demand(), Start.of(begin))) as outer:
             async for block in outer:
-                ticket = block.tickets[0]
-                plan = await inner_plan(self.function, block)
-                if type(plan) is Failure:
-                    yield Block([plan], [ticket], True)
-                    continue
-                async with aclosing(plan.open(scope.at(ticket), want)) as source:
+                async with aclosing(self.one(scope, block, want, inner)) as source:
                     async for part in source:
-                        yield Block(part.items, children(ticket, part.tickets), part.failed)
+                        yield part
+                inner = None
                 await breathe()
+
+    async def one(self, scope: Scope, block: Block, want: Demand, inner: Position) -> Blocks:
+        """Run the dataset of one element, from `inner` on."""
+        ticket, outer = block.tickets[0], block.tickets
+        plan = await inner_plan(self.function, block)
+        if type(plan) is Failure:
+            yield not_made(outer, plan)
+            return
+        async with aclosing(plan.open(scope.at(ticket), want, Start.of(inner))) as source:
+            async for part in source:
+                tickets = Children(ticket, part.tickets, lambda at: [reopening(outer, self.input.in_order), at])
+                yield Block(part.items, tickets, part.failed)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Node, Unary, check_count, parallel_label
+from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.executors import Call, default_workers
+from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
+from asyncdata.runtime.tickets import END, Start, Ticket
 
 __all__ = ("EXECUTORS", "Map", "workers_for")
 
@@ -46,6 +50,22 @@ class Map(Unary):
         call = Call("map", fn)
         return Map(plan, (call,), workers_for(call, calls, executor), deterministic)
 
+    @property
+    def identity(self) -> str:
+        return dataclasses.replace(self, workers=None, ordered=None).label()
+
+    @property
+    def transparent(self) -> bool:
+        return self.workers is None or self.ordered is not False
+
+    def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        if self.transparent or start.position is None:
+            return super().run(scope, want, start)
+        return super().run(scope, want, Start.of(start.position[0]))
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return dataclasses.replace(self, ordered=True).run(scope, want, Start(END, tickets))
+
     def stage(self) -> Apply:
         workers = default_workers() if self.workers == AUTOTUNE else self.workers
         return Apply(self.functions, workers=workers, ordered=self.ordered is not False)
@@ -55,8 +75,8 @@ class Map(Unary):
         return self.workers is not None and self.ordered is not False
 
     @property
-    def repeatable(self) -> bool:
-        return (self.workers is None or self.ordered is not False) and self.input.repeatable
+    def in_order(self) -> bool:
+        return (self.workers is None or self.ordered is not False) and self.input.in_order
 
     @property
     def signature(self) -> None:

@@ -21,6 +21,14 @@ class Prefetch(Unary):
         return Transfer(self.buffer_size)
 
     @property
+    def identity(self) -> None:
+        return None
+
+    @property
+    def transparent(self) -> bool:
+        return True
+
+    @property
     def elementwise(self) -> bool:
         return True
 

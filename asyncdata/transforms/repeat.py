@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, finite, repeated
-from asyncdata.runtime.block import Block, Blocks, Demand, children
+from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
+from asyncdata.runtime.tickets import END, Position, Start, Ticket, children
 
-__all__ = ("Concatenate", "Repeat")
+__all__ = ("Concatenate", "Repeat", "from_parts")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,23 +35,29 @@ class Repeat(Unary):
     def label(self) -> str:
         return f"repeat({'' if self.count < 0 else self.count})"
 
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
-        """Run the input again and again, each time as an epoch of its own; once is the input itself."""
-        if self.count == 1:
-            async with aclosing(inputs[0](scope, want)) as source:
-                async for block in source:
-                    yield block
-            return
-        repetition = 0
+    @property
+    def transparent(self) -> bool:
+        return self.count == 1
+
+    def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        return self.input.open(scope, want, start) if self.count == 1 else super().run(scope, want, start)
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return from_parts(lambda turn, start: self.input.open(scope.at(turn), want, start), tickets)
+
+    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+        """Run the input again and again, each time as an epoch of its own."""
+        repetition, inner = position or (0, None)
         while repetition != self.count:
-            empty = True
-            async with aclosing(inputs[0](scope.at(repetition), want)) as source:
+            empty = inner is None
+            async with aclosing(inputs[0](scope.at(repetition), want, Start.of(inner))) as source:
                 async for block in source:
                     empty = False
                     yield Block(block.items, children(repetition, block.tickets), block.failed)
             if empty:
                 return
             repetition += 1
+            inner = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +82,22 @@ class Concatenate(Node):
         first, second = self.first.signature, self.second.signature
         return first if first == second else None
 
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return from_parts(lambda index, start: self.inputs[index].open(scope, want, start), tickets)
+
+    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Run one input after the other."""
-        for index, opener in enumerate(inputs):
-            async with aclosing(opener(scope, want)) as source:
+        first, inner = position or (0, None)
+        for index in range(first, len(inputs)):
+            async with aclosing(inputs[index](scope, want, Start.of(inner))) as source:
                 async for block in source:
                     yield Block(block.items, children(index, block.tickets), block.failed)
+            inner = None
+
+
+async def from_parts(open_part: Callable[[int, Start], Blocks], tickets: Sequence[Ticket]) -> Blocks:
+    """Yield the elements with these tickets, each from the part that it names, in runs of the same part."""
+    for part, run in groupby(tickets, itemgetter(0)):
+        async with aclosing(open_part(part, Start(END, [child for _, child in run]))) as source:
+            async for block in source:
+                yield block

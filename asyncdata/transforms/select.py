@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, final
 
 from asyncdata.plan import Unary, most, scaled
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.stage import Fold, Step
+from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets, Wrapped
 
 __all__ = ("Shard", "Skip", "Take")
 
@@ -27,21 +29,36 @@ class Take(Unary):
         return most(self.input.cardinality, self.count)
 
 
+EVERYTHING: Final = 1 << 62
+
+
 class Taker(Step):
     """Counts down; asks its input for no more than is left."""
 
     def __init__(self, count: int) -> None:
-        self.left = count if count >= 0 else 1 << 62
+        self.count = count if count >= 0 else EVERYTHING
+        self.left = self.count
         self.done = self.left == 0
+
+    def resume(self, position: Position) -> Start:
+        if self.count == EVERYTHING:
+            return Start.of(position)
+        taken, inner = position
+        self.left = self.count - taken
+        self.done = self.left == 0
+        return Start.of(inner)
 
     def need(self, want: int) -> int:
         return min(want, self.left)
 
     def feed(self, block: Block) -> Block:
+        if self.count == EVERYTHING:
+            return block
         part = block if len(block) <= self.left else block.part(0, self.left)
+        taken = self.count - self.left
         self.left -= len(part)
         self.done = self.left == 0
-        return part
+        return Block(part.items, Wrapped(part.tickets, lambda count, inner: [taken + count, inner]), part.failed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +83,10 @@ class Skipper(Step):
     def __init__(self, count: int) -> None:
         self.left = count
         self.done = count < 0
+
+    def resume(self, position: Position) -> Start:
+        self.left = 0
+        return Start.of(position)
 
     def need(self, want: int) -> int:
         return min(self.left, 1024) or want
@@ -98,12 +119,44 @@ class Sharder(Step):
         self.num_shards = num_shards
         self.ahead = index
 
+    def resume(self, position: Position) -> Start:
+        if self.num_shards == 1:
+            return Start.of(position)
+        self.ahead, inner = position
+        return Start.of(inner)
+
     def need(self, want: int) -> int:
         return self.ahead + 1 + (want - 1) * self.num_shards
 
     def feed(self, block: Block) -> Block:
+        if self.num_shards == 1:
+            return block
         start, step = self.ahead, self.num_shards
         items = block.items[start::step]
         self.ahead = start + len(items) * step - len(block)
-        kept = Block(items, block.tickets[start::step], block.failed)
+        kept = Block(items, Sharded(block.tickets, start, len(items), step), block.failed)
         return kept.part(0, len(items)) if block.failed else kept
+
+
+@final
+class Sharded(Tickets):
+    """Every `step`-th element of a block, from element `start` on."""
+
+    __slots__ = ("count", "start", "step", "whole")
+
+    def __init__(self, whole: Tickets, start: int, count: int, step: int) -> None:
+        self.whole = whole
+        self.start = start
+        self.count = count
+        self.step = step
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.whole[self.start + index * self.step]
+
+    def at(self, count: int) -> Position:
+        if count == 0:
+            return [self.start, self.whole.at(0)]
+        return [self.step - 1, self.whole.at(self.start + (count - 1) * self.step + 1)]

@@ -8,19 +8,33 @@ function of t and the key alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.plan import Unary, repeated
-from asyncdata.runtime.block import Block, Blocks, Demand, Failure, Ticket, children
+from asyncdata.plan import Node, Unary, repeated
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Merge, Opener, Step, breathe, split
+from asyncdata.runtime.tickets import (
+    END,
+    FRESH,
+    Listed,
+    Position,
+    Start,
+    Ticket,
+    Tickets,
+    children,
+    decode,
+    encode,
+    plain,
+)
+from asyncdata.transforms.repeat import from_parts
 
 __all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "epoch_key", "slots")
 
@@ -28,11 +42,6 @@ __all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "epoch_key", "
 def epoch_key(seed: int, epoch: tuple[Any, ...]) -> int:
     """Return the key of one epoch's order: 64 bits of a hash of seed and epoch, the same on every machine."""
     return int.from_bytes(blake2b(repr((seed, plain(epoch))).encode(), digest_size=8).digest(), "little")
-
-
-def plain(path: Any) -> Any:
-    """Return a path of epochs and tickets as nested tuples: the same however its elements came in blocks."""
-    return tuple(map(plain, cast("Sequence[Any]", path))) if isinstance(path, (tuple, list, range)) else path
 
 
 def mixed(start: int, stop: int, key: int) -> npt.NDArray[np.uint64]:
@@ -62,6 +71,12 @@ class Shuffle(Unary):
     size: int
     seed: int
     reshuffle: bool = True
+    drawn: bool = False
+
+    @staticmethod
+    def of(plan: Node, size: int, seed: int, reshuffle: bool | None, *, drawn: bool) -> Shuffle:
+        """Return a shuffle for what the user asked for; `drawn` says that nobody chose the seed."""
+        return Shuffle(plan, EVERYTHING if size < 0 else size, seed, reshuffle is not False, drawn)
 
     def stage(self) -> Fold:
         return Fold(self.step)
@@ -83,6 +98,69 @@ def size_label(size: int, reshuffle: bool) -> str:
     return f"{shown}{'' if reshuffle else ', reshuffle_each_iteration=False'}"
 
 
+@dataclass(frozen=True)
+class ShufflePlace:
+    """A position: elements seen, the input's position, and what the buffer held, or still has to give out if `drained`.
+
+    Where tickets are ordinals, what it held is a function of the number seen, and is not told.
+    """
+
+    seen: int
+    input: Position
+    drained: int | None = None
+    held: list[Any] | None = None
+
+    def tickets(self, size: int, key: int) -> list[Ticket]:
+        """Return the tickets of what the buffer holds: by slot, or what is left in the order of its way out."""
+        if self.held is not None:
+            return [decode(ticket) for ticket in self.held]
+        inside = occupants(self.seen, size, key)
+        if self.drained is None:
+            return inside
+        return [inside[place] for place in drain_order(len(inside), key)[self.drained :]]
+
+
+def occupants(seen: int, size: int, key: int) -> list[Any]:
+    """Return which element sits in each slot when so many have come: the last one that was sent there."""
+    inside = np.arange(min(seen, size))
+    missing = np.ones(len(inside), bool)
+    high = seen
+    while high > size and missing.any():
+        low = max(size, high - max(4096, 2 * size))
+        slot, last = np.unique(np.array(slots(low, high, size, key))[::-1], return_index=True)
+        fresh = missing[slot]
+        inside[slot[fresh]] = high - 1 - last[fresh]
+        missing[slot] = False
+        high = low
+    return inside.tolist()
+
+
+class Journal:
+    """The tickets that were held at some time, and each exchange since: what was held at any time after."""
+
+    def __init__(self, held: list[Ticket]) -> None:
+        self.held = held
+        self.exchanges: list[tuple[list[int], list[Ticket]]] = []
+        self.count = 0
+
+    def add(self, places: list[int], tickets: list[Ticket]) -> int:
+        """Take note of an exchange, and return its number."""
+        self.exchanges.append((places, tickets))
+        self.count += len(places)
+        return len(self.exchanges) - 1
+
+    def at(self, number: int, count: int) -> list[Any]:
+        """Return what was held after the first `count` elements of an exchange, as JSON."""
+        held = list(self.held)
+        for places, tickets in self.exchanges[:number]:
+            for place, ticket in zip(places, tickets, strict=True):
+                held[place] = ticket
+        places, tickets = self.exchanges[number]
+        for place, ticket in zip(places[:count], tickets[:count], strict=True):
+            held[place] = ticket
+        return [encode(ticket) for ticket in held]
+
+
 class Shuffler(Step):
     """The buffer: items and their tickets by slot."""
 
@@ -91,40 +169,90 @@ class Shuffler(Step):
         self.key = key
         self.held: list[tuple[Any, Ticket]] = []
         self.seen = 0
+        self.drained: int | None = None
         self.failed = False
+        self.dense = True
+        self.journal: Journal | None = None
+        self.expected = 0  # elements that were held already, and come first
+
+    def resume(self, position: Position) -> Start:
+        place = ShufflePlace(**position)
+        self.seen, self.drained, self.dense = place.seen, place.drained, place.held is None
+        tickets = place.tickets(self.size, self.key)
+        self.expected = len(tickets)
+        return Start.of(place.input, tickets)
 
     def need(self, want: int) -> int:
-        return want + min(self.size - len(self.held), 4096)
+        return want + min(max(self.expected, self.size - len(self.held)), 4096)
 
     def feed(self, block: Block) -> Block:
         self.failed |= block.failed
+        if self.expected:
+            block = self.put_back(block)
         filling = min(len(block), self.size - len(self.held))
-        self.held.extend(zip(block.items[:filling], block.tickets[:filling], strict=True))
-        self.seen += filling
+        if filling:
+            self.count(block.tickets.part(0, filling))
+            self.hold(block, filling)
         if filling == len(block):
-            return Block([], ())
+            return Block([])
         return self.exchange(block.part(filling, len(block)))
+
+    def put_back(self, block: Block) -> Block:
+        """Hold again what was held; return the rest."""
+        count = min(self.expected, len(block))
+        self.hold(block, count)
+        self.expected -= count
+        return block.part(count, len(block))
+
+    def hold(self, block: Block, count: int) -> None:
+        self.held.extend(zip(block.items[:count], block.tickets.part(0, count), strict=True))
+
+    def count(self, tickets: Tickets) -> None:
+        """Take note of elements that come in."""
+        if self.dense and not tickets.run_from(self.seen):
+            self.dense = False
+        self.seen += len(tickets)
 
     def exchange(self, block: Block) -> Block:
         """Put each item into its slot; what was there comes out."""
-        held = self.held
+        held, before = self.held, self.seen
+        places = slots(before, before + len(block), self.size, self.key)
+        self.count(block.tickets)
+        tickets = list(block.tickets)
+        since = None if self.dense else self.note(places, tickets)
         out: list[tuple[Any, Ticket]] = []
         push = out.append
-        places = slots(self.seen, self.seen + len(block), self.size, self.key)
-        for place, pair in zip(places, zip(block.items, block.tickets, strict=True), strict=True):
+        for place, pair in zip(places, zip(block.items, tickets, strict=True), strict=True):
             push(held[place])
             held[place] = pair
-        self.seen += len(block)
-        return self.block(out)
+
+        def position(count: int) -> Position:
+            inside = None if since is None else since[0].at(since[1], count)
+            return asdict(ShufflePlace(before + count, block.tickets.at(count), None, inside))
+
+        return self.block(out, position)
+
+    def note(self, places: list[int], tickets: list[Ticket]) -> tuple[Journal, int]:
+        """Write down an exchange, and return where."""
+        if self.journal is None or self.journal.count > self.size:
+            self.journal = Journal([ticket for _, ticket in self.held])
+        return self.journal, self.journal.add(places, tickets)
 
     def flush(self) -> Iterator[Block]:
-        order = drain_order(len(self.held), self.key)
-        if order:
-            yield self.block([self.held[place] for place in order])
+        order = drain_order(len(self.held), self.key) if self.drained is None else range(len(self.held))
+        drained, seen, dense = self.drained or 0, self.seen, self.dense
+        pairs = [self.held[place] for place in order]
 
-    def block(self, pairs: list[tuple[Any, Ticket]]) -> Block:
+        def position(count: int) -> Position:
+            left = None if dense else [encode(ticket) for _, ticket in pairs[count:]]
+            return asdict(ShufflePlace(seen, END, drained + count, left))
+
+        if pairs:
+            yield self.block(pairs, position)
+
+    def block(self, pairs: list[tuple[Any, Ticket]], position: Callable[[int], Position]) -> Block:
         items, tickets = map(list, zip(*pairs, strict=True))
-        return Block(items, tickets, self.failed and Failure in set(map(type, items)))
+        return Block(items, Listed(tickets, position), self.failed and Failure in set(map(type, items)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,15 +274,19 @@ class ShuffleRepeat(Unary):
     def label(self) -> str:
         return f"shuffle_and_repeat({size_label(self.size, self.reshuffle)}, count={self.count})"
 
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return from_parts(lambda turn, start: self.input.open(scope.at(turn), want, start), tickets)
+
+    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield epoch after epoch, each through a buffer of its own."""
         drained: list[Block] = []
-        repetition = 0
+        repetition, place = position or (0, None)
         while repetition != self.count:
             epoch = scope.at(repetition)
             shuffler = Shuffler(self.size, epoch_key(self.seed, epoch.epoch if self.reshuffle else ()))
-            inner = Demand()
-            async with aclosing(inputs[0](epoch, inner)) as source:
+            inner, start = Demand(), FRESH if place is None else shuffler.resume(place)
+            place = None
+            async with aclosing(inputs[0](epoch, inner, start)) as source:
                 async for block in self.overlap(shuffler, source, inner, drained, want):
                     yield block
                 async for block in self.epoch(shuffler, source, inner, want):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, final
 
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Merge, Opener, Step
+from asyncdata.runtime.tickets import END, Given, Numbered, Position, Start, Ticket, Tickets
 from asyncdata.structure import TensorSpec
 
 __all__ = ("Enumerate", "Zip")
@@ -39,12 +40,26 @@ class Zip(Node):
         found = [node.signature for node in self.nodes]
         return None if any(part is None for part in found) else self.rebuild(found)
 
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand) -> Blocks:
+    def label(self) -> str:
+        return f"zip({len(self.nodes)} datasets)"
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        starts = [Start(END, list(column)) for column in zip(*tickets, strict=True)]
+        return self.rows(scope, [node.open for node in self.nodes], want, starts)
+
+    def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+        """Run all inputs side by side."""
+        return self.rows(scope, inputs, want, [Start.of(inner) for inner in position or [None] * len(inputs)])
+
+    async def rows(self, scope: Scope, inputs: Sequence[Opener], want: Demand, starts: Sequence[Start]) -> Blocks:
         """Read as many elements of each input as are wanted, and give out the rows that are complete."""
         inner = Demand()
         async with AsyncExitStack() as stack:
-            sources = [await stack.enter_async_context(aclosing(opener(scope, inner))) for opener in inputs]
-            held: list[Block] = [Block([], ())] * len(sources)
+            sources = [
+                await stack.enter_async_context(aclosing(opener(scope, inner, start)))
+                for opener, start in zip(inputs, starts, strict=True)
+            ]
+            held: list[Block] = [Block([])] * len(sources)
             while True:
                 longest = max(map(len, held))
                 for index, source in enumerate(sources):
@@ -61,7 +76,7 @@ class Zip(Node):
     def joined(self, parts: list[Block]) -> Block:
         """Put rows together; a row with a failure in it is that failure."""
         rows: Iterable[tuple[Any, ...]] = zip(*[part.items for part in parts], strict=True)
-        tickets = list(zip(*[part.tickets for part in parts], strict=True))
+        tickets = Rows([part.tickets for part in parts])
         if not any(part.failed for part in parts):
             items = list(rows) if self.rebuild is tuple else list(map(self.rebuild, rows))
             return Block(items, tickets)
@@ -72,6 +87,25 @@ class Zip(Node):
         return self.rebuild(row) if failure is None else failure
 
 
+@final
+class Rows(Tickets):
+    """The tickets of rows: those of their parts."""
+
+    __slots__ = ("columns",)
+
+    def __init__(self, columns: Sequence[Tickets]) -> None:
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __getitem__(self, index: int) -> Ticket:
+        return tuple([column[index] for column in self.columns])
+
+    def at(self, count: int) -> Position:
+        return [column.at(count) for column in self.columns]
+
+
 @dataclass(frozen=True, eq=False)
 class Enumerate(Unary):
     """Pairs (number, element), counted from `start`."""
@@ -80,6 +114,16 @@ class Enumerate(Unary):
 
     def stage(self) -> Fold:
         return Fold(lambda _: Enumerator(self.start))
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Give the elements the numbers that they had."""
+        done = 0
+        async with aclosing(self.input.open(scope, want, Start(END, [inner for _, inner in tickets]))) as source:
+            async for block in source:
+                numbers = [number for number, _ in tickets[done : done + len(block)]]
+                given = Given(tickets, done, done + len(block), END)
+                done += len(block)
+                yield numbered(numbers, block, given)
 
     @property
     def cardinality(self) -> int:
@@ -97,10 +141,39 @@ class Enumerator(Step):
     def __init__(self, start: int) -> None:
         self.next = start
 
+    def resume(self, position: Position) -> Start:
+        self.next, inner = position
+        return Start.of(inner)
+
     def feed(self, block: Block) -> Block:
         numbers = range(self.next, self.next + len(block))
         self.next = numbers.stop
-        pairs = list(zip(numbers, block.items, strict=True))
-        if block.failed:
-            return Block([p[1] if type(p[1]) is Failure else p for p in pairs], block.tickets, True)
-        return Block(pairs, block.tickets)
+        return numbered(numbers, block, Numbers(block.tickets, numbers))
+
+
+def numbered(numbers: Sequence[int], block: Block, tickets: Tickets) -> Block:
+    """Return pairs of numbers and items; a failure stays one."""
+    pairs = list(zip(numbers, block.items, strict=True))
+    if block.failed:
+        return Block([pair[1] if type(pair[1]) is Failure else pair for pair in pairs], tickets, True)
+    return Block(pairs, tickets)
+
+
+@final
+class Numbers(Tickets):
+    """The tickets of numbered elements."""
+
+    __slots__ = ("numbers", "whole")
+
+    def __init__(self, whole: Tickets, numbers: range) -> None:
+        self.whole = whole
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> Ticket:
+        return Numbered(self.numbers[index], self.whole[index])
+
+    def at(self, count: int) -> Position:
+        return [self.numbers.start + count, self.whole.at(count)]

@@ -11,10 +11,11 @@ import pytest
 
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Call, Pace, Workers, describe
+from asyncdata.runtime.tickets import Ordinals
 
 
 def run(fn: Any, *items: Any) -> list[Any]:
-    result = Call("map", fn).run(Block(list(items), range(len(items))))
+    result = Call("map", fn).run(Block(list(items), Ordinals(0, len(items))))
     assert result.failed == any(type(item) is Failure for item in result.items)
     return [item.error if type(item) is Failure else item for item in result.items]
 
@@ -47,7 +48,7 @@ def test_tuples_are_unpacked_also_beside_other_elements() -> None:
 
 def test_a_failed_element_is_passed_on_and_the_function_not_called_with_it() -> None:
     failure = Failure(KeyError("before"))
-    result = Call("map", lambda x: x + 1).run(Block([1, failure, 3], range(3), True))
+    result = Call("map", lambda x: x + 1).run(Block([1, failure, 3], Ordinals(0, 3), True))
     assert (result.items, result.failed) == ([2, failure, 4], True)
 
 
@@ -92,7 +93,7 @@ def test_objects_with_an_async_call_are_coroutine_functions() -> None:
 
 @pytest.mark.parametrize(
     ("ticket", "words"),
-    [(5, "element 5"), ((2, 7), "element (2, 7)"), (range(3, 6), "elements 3 to 5"), ([4], "element 4")],
+    [(5, "element 5"), ((2, 7), "element (2, 7)"), (Ordinals(3, 6), "elements 3 to 5"), (Ordinals(4, 5), "element 4")],
 )
 def test_tickets_in_words(ticket: Any, words: str) -> None:
     assert describe(ticket) == words

@@ -10,10 +10,11 @@ import pytest
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
+from asyncdata.runtime.tickets import Ordinals
 
 
 def block(*items: int) -> Block:
-    return Block(list(items), range(len(items)))
+    return Block(list(items), Ordinals(0, len(items)))
 
 
 def queue_of(depth: int) -> BlockQueue:

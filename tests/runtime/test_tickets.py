@@ -14,6 +14,7 @@ import asyncdata as ad
 from asyncdata.optimize import optimize
 from asyncdata.runtime.pipeline import Pipeline
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
+from asyncdata.runtime.tickets import Tickets
 
 
 async def delivered(ds: ad.Dataset[Any], optimized: bool) -> list[tuple[Any, Any]]:
@@ -36,7 +37,7 @@ async def delivered(ds: ad.Dataset[Any], optimized: bool) -> list[tuple[Any, Any
 
 def members(ticket: Any) -> list[Any]:
     """Return the tickets of the elements that a batch was made of."""
-    if isinstance(ticket, (list, range)):
+    if isinstance(ticket, Tickets):
         return [one for part in ticket for one in members(part)]
     return [ticket]
 

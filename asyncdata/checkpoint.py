@@ -1,0 +1,186 @@
+"""Where a pipeline stands: what a state says, whether it fits a plan, and how it is kept in a file.
+
+A state is a dict of what JSON knows: the plan in words, so that another is refused; the seeds; the epoch; how many
+elements were delivered; and the position, which tells from where the source goes on and what was read before it and is
+not delivered yet.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
+
+from asyncdata.errors import ResumeError
+from asyncdata.plan import Node
+from asyncdata.runtime.tickets import END, FRESH, Position, Start
+
+__all__ = ("Place", "inspect_state", "load", "place_of", "save", "state_of")
+
+VERSION: Final = 1
+
+
+@runtime_checkable
+class Seeded(Protocol):
+    """A node with a seed, which was `drawn` if the user gave none."""
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        ...
+
+    @property
+    def drawn(self) -> bool:
+        """Whether nobody chose it."""
+        ...
+
+
+class Place(NamedTuple):
+    """What a state says about a plan: the plan with the state's seeds, and where its run goes on."""
+
+    plan: Node
+    epoch: int
+    delivered: int = 0
+    start: Start = FRESH
+
+
+def nodes_of(plan: Node) -> Iterator[Node]:
+    """Yield the nodes of a plan, sources first."""
+    for node in plan.inputs:
+        yield from nodes_of(node)
+    yield plan
+
+
+def account(plan: Node) -> list[str]:
+    """Return a plan in words: what must not change between saving a state and going on with it."""
+    return [words for node in nodes_of(plan) if (words := node.identity) is not None]
+
+
+def seeds_of(plan: Node) -> list[int]:
+    return [node.seed for node in nodes_of(plan) if isinstance(node, Seeded)]
+
+
+def state_of(plan: Node, epoch: int, delivered: int, position: Position) -> dict[str, Any]:
+    """Return the state of a run of `plan`."""
+    return {
+        "version": VERSION,
+        "plan": account(plan),
+        "seeds": seeds_of(plan),
+        "epoch": epoch,
+        "delivered": delivered,
+        "position": position,
+    }
+
+
+def place_of(plan: Node, state: Mapping[str, Any]) -> Place:
+    """Return where a run of `plan` goes on from `state`; `ResumeError` if the two do not fit."""
+    if not isinstance(state, Mapping) or not {"plan", "seeds", "epoch", "delivered", "position"} <= set(state):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ResumeError(f"a state is what state_dict() returns, got {state!r:.80}")
+    if state.get("version") != VERSION:
+        raise ResumeError(f"the state has version {state.get('version')!r}, this asyncdata reads version {VERSION}")
+    compare(state["plan"], account(plan))
+    position = state["position"]
+    start = FRESH if position is None else Start.of(position)
+    return Place(with_seeds(plan, iter(state["seeds"])), state["epoch"], state["delivered"], start)
+
+
+def compare(was: list[str], now: list[str]) -> None:
+    """Raise and name the first node that is another one now."""
+    if was == now:
+        return
+    place = next((i for i, (old, new) in enumerate(zip(was, now, strict=False)) if old != new), min(len(was), len(now)))
+    old, new = (plan[place] if place < len(plan) else "nothing" for plan in (was, now))
+    raise ResumeError(
+        f"the state is of another pipeline: step {place + 1} was {old} when it was saved, and is {new} now; "
+        "build the same pipeline, or start without the state"
+    )
+
+
+def with_seeds(plan: Node, seeds: Iterator[int]) -> Node:
+    """Return `plan` with the seeds of a state where nobody chose one; a chosen one must be the same."""
+    plan = plan.with_inputs(*[with_seeds(node, seeds) for node in plan.inputs]) if plan.inputs else plan
+    if not isinstance(plan, Seeded):
+        return plan
+    seed = next(seeds)
+    if not plan.drawn and seed != plan.seed:
+        raise ResumeError(f"{plan.label()}: the seed was {seed} when the state was saved, and is {plan.seed} now")
+    return cast("Node", dataclasses.replace(cast("Any", plan), seed=seed))
+
+
+def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
+    """Write a state to a file: whole or not at all, also when the machine stops meanwhile.
+
+    >>> import asyncdata as ad, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "state.json")
+    >>> with ad.Dataset.range(10).iterate() as numbers:
+    ...     _ = next(numbers), next(numbers)
+    ...     save(path, numbers.state_dict())
+    >>> next(ad.Dataset.range(10).iterate(state=load(path)))
+    2
+    """
+    target = Path(path)
+    text = json.dumps(state, separators=(",", ":"))
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the disk know a file's new name, where folders can be opened."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def load(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a state that `save` wrote; `ResumeError` if the file holds none."""
+    text = Path(path).read_text(encoding="utf-8")
+    try:
+        state = json.loads(text)
+    except ValueError as error:
+        raise ResumeError(f"{os.fspath(path)}: no state, {len(text)} characters that are no JSON") from error
+    if not isinstance(state, dict) or "version" not in state:
+        raise ResumeError(f"{os.fspath(path)}: no state: {text:.80}")
+    return cast("dict[str, Any]", state)
+
+
+def inspect_state(state: Mapping[str, Any]) -> str:
+    """Return a readable account of a state.
+
+    >>> import asyncdata as ad
+    >>> with ad.Dataset.range(10).batch(2).iterate() as batches:
+    ...     _ = next(batches)
+    ...     print(inspect_state(batches.state_dict()))
+    plan       range(10) → batch(2)
+    epoch      0
+    delivered  1
+    position   2
+    size       107 bytes
+    """
+    position = state["position"]
+    shown = "at the beginning" if position is None else "at the end" if position == END else json.dumps(position)
+    size = len(json.dumps(state, separators=(",", ":")))
+    rows = {
+        "plan": " → ".join(state["plan"]),
+        "epoch": state["epoch"],
+        "delivered": state["delivered"],
+        "position": shown,
+        "size": f"{size} bytes",
+    }
+    return "\n".join(f"{name:<10} {value}" for name, value in rows.items())

@@ -1,0 +1,391 @@
+"""Tickets: which elements a block holds, and where to go on once some of them have been delivered.
+
+An element's ticket says where it comes from, the same in every run: its ordinal in its source, the pair (parent's
+ticket, child's ticket) below repeat, flat_map and their like, the tickets of its members after batch. A *position* says
+from where a pipeline, up to some node, goes on; it is made of what JSON knows. Blocks carry both as one lazy object, so
+that a state costs something only when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
+
+__all__ = (
+    "END",
+    "FRESH",
+    "NOTHING",
+    "Arrived",
+    "Children",
+    "Given",
+    "Joined",
+    "Kept",
+    "Listed",
+    "Numbered",
+    "Ordinals",
+    "Position",
+    "Start",
+    "Ticket",
+    "Tickets",
+    "Wrapped",
+    "children",
+    "decode",
+    "encode",
+    "going_on",
+    "plain",
+    "reopening",
+)
+
+Ticket: TypeAlias = Any
+Position: TypeAlias = Any
+
+END: Final = "end"
+"""The position after everything."""
+
+
+class Numbered(NamedTuple):
+    """The ticket of an element of `enumerate`."""
+
+    number: int
+    ticket: Ticket
+
+
+class Tickets:
+    """The tickets of consecutive elements. Nothing in it changes: any thread may read it."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitem__(self, index: int) -> Ticket:
+        """Return the ticket of element `index`, which is not negative."""
+        raise NotImplementedError
+
+    def at(self, count: int) -> Position:
+        """Return from where to go on when the first `count` elements have been delivered, and all before them."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Ticket]:
+        return map(self.__getitem__, range(len(self)))
+
+    def part(self, start: int, stop: int) -> Tickets:
+        """Return the tickets of elements `start` to `stop`."""
+        stop = min(stop, len(self))
+        return self if start == 0 and stop == len(self) else Part(self, start, stop)
+
+    def run_from(self, ordinal: int) -> bool:
+        """Tell whether the tickets are known to be `ordinal`, `ordinal + 1` and so on."""
+        return False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)})"
+
+
+@final
+class Ordinals(Tickets):
+    """Elements `start` to `stop` of a source that goes on at any ordinal."""
+
+    __slots__ = ("start", "stop")
+
+    def __init__(self, start: int, stop: int) -> None:
+        self.start = start
+        self.stop = stop
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __getitem__(self, index: int) -> int:
+        return self.start + index
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.start, self.stop))
+
+    def at(self, count: int) -> int:
+        return self.start + count
+
+    def run_from(self, ordinal: int) -> bool:
+        return self.start == ordinal
+
+    def part(self, start: int, stop: int) -> Ordinals:
+        return Ordinals(self.start + start, min(self.start + stop, self.stop))
+
+
+NOTHING: Final = Ordinals(0, 0)
+
+
+@final
+class Part(Tickets):
+    """A part of other tickets."""
+
+    __slots__ = ("start", "stop", "whole")
+
+    def __init__(self, whole: Tickets, start: int, stop: int) -> None:
+        self.whole = whole
+        self.start = start
+        self.stop = stop
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.whole[self.start + index]
+
+    def at(self, count: int) -> Position:
+        return self.whole.at(self.start + count)
+
+    def run_from(self, ordinal: int) -> bool:
+        return self.whole.run_from(ordinal - self.start)
+
+    def part(self, start: int, stop: int) -> Tickets:
+        return Part(self.whole, self.start + start, min(self.start + stop, self.stop))
+
+
+@final
+class Joined(Tickets):
+    """The tickets of blocks that follow each other."""
+
+    __slots__ = ("parts", "stops")
+
+    def __init__(self, parts: Sequence[Tickets]) -> None:
+        self.parts = parts
+        self.stops = list(accumulate(map(len, parts)))
+
+    def __len__(self) -> int:
+        return self.stops[-1]
+
+    def __getitem__(self, index: int) -> Ticket:
+        place = bisect_left(self.stops, index + 1)
+        return self.parts[place][index - self.stops[place] + len(self.parts[place])]
+
+    def __iter__(self) -> Iterator[Ticket]:
+        return chain.from_iterable(self.parts)
+
+    def run_from(self, ordinal: int) -> bool:
+        begins = [stop - len(part) for stop, part in zip(self.stops, self.parts, strict=True)]
+        return all(part.run_from(ordinal + begin) for begin, part in zip(begins, self.parts, strict=True))
+
+    def at(self, count: int) -> Position:
+        place = bisect_left(self.stops, count)
+        return self.parts[place].at(count - self.stops[place] + len(self.parts[place]))
+
+    @staticmethod
+    def of(parts: Sequence[Tickets]) -> Tickets:
+        """Return the tickets of all parts as one; ordinals that follow each other stay such."""
+        first = parts[0]
+        if type(first) is Ordinals:
+            stop = first.stop
+            for part in parts[1:]:
+                if type(part) is not Ordinals or part.start != stop:
+                    break
+                stop = part.stop
+            else:
+                return Ordinals(first.start, stop)
+        return first if len(parts) == 1 else Joined(parts)
+
+
+@final
+class Kept(Tickets):
+    """The elements at some places of a block; what stands between them has been dropped for good."""
+
+    __slots__ = ("places", "whole")
+
+    def __init__(self, whole: Tickets, places: Sequence[int]) -> None:
+        self.whole = whole
+        self.places = places
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.whole[self.places[index]]
+
+    def at(self, count: int) -> Position:
+        if count == len(self.places):
+            return self.whole.at(len(self.whole))
+        return self.whole.at(self.places[count - 1] + 1 if count else 0)
+
+
+@final
+class Arrived(Tickets):
+    """Elements in the order in which they got ready; those in `missing` were read as well, up to the end of `last`.
+
+    A position is the input's in a list: the input gives first what is missing, which comes out in any order.
+    """
+
+    __slots__ = ("last", "missing", "whole")
+
+    def __init__(self, whole: Tickets, last: Tickets, missing: Sequence[Tickets]) -> None:
+        self.whole = whole
+        self.last = last
+        self.missing = missing
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.whole[index]
+
+    def __iter__(self) -> Iterator[Ticket]:
+        return iter(self.whole)
+
+    def at(self, count: int) -> Position:
+        behind = self.whole.part(count, len(self.whole))
+        return [going_on(self.last.at(len(self.last)), [*behind, *chain.from_iterable(self.missing)])]
+
+
+@final
+class Wrapped(Tickets):
+    """The same elements, with a position that adds what a transformation remembers."""
+
+    __slots__ = ("whole", "wrap")
+
+    def __init__(self, whole: Tickets, wrap: Callable[[int, Position], Position]) -> None:
+        self.whole = whole
+        self.wrap = wrap
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.whole[index]
+
+    def __iter__(self) -> Iterator[Ticket]:
+        return iter(self.whole)
+
+    def run_from(self, ordinal: int) -> bool:
+        return self.whole.run_from(ordinal)
+
+    def at(self, count: int) -> Position:
+        return self.wrap(count, self.whole.at(count))
+
+
+@final
+class Children(Tickets):
+    """Elements that came from inside element `parent`; `outside` and the inner position make the position."""
+
+    __slots__ = ("inner", "parent", "wrap")
+
+    def __init__(self, parent: Ticket, inner: Tickets, wrap: Callable[[Position], Position]) -> None:
+        self.parent = parent
+        self.inner = inner
+        self.wrap = wrap
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __getitem__(self, index: int) -> Ticket:
+        return (self.parent, self.inner[index])
+
+    def at(self, count: int) -> Position:
+        return self.wrap(self.inner.at(count))
+
+
+@final
+class Listed(Tickets):
+    """Tickets one by one, each with the position that follows it; `positions` has one more, the first."""
+
+    __slots__ = ("positions", "tickets")
+
+    def __init__(self, tickets: Sequence[Ticket], positions: Callable[[int], Position]) -> None:
+        self.tickets = tickets
+        self.positions = positions
+
+    def __len__(self) -> int:
+        return len(self.tickets)
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.tickets[index]
+
+    def __iter__(self) -> Iterator[Ticket]:
+        return iter(self.tickets)
+
+    def at(self, count: int) -> Position:
+        return self.positions(count)
+
+
+@final
+class Given(Tickets):
+    """Elements that are given once more, `back[start:stop]`, before a pipeline goes on at `position`."""
+
+    __slots__ = ("back", "position", "start", "stop")
+
+    def __init__(self, back: Sequence[Ticket], start: int, stop: int, position: Position) -> None:
+        self.back = back
+        self.start = start
+        self.stop = stop
+        self.position = position
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.back[self.start + index]
+
+    def at(self, count: int) -> Position:
+        return going_on(self.position, self.back[self.start + count :])
+
+
+def children(parent: Ticket, inner: Tickets) -> Tickets:
+    """Return the tickets of elements from inside element `parent`, where a position is [parent, inner position]."""
+    return Children(parent, inner, lambda position: [encode(parent), position])
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run of a pipeline begins: first `back`, elements by their tickets, then all from `position` on."""
+
+    position: Position = None
+    back: Sequence[Ticket] = field(default=())
+
+    @classmethod
+    def of(cls, position: Position, back: Sequence[Ticket] = ()) -> Self:
+        """Return the start at a position that may itself say what comes first; `back` comes before that."""
+        while isinstance(position, dict) and "back" in position:
+            told = cast("dict[str, Any]", position)
+            back = [*back, *map(decode, told["back"])]
+            position = told["from"]
+        return cls(position, back)
+
+
+FRESH: Final = Start()
+
+
+def going_on(position: Position, back: Sequence[Ticket]) -> Position:
+    """Return the position that gives the elements `back` first."""
+    if not back:
+        return position
+    rest = Start.of(position, back)
+    return {"from": rest.position, "back": [encode(ticket) for ticket in rest.back]}
+
+
+def reopening(element: Tickets, in_order: bool) -> Position:
+    """Return the position that gives this one element once more, and first."""
+    return element.at(0) if in_order else going_on(element.at(1), [element[0]])
+
+
+def encode(ticket: Ticket) -> Any:
+    """Return a ticket as JSON: a pair as a list, what has members as an object."""
+    if isinstance(ticket, tuple):
+        return [encode(part) for part in cast("tuple[Any, ...]", ticket)]
+    return {"of": [encode(part) for part in ticket]} if isinstance(ticket, Tickets) else ticket
+
+
+def decode(told: Any) -> Ticket:
+    """Return the ticket that `encode` made this of."""
+    if isinstance(told, list):
+        return tuple([decode(part) for part in cast("list[Any]", told)])
+    if isinstance(told, dict):
+        members = [decode(part) for part in cast("dict[str, list[Any]]", told)["of"]]
+        return Given(members, 0, len(members), END)
+    return told
+
+
+def plain(ticket: Any) -> Any:
+    """Return a ticket or a path of tickets as nested tuples: hashable, and the same however elements came in blocks."""
+    if not isinstance(ticket, (tuple, list, Tickets)):
+        return ticket
+    return tuple([plain(part) for part in cast("Sequence[Any]", ticket)])

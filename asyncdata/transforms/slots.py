@@ -1,0 +1,265 @@
+"""The inner datasets that an interleave has open, and where the next one comes from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from contextlib import aclosing, nullcontext
+from dataclasses import dataclass
+from itertools import count
+from typing import Protocol, TypeAlias
+
+from asyncdata.options import AUTOTUNE
+from asyncdata.plan import Node
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.executors import Call
+from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Opener, fill
+from asyncdata.runtime.tickets import Position, Start, Tickets, children
+from asyncdata.transforms.flat_map import inner_plan
+from asyncdata.transforms.weave import Lane
+
+__all__ = ("CyclePlace", "Inputs", "ParallelInputs", "ReaderSlot", "Refused", "SerialInputs", "Slot")
+
+
+@dataclass(frozen=True)
+class CyclePlace:
+    """A position: the input's, which opens the slots anew, where each slot's dataset was, and whose turn it was."""
+
+    outer: Position = None
+    slots: Sequence[tuple[int, Position]] = ()
+    index: int = 0
+    turn: int | None = None
+
+
+class Slot:
+    """One open inner dataset and what has been read of it."""
+
+    def __init__(self, outer: Tickets, begin: Position) -> None:
+        self.outer = outer
+        self.ticket = outer[0]
+        self.begin = begin
+        self.inner: Tickets | None = None
+        self.held = Block([])
+        self.start = 0
+
+    @property
+    def lane(self) -> Lane:
+        """Where this slot stands."""
+        return Lane(self.outer, self.begin, self.inner, self.start)
+
+    @property
+    def left(self) -> int:
+        """How many items are here already."""
+        return len(self.held) - self.start
+
+    def take(self, count: int) -> Block:
+        """Take `count` of the items that are here."""
+        part = self.held.part(self.start, self.start + count)
+        self.start += count
+        return part
+
+    def hold(self, block: Block | None) -> bool:
+        """Keep a block that was read; return whether there was one."""
+        if block is None:
+            return False
+        self.inner = block.tickets
+        self.held = Block(block.items, children(self.ticket, block.tickets), block.failed)
+        self.start = 0
+        return True
+
+    def fill_now(self) -> bool:
+        """Get items without waiting, if there are any."""
+        return False
+
+    async def fill(self, limit: int) -> bool:
+        """Wait for items; return false at the end."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Leave the inner dataset."""
+        raise NotImplementedError
+
+
+class SerialSlot(Slot):
+    """An inner dataset that is read when its turn comes."""
+
+    def __init__(self, outer: Tickets, begin: Position, source: Blocks, want: Demand) -> None:
+        super().__init__(outer, begin)
+        self.source = source
+        self.want = want
+
+    async def fill(self, limit: int) -> bool:
+        self.want.items = limit
+        return self.hold(await anext(self.source, None))
+
+    async def close(self) -> None:
+        await self.source.aclose()
+
+
+class ReaderSlot(Slot):
+    """An inner dataset that a task of its own reads into a queue."""
+
+    def __init__(self, outer: Tickets, begin: Position, queue: BlockQueue, signal: LoopSignal) -> None:
+        super().__init__(outer, begin)
+        self.queue = queue
+        self.signal = signal
+
+    def fill_now(self) -> bool:
+        return self.hold(self.queue.take_ready(1 << 30))
+
+    async def fill(self, limit: int) -> bool:
+        if not self.queue.may_read():
+            self.queue.crave()
+            await self.signal.until(self.queue.may_read)
+        return self.fill_now()
+
+    async def close(self) -> None:
+        self.queue.stop()
+
+
+Refused: TypeAlias = tuple[Tickets, Failure]
+"""The element of which no dataset could be made, and why."""
+
+
+class Cycled(Protocol):
+    """What a node says about its inner datasets: how they are made, and how many are open and read at once."""
+
+    @property
+    def function(self) -> Call:
+        """Makes a dataset of an element."""
+        ...
+
+    @property
+    def cycle_length(self) -> int:
+        """How many are open."""
+        ...
+
+    @property
+    def block_length(self) -> int:
+        """How many elements of one go out in turn."""
+        ...
+
+    @property
+    def workers(self) -> int | None:
+        """How many are read at once."""
+        ...
+
+
+class Inputs(Protocol):
+    """Where the next inner dataset comes from."""
+
+    signal: LoopSignal
+
+    def idle(self) -> bool:
+        """Tell whether `next` would have to wait."""
+        ...
+
+    async def next(self) -> Slot | Refused | None:
+        """Return the next inner dataset, a failure in its place, or `None` after the last."""
+        ...
+
+    def close(self) -> Awaitable[None]:
+        """Leave the input."""
+        ...
+
+
+class SerialInputs:
+    """Opens an inner dataset when the cycle comes to a free slot."""
+
+    def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: CyclePlace) -> None:
+        self.function = node.function
+        self.scope = scope
+        self.signal = LoopSignal(scope.loop)
+        self.outer = opener(scope, Demand(), Start.of(place.outer))
+        self.begins = deque(begin for _, begin in place.slots)
+
+    def idle(self) -> bool:
+        return True
+
+    async def next(self) -> Slot | Refused | None:
+        block = await anext(self.outer, None)
+        if block is None:
+            return None
+        plan = await inner_plan(self.function, block)
+        begin = self.begins.popleft() if self.begins else None
+        if type(plan) is Failure:
+            return block.tickets, plan
+        inner, want = self.scope.at(block.tickets[0]), Demand()
+        return SerialSlot(block.tickets, begin, plan.open(inner, want, Start.of(begin)), want)
+
+    async def close(self) -> None:
+        await self.outer.aclose()
+
+
+class ParallelInputs:
+    """Keeps as many inner datasets being read as the cycle has slots; one that is read to its end makes way."""
+
+    def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: CyclePlace) -> None:
+        workers = node.cycle_length if node.workers in (None, AUTOTUNE) else node.workers or 1
+        self.node = node
+        self.scope = scope
+        self.outer = opener(scope, Demand(), Start.of(place.outer))
+        self.begins = deque(begin for _, begin in place.slots)
+        self.signal = LoopSignal(scope.loop)
+        self.vacancy = LoopSignal(scope.loop)
+        self.turn = asyncio.Semaphore(workers) if workers < node.cycle_length else nullcontext()
+        self.reading = 0
+        self.standby: deque[Slot | Refused] = deque()
+        self.numbers = count()
+        self.ended = False
+        self.tasks = {-1: scope.spawn(self.run)}
+
+    def idle(self) -> bool:
+        return not self.may_read()
+
+    def may_read(self) -> bool:
+        return bool(self.standby) or self.ended
+
+    def vacant(self) -> bool:
+        return self.reading < self.node.cycle_length
+
+    async def run(self) -> None:
+        """Open inner datasets as long as there is a vacancy."""
+        async with aclosing(self.outer):
+            while True:
+                await self.vacancy.until(self.vacant)
+                block = await anext(self.outer, None)
+                if block is None:
+                    break
+                plan = await inner_plan(self.node.function, block)
+                begin = self.begins.popleft() if self.begins else None
+                if type(plan) is Failure:
+                    self.standby.append((block.tickets, plan))
+                else:
+                    self.admit(plan, block.tickets, begin)
+                self.signal.notify()
+        self.ended = True
+        self.signal.notify()
+
+    def admit(self, plan: Node, outer: Tickets, begin: Position) -> None:
+        """Start to read an inner dataset."""
+        queue = BlockQueue(Depth(AUTOTUNE, self.node.block_length + 1), LoopSignal(self.scope.loop), self.signal)
+        self.reading += 1
+        self.standby.append(ReaderSlot(outer, begin, queue, self.signal))
+        number, inner = next(self.numbers), self.scope.at(outer[0])
+        self.tasks[number] = self.scope.spawn(lambda: self.read(queue, plan, inner, Start.of(begin), number))
+
+    async def read(self, queue: BlockQueue, plan: Node, scope: Scope, start: Start, number: int) -> None:
+        """Read one inner dataset into its queue."""
+        try:
+            await fill(queue, plan.open, scope, start, self.turn)
+        finally:
+            del self.tasks[number]
+            self.reading -= 1
+            self.vacancy.notify()
+
+    async def next(self) -> Slot | Refused | None:
+        await self.signal.until(self.may_read)
+        return self.standby.popleft() if self.standby else None
+
+    async def close(self) -> None:
+        for task in self.tasks.values():
+            task.cancel()

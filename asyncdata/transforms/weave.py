@@ -1,0 +1,154 @@
+"""Where an interleave stands: after any element of a block, from what was drawn from which slot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, final
+
+from asyncdata.runtime.tickets import Position, Tickets, going_on
+
+__all__ = ("Closed", "Drawn", "Event", "Lane", "Opened", "Passed", "Rounds", "Weave", "Woven")
+
+
+class Lane(NamedTuple):
+    """An open slot: the element it is for, and where its dataset goes on, after `done` of some tickets."""
+
+    outer: Tickets
+    begin: Position
+    inner: Tickets | None = None
+    done: int = 0
+
+    def position(self) -> Position:
+        """Return where the slot's dataset goes on."""
+        return self.begin if self.inner is None else self.inner.at(self.done)
+
+
+class Opened(NamedTuple):
+    """A slot was opened for an element."""
+
+    slot: int
+    lane: Lane
+
+
+class Closed(NamedTuple):
+    """A slot's dataset has come to its end."""
+
+    slot: int
+
+
+class Passed(NamedTuple):
+    """An element for which no dataset could be made went out as a failure."""
+
+    outer: Tickets
+
+
+class Drawn(NamedTuple):
+    """`size` elements of a slot went out, from element `start` of its tickets on, when its turn was `turn` long."""
+
+    slot: int
+    turn: int
+    inner: Tickets
+    start: int
+    size: int
+
+
+class Rounds(NamedTuple):
+    """One element of each slot went out in turn, `size` times; each slot with its tickets and where they began."""
+
+    slots: Sequence[tuple[int, Tickets, int]]
+    size: int
+
+
+Event: TypeAlias = Opened | Closed | Passed | Drawn | Rounds
+
+
+class Weave(NamedTuple):
+    """Where an interleave stood before some events: its open slots, the last element opened, and whose turn it was."""
+
+    lanes: Mapping[int, Lane]
+    outer: Tickets | None
+    begin: Position
+    slot: int
+    turn: int
+
+
+@final
+class Woven(Tickets):
+    """The tickets of elements that an interleave put out together."""
+
+    __slots__ = ("before", "events", "length", "whole")
+
+    def __init__(self, whole: Tickets, before: Weave, events: Sequence[Event], length: tuple[int, int]) -> None:
+        self.whole = whole
+        self.before = before
+        self.events = events
+        self.length = length
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.whole[index]
+
+    def at(self, count: int) -> Position:
+        follow = Following(self.before, *self.length)
+        for event in self.events:
+            if count == 0:
+                break
+            count = follow.after(event, count)
+        return follow.position()
+
+
+class Following:
+    """Goes through events as far as some elements, and tells where the interleave stood then."""
+
+    def __init__(self, weave: Weave, cycle_length: int, block_length: int) -> None:
+        self.lanes = dict(weave.lanes)
+        self.outer = weave.outer
+        self.begin = weave.begin
+        self.index = weave.slot
+        self.turn = weave.turn
+        self.cycle_length = cycle_length
+        self.block_length = block_length
+
+    def after(self, event: Event, count: int) -> int:
+        """Go through one event, or the first `count` of its elements; return how many of `count` are left."""
+        match event:
+            case Opened(slot, lane):
+                self.lanes[slot], self.outer = lane, lane.outer
+            case Closed(slot):
+                del self.lanes[slot]
+            case Passed(outer):
+                self.outer = outer
+                return count - 1
+            case Drawn(slot, turn, inner, start, size):
+                size = min(size, count)
+                self.lanes[slot] = self.lanes[slot]._replace(inner=inner, done=start + size)
+                self.pass_on(slot, turn - size)
+                return count - size
+            case Rounds(slots, size):
+                return self.rounds(slots, size, count)
+        return count
+
+    def rounds(self, slots: Sequence[tuple[int, Tickets, int]], size: int, count: int) -> int:
+        """Go through rounds of one element each."""
+        out = min(size * len(slots), count)
+        for place, (slot, inner, start) in enumerate(slots):
+            drawn = (out - place + len(slots) - 1) // len(slots)
+            self.lanes[slot] = self.lanes[slot]._replace(inner=inner, done=start + drawn)
+        self.pass_on(slots[(out - 1) % len(slots)][0], 0)
+        return count - out
+
+    def pass_on(self, slot: int, turn: int) -> None:
+        """Say whose turn it is after a draw from `slot` that left so much of its turn."""
+        self.index, self.turn = (slot, turn) if turn > 0 else ((slot + 1) % self.cycle_length, self.block_length)
+
+    def position(self) -> Position:
+        """Return where to go on: the open slots' elements come first, to open their datasets where they stood."""
+        outer = self.begin if self.outer is None else self.outer.at(1)
+        return {
+            "outer": going_on(outer, [lane.outer[0] for lane in self.lanes.values()]),
+            "slots": [[slot, lane.position()] for slot, lane in self.lanes.items()],
+            "index": self.index,
+            "turn": self.turn,
+        }

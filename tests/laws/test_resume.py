@@ -1,0 +1,76 @@
+"""Going on from a state is as if nothing had happened: at any place, several times over, whatever the pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Literal, TypeAlias
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncdata as ad
+from tests.laws.pipelines import Pipeline, pipelines
+from tests.reference import failed
+from tests.running import MOST
+
+Leg: TypeAlias = tuple[int, bool, Literal["thread", "current"], bool]
+"""How far one run goes, whether it is read with `async for`, where it runs, and whether it is rewritten."""
+
+legs = st.lists(
+    st.tuples(st.integers(0, 25), st.booleans(), st.sampled_from(["thread", "current"]), st.booleans()), max_size=4
+)
+
+
+def run(ds: ad.Dataset[Any], leg: Leg, state: Any) -> tuple[list[Any], Any]:
+    """Deliver some elements from a state on, and return them with the state after them."""
+    most, is_async, placement, optimize = leg
+    ds = ds.with_options(ad.Options(placement=placement, optimize=optimize))
+    found: list[Any] = []
+
+    async def read() -> Any:
+        async with ds.iterate(state=state) as elements:
+            while len(found) < most:
+                try:
+                    found.append(await anext(elements))
+                except StopAsyncIteration:
+                    break
+                except Exception as error:
+                    found.append(failed(error))
+            return elements.state_dict()
+
+    if is_async:
+        return found, asyncio.run(read())
+    with ds.iterate(state=state) as elements:
+        while len(found) < most:
+            try:
+                found.append(next(elements))
+            except StopIteration:
+                break
+            except Exception as error:
+                found.append(failed(error))
+        return found, elements.state_dict()
+
+
+def read_in_legs(pipe: Pipeline, legs: list[Leg]) -> list[Any]:
+    """Run a pipeline in several legs, each in a dataset of its own, as another process would build it."""
+    found: list[Any] = []
+    state = None
+    for leg in [*legs, (MOST, False, "thread", True)]:
+        elements, state = run(pipe.build(), leg, state)
+        state = json.loads(json.dumps(state))
+        assert state["delivered"] == len(found) + len(elements)
+        found += elements
+    return found
+
+
+@given(pipe=pipelines(), legs=legs)
+def test_going_on_is_as_if_nothing_had_happened(pipe: Pipeline, legs: list[Leg]) -> None:
+    assert pipe.comparable(read_in_legs(pipe, legs)) == pipe.elements()
+
+
+@given(pipe=pipelines())
+def test_a_state_is_the_same_before_and_after_going_on(pipe: Pipeline) -> None:
+    _, state = run(pipe.build(), (3, False, "thread", True), None)
+    _, again = run(pipe.build(), (0, False, "current", False), state)
+    assert again == state
