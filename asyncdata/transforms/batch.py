@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 from asyncdata.errors import StructureError
 from asyncdata.options import UNKNOWN_CARDINALITY
@@ -63,7 +63,7 @@ class Batch(Unary):
                 found = await exactly(source, inner, len(one))
                 if found is None:
                     return
-                item = stacked(found.items, found.tickets) if isinstance(tickets[place], Tickets) else found.items[0]
+                item = stacked(found.items, found.tickets, 0) if isinstance(tickets[place], Tickets) else found.items[0]
                 yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
 
 
@@ -84,39 +84,39 @@ class Batcher(Step):
         return want * self.size - self.count
 
     def feed(self, block: Block) -> Block:
+        before = Spot(block.tickets, 0, self.tickets())
         self.last = block.tickets
-        out = BatchesMade(Spot(block.tickets, 0, self.tickets()))
+        out: list[Block] = []
         for piece in block.pieces():
             if piece.failed:
-                out.add(piece.items[0], piece.tickets[0], Spot(piece.tickets, 1, self.tickets()))
+                after = Spot(piece.tickets, 1, self.tickets())
+                out.append(Block(piece.items, Passed(piece.tickets[0], before, after), True))
                 continue
             self.held.append(piece)
             self.count += len(piece)
             if self.count >= self.size:
-                self.cut(out)
-        return out.block()
+                out.append(self.cut(before))
+        return Block.join(out) if out else Block([])
 
     def tickets(self) -> list[Tickets]:
         """Return the tickets of what is held."""
         return [piece.tickets for piece in self.held]
 
-    def cut(self, out: BatchesMade) -> None:
-        """Move every full batch that is held out."""
+    def cut(self, before: Spot) -> Block:
+        """Return every full batch that is held."""
         whole = Block.join(self.held)
-        end = self.count - self.count % self.size
-        for start in range(0, end, self.size):
-            stop = start + self.size
-            part = whole.tickets.part(start, stop)
-            out.add(stacked(whole.items[start:stop], part), part, Spot(part, self.size))
+        size, end = self.size, self.count - self.count % self.size
+        batches = [stacked(whole.items[at : at + size], whole.tickets, at) for at in range(0, end, size)]
         self.count -= end
         self.held = [whole.part(end, len(whole))] if self.count else []
+        return Block(batches, Batches(whole.tickets, size, len(batches), before), Failure in set(map(type, batches)))
 
     def flush(self) -> Iterator[Block]:
         if self.held and not self.drop_remainder:
             whole = Block.join(self.held)
-            out = BatchesMade(Spot(self.last, len(self.last), self.tickets()))
-            out.add(stacked(whole.items, whole.tickets), whole.tickets, Spot(self.last, len(self.last)))
-            yield out.block()
+            batch = stacked(whole.items, whole.tickets, 0)
+            before, after = Spot(self.last, len(self.last), self.tickets()), Spot(self.last, len(self.last))
+            yield Block([batch], Passed(whole.tickets, before, after), type(batch) is Failure)
 
 
 class Spot(NamedTuple):
@@ -131,24 +131,47 @@ class Spot(NamedTuple):
         return [going_on(self.tickets.at(self.done), [*chain.from_iterable(self.held)])]
 
 
-class BatchesMade:
-    """What one step puts out: batches and failures, with their tickets and where to go on after each."""
+@final
+class Batches(Tickets):
+    """The tickets of full batches, cut from elements that follow each other; `before` is where things stood before."""
 
-    def __init__(self, before: Spot) -> None:
-        self.items: list[Any] = []
-        self.tickets: list[Ticket] = []
-        self.places = [before]
-        self.failed = False
+    __slots__ = ("before", "count", "size", "whole")
 
-    def add(self, item: Any, ticket: Ticket, after: Spot) -> None:
-        self.items.append(item)
-        self.tickets.append(ticket)
-        self.places.append(after)
-        self.failed |= type(item) is Failure
+    def __init__(self, whole: Tickets, size: int, count: int, before: Spot) -> None:
+        self.whole = whole
+        self.size = size
+        self.count = count
+        self.before = before
 
-    def block(self) -> Block:
-        places = self.places
-        return Block(self.items, Listed(self.tickets, lambda count: places[count].position()), self.failed)
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.whole.part(index * self.size, (index + 1) * self.size)
+
+    def at(self, count: int) -> Position:
+        return Spot(self.whole, count * self.size).position() if count else self.before.position()
+
+
+@final
+class Passed(Tickets):
+    """The ticket of one thing that went out, a failure or the last batch, and where things stood before and after."""
+
+    __slots__ = ("after", "before", "ticket")
+
+    def __init__(self, ticket: Ticket, before: Spot, after: Spot) -> None:
+        self.ticket = ticket
+        self.before = before
+        self.after = after
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.ticket
+
+    def at(self, count: int) -> Position:
+        return (self.after if count else self.before).position()
 
 
 def members_of(ticket: Ticket) -> Sequence[Ticket]:
@@ -169,12 +192,12 @@ async def exactly(source: Blocks, want: Demand, count: int) -> Block | None:
     return Block.join(parts)
 
 
-def stacked(items: list[Any], tickets: Tickets) -> Any:
-    """Stack a batch, or return the failure in its place."""
+def stacked(items: list[Any], tickets: Tickets, at: int) -> Any:
+    """Stack a batch, of elements whose tickets begin at `at`, or return the failure in its place."""
     try:
         return stack(items)
     except (StructureError, ValueError, TypeError, MemoryError) as error:
-        return noted(error, f"batch({len(items)})", tickets)
+        return noted(error, f"batch({len(items)})", tickets.part(at, at + len(items)))
 
 
 @dataclass(frozen=True, eq=False)
