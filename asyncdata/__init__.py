@@ -4,18 +4,20 @@ General layout, lowest first; a module imports only from those before it:
 
     errors, options, structure   what everybody uses
     formats                      encodings without I/O: TFRecord framing, tf.Example
-    runtime                      what exists while elements flow: blocks, queues, executors, stages
+    runtime                      what exists while elements flow: blocks, tickets, queues, executors, stages
     plan                         Node, the immutable tree that a Dataset is
     storage                      bytes at a path
     sources, transforms          the nodes, one file each
     optimize                     the rewrite rules
     runtime.pipeline, .bridge    a run of a plan, and how its consumer waits for it
+    checkpoint                   what a state says, whether it fits, and how it is kept in a file
     iterator, dataset, readers   what users see
     testing, demo, __main__      for users' tests; the main job; the command line
 """
 
 from __future__ import annotations
 
+from asyncdata import checkpoint
 from asyncdata.dataset import Dataset
 from asyncdata.errors import (
     AsyncDataError,
@@ -24,6 +26,7 @@ from asyncdata.errors import (
     DataLossError,
     MissingDependencyError,
     PlanError,
+    ResumeError,
     StageError,
     StructureError,
 )
@@ -58,12 +61,14 @@ __all__ = (
     "MissingDependencyError",
     "Options",
     "PlanError",
+    "ResumeError",
     "StageError",
     "StructureError",
     "TFRecordDataset",
     "TFRecordWriter",
     "TensorSpec",
     "VarLenFeature",
+    "checkpoint",
     "decode_example",
     "make_example",
     "parse_example",

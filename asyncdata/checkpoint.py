@@ -7,36 +7,23 @@ not delivered yet.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, Final, NamedTuple, cast
 
 from asyncdata.errors import ResumeError
 from asyncdata.plan import Node
 from asyncdata.runtime.tickets import END, FRESH, Position, Start
 
-__all__ = ("Place", "inspect_state", "load", "place_of", "save", "state_of")
+__all__ = ("Place", "account", "inspect_state", "load", "place_of", "save", "state_of")
 
 VERSION: Final = 1
 
-
-@runtime_checkable
-class Seeded(Protocol):
-    """A node with a seed, which was `drawn` if the user gave none."""
-
-    @property
-    def seed(self) -> int:
-        """The seed."""
-        ...
-
-    @property
-    def drawn(self) -> bool:
-        """Whether nobody chose it."""
-        ...
+KINDS: Final = {"plan": list, "seeds": list, "epoch": int, "delivered": int}
+"""What the parts of a state are."""
 
 
 class Place(NamedTuple):
@@ -61,14 +48,14 @@ def account(plan: Node) -> list[str]:
 
 
 def seeds_of(plan: Node) -> list[int]:
-    return [node.seed for node in nodes_of(plan) if isinstance(node, Seeded)]
+    return [node.chance.seed for node in nodes_of(plan) if node.chance is not None]
 
 
-def state_of(plan: Node, epoch: int, delivered: int, position: Position) -> dict[str, Any]:
-    """Return the state of a run of `plan`."""
+def state_of(plan: Node, words: list[str], epoch: int, delivered: int, position: Position) -> dict[str, Any]:
+    """Return the state of a run of `plan`, of which `words` is the account."""
     return {
         "version": VERSION,
-        "plan": account(plan),
+        "plan": list(words),
         "seeds": seeds_of(plan),
         "epoch": epoch,
         "delivered": delivered,
@@ -78,14 +65,31 @@ def state_of(plan: Node, epoch: int, delivered: int, position: Position) -> dict
 
 def place_of(plan: Node, state: Mapping[str, Any]) -> Place:
     """Return where a run of `plan` goes on from `state`; `ResumeError` if the two do not fit."""
-    if not isinstance(state, Mapping) or not {"plan", "seeds", "epoch", "delivered", "position"} <= set(state):  # pyright: ignore[reportUnnecessaryIsInstance]
+    told = checked(state)
+    compare(told["plan"], account(plan))
+    if len(told["seeds"]) != len(seeds_of(plan)):
+        raise ResumeError(f"the state has {len(told['seeds'])} seeds, the pipeline {len(seeds_of(plan))}")
+    position = told["position"]
+    start = FRESH if position is None else plan.told(position, Start.of)
+    return Place(with_seeds(plan, iter(told["seeds"])), told["epoch"], told["delivered"], start)
+
+
+def checked(state: Any) -> Mapping[str, Any]:
+    """Return a state if it has the parts of one; raise `ResumeError` otherwise."""
+    if not isinstance(state, Mapping) or "version" not in state:
         raise ResumeError(f"a state is what state_dict() returns, got {state!r:.80}")
-    if state.get("version") != VERSION:
-        raise ResumeError(f"the state has version {state.get('version')!r}, this asyncdata reads version {VERSION}")
-    compare(state["plan"], account(plan))
-    position = state["position"]
-    start = FRESH if position is None else Start.of(position)
-    return Place(with_seeds(plan, iter(state["seeds"])), state["epoch"], state["delivered"], start)
+    told = cast("Mapping[str, Any]", state)
+    if told["version"] != VERSION:
+        raise ResumeError(f"the state has version {told['version']!r}, this asyncdata reads version {VERSION}")
+    for name, kind in KINDS.items():
+        if not isinstance(told.get(name), kind) or isinstance(told.get(name), bool):
+            raise ResumeError(f"the state's {name!r} should be {kind.__name__}, got {told.get(name)!r:.80}")
+    for seed in told["seeds"]:
+        if not isinstance(seed, int):
+            raise ResumeError(f"the state's seeds should be integers, got {seed!r:.80}")
+    if "position" not in told:
+        raise ResumeError("the state has no position")
+    return told
 
 
 def compare(was: list[str], now: list[str]) -> None:
@@ -103,12 +107,14 @@ def compare(was: list[str], now: list[str]) -> None:
 def with_seeds(plan: Node, seeds: Iterator[int]) -> Node:
     """Return `plan` with the seeds of a state where nobody chose one; a chosen one must be the same."""
     plan = plan.with_inputs(*[with_seeds(node, seeds) for node in plan.inputs]) if plan.inputs else plan
-    if not isinstance(plan, Seeded):
+    if plan.chance is None:
         return plan
     seed = next(seeds)
-    if not plan.drawn and seed != plan.seed:
-        raise ResumeError(f"{plan.label()}: the seed was {seed} when the state was saved, and is {plan.seed} now")
-    return cast("Node", dataclasses.replace(cast("Any", plan), seed=seed))
+    if not plan.chance.drawn and seed != plan.chance.seed:
+        raise ResumeError(
+            f"{plan.label()}: the seed was {seed} when the state was saved, and is {plan.chance.seed} now"
+        )
+    return plan.with_seed(seed)
 
 
 def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
@@ -124,15 +130,15 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     """
     target = Path(path)
     text = json.dumps(state, separators=(",", ":"))
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:
+        with open(partial, "x", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, target)
+        os.replace(partial, target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
     sync_folder(target.parent)
 
@@ -150,13 +156,13 @@ def sync_folder(folder: Path) -> None:
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a state that `save` wrote; `ResumeError` if the file holds none."""
-    text = Path(path).read_text(encoding="utf-8")
+    content = Path(path).read_bytes()
     try:
-        state = json.loads(text)
+        state = json.loads(content)
     except ValueError as error:
-        raise ResumeError(f"{os.fspath(path)}: no state, {len(text)} characters that are no JSON") from error
+        raise ResumeError(f"{os.fspath(path)}: no state, {len(content)} bytes that are no JSON") from error
     if not isinstance(state, dict) or "version" not in state:
-        raise ResumeError(f"{os.fspath(path)}: no state: {text:.80}")
+        raise ResumeError(f"{os.fspath(path)}: no state: {state!r:.80}")
     return cast("dict[str, Any]", state)
 
 
@@ -173,7 +179,7 @@ def inspect_state(state: Mapping[str, Any]) -> str:
     position   2
     size       107 bytes
     """
-    position = state["position"]
+    position = checked(state)["position"]
     shown = "at the beginning" if position is None else "at the end" if position == END else json.dumps(position)
     size = len(json.dumps(state, separators=(",", ":")))
     rows = {

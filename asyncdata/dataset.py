@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 from asyncdata.checkpoint import Place, place_of
+from asyncdata.distributed import this_rank
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator
 from asyncdata.optimize import optimize
@@ -16,7 +17,7 @@ from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALIT
 from asyncdata.plan import Node, check_count
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
-from asyncdata.sources.memory import Counter, Items, Range, Slices, Tensors
+from asyncdata.sources.memory import Chosen, Counter, Getter, Items, Range, Slices, Source, Tensors
 from asyncdata.storage import store_for
 from asyncdata.structure import as_arrays, leading, open_level, paired, spec_of
 from asyncdata.transforms.batch import Batch, Unbatch
@@ -24,7 +25,8 @@ from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
-from asyncdata.transforms.map import Map
+from asyncdata.transforms.map import Map, randomized
+from asyncdata.transforms.permute import Permute
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Concatenate, Repeat
 from asyncdata.transforms.select import Shard, Skip, Take
@@ -142,6 +144,21 @@ class Dataset(Generic[T]):
         return Dataset(Items(iterable) if isinstance(iterable, Sequence) else Iterated(iterable_for(iterable)))
 
     @staticmethod
+    def from_source(source: Source, num_parallel_calls: int | None = None) -> Dataset[Any]:
+        """The elements of anything with `__len__` and `__getitem__`, read in threads, in order.
+
+        If it has `get_batch(indices)`, that gets several at once. Elements can be had in any order: `shuffle()` needs
+        no buffer, `at(i)` reads one, and a state goes on anywhere at once. What `__getitem__` raises is raised in its
+        element's place.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.from_source(["a", "b", "c"])
+        >>> list(ds), ds[1]
+        (['a', 'b', 'c'], 'b')
+        """
+        return Dataset(gotten(source, num_parallel_calls))
+
+    @staticmethod
     def from_async_iterable(iterable: AsyncIterable[U]) -> Dataset[U]:
         """The items of an async iterable, run on the event loop of whoever iterates with `async for`.
 
@@ -176,7 +193,7 @@ class Dataset(Generic[T]):
         ...     [path[-1] for path in ad.Dataset.list_files(folder + "/*", shuffle=False)]
         ['a', 'b']
         """
-        files: Dataset[str] = Dataset(Items(matching(file_pattern)))
+        files: Dataset[str] = Dataset(Items(matching(file_pattern), files=True))
         return files if shuffle is False else files.shuffle(len(files), seed=seed)
 
     # one element at a time
@@ -189,6 +206,8 @@ class Dataset(Generic[T]):
         deterministic: bool | None = None,
         *,
         executor: Executor | int | None = None,
+        rng: bool = False,
+        seed: int | None = None,
     ) -> Dataset[U]: ...
 
     @overload
@@ -199,6 +218,8 @@ class Dataset(Generic[T]):
         deterministic: bool | None = None,
         *,
         executor: Executor | int | None = None,
+        rng: bool = False,
+        seed: int | None = None,
     ) -> Dataset[U]: ...
 
     def map(
@@ -208,6 +229,8 @@ class Dataset(Generic[T]):
         deterministic: bool | None = None,
         *,
         executor: Executor | int | None = None,
+        rng: bool = False,
+        seed: int | None = None,
     ) -> Dataset[Any]:
         """Call a function on each element; a tuple is unpacked into arguments.
 
@@ -216,12 +239,17 @@ class Dataset(Generic[T]):
         uses must not belong to another loop (`Options(placement="current")` runs everything on yours).
         Order is kept unless `deterministic=False`. An exception is raised in the element's place.
 
+        With `rng=True` the function is also given `rng=`, a `numpy.random.Generator` of the element's own: the same
+        for the same `seed`, element and epoch, whatever the parallelism, the order or how often the run was resumed.
+
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(3).map(lambda x: x + 1, num_parallel_calls=2))
         [1, 2, 3]
+        >>> list(ad.Dataset.range(3).map(lambda x, rng: x + rng.integers(10), rng=True, seed=1))
+        [np.int64(5), np.int64(9), np.int64(4)]
         """
-        fn = callable_for("map", map_func)
-        return self._next(Map.of(self._plan, fn, num_parallel_calls, deterministic, executor))
+        call = call_for(self._plan, map_func, rng, seed)
+        return self._next(Map.of(self._plan, call, num_parallel_calls, deterministic, executor))
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset[T]:
         """Keep the elements for which `predicate` is true.
@@ -329,20 +357,22 @@ class Dataset(Generic[T]):
         return self._next(Unbatch(self._plan))
 
     def shuffle(
-        self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool | None = None
+        self, buffer_size: int | None = None, seed: int | None = None, reshuffle_each_iteration: bool | None = None
     ) -> Dataset[T]:
-        """Give elements in random order, each chosen from a buffer of `buffer_size`.
+        """Give elements in random order, each chosen from a buffer of `buffer_size`; without one, from all of them.
 
-        The same seed gives the same orders, another one each epoch unless `reshuffle_each_iteration=False`. A buffer
-        as large as the dataset, or `UNKNOWN_CARDINALITY`, is a uniform shuffle of everything.
+        The same seed gives the same orders, another one each epoch unless `reshuffle_each_iteration=False`. Without a
+        buffer nothing is held in memory and any place is as quick as the first, but the elements must be such as can
+        be had in any order: a range, slices, a list, `from_source`, and what maps, takes or zips those; else
+        `PlanError`. For other inputs a buffer as large as the dataset, or `UNKNOWN_CARDINALITY`, shuffles everything.
 
         >>> import asyncdata as ad
         >>> sorted(ad.Dataset.range(5).shuffle(3, seed=1))
         [0, 1, 2, 3, 4]
+        >>> list(ad.Dataset.range(10**9).shuffle(seed=1).take(3))
+        [1, 2, 3]
         """
-        size = check_count("shuffle", "buffer_size", buffer_size, 1, (UNKNOWN_CARDINALITY,))
-        chosen = secrets.randbits(63) if seed is None else check_integer("shuffle", "seed", seed)
-        return self._next(Shuffle.of(self._plan, size, chosen, reshuffle_each_iteration, drawn=seed is None))
+        return self._next(shuffled(self._plan, buffer_size, seed, reshuffle_each_iteration))
 
     def repeat(self, count: int | None = None) -> Dataset[T]:
         """Run the dataset `count` times, for ever if `None` or -1.
@@ -372,17 +402,17 @@ class Dataset(Generic[T]):
         """
         return self._next(Skip(self._plan, check_count("skip", "count", count, 0, (-1,))))
 
-    def shard(self, num_shards: int, index: int) -> Dataset[T]:
+    def shard(self, num_shards: int | None = None, index: int | None = None) -> Dataset[T]:
         """Give every `num_shards`-th element, beginning with number `index`.
+
+        Without arguments, this process's share: number and rank come from torch.distributed or JAX where they are set
+        up, else from the variables of launchers (`WORLD_SIZE` and `RANK`, SLURM's, MPI's); `PlanError` if none knows.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(7).shard(3, 1))
         [1, 4]
         """
-        shards = check_count("shard", "num_shards", num_shards, 1)
-        if not 0 <= check_count("shard", "index", index, 0) < shards:
-            raise PlanError(f"shard(index=) must be less than num_shards={shards}, got {index}")
-        return self._next(Shard(self._plan, shards, index))
+        return self._next(shared(self._plan, num_shards, index))
 
     def cache(self) -> Dataset[T]:
         """Keep the elements of the first epoch in memory for the following ones; their arrays become read-only.
@@ -477,6 +507,24 @@ class Dataset(Generic[T]):
         numpied = Map(self._plan, (Call("map", as_arrays, spread=False),))
         return DatasetIterator(self._options, Place(numpied, next(self._epochs)))
 
+    # elements by number
+
+    def at(self, index: int) -> T:
+        """Return element `index` alone, as in the first epoch; `dataset[index]` is the same, from the end if negative.
+
+        `PlanError` if the elements cannot be had in any order, `IndexError` if there are not so many. Every call starts
+        a pipeline, which takes about a millisecond.
+
+        >>> import asyncdata as ad
+        >>> ad.Dataset.range(10**9).map(lambda x: x * x).at(10**6)
+        1000000000000
+        """
+        with Dataset[T](chosen(self._plan, index), self._options).iterate() as found:
+            return next(found)
+
+    def __getitem__(self, index: int) -> T:
+        return self.at(index)
+
     # what it is
 
     def cardinality(self) -> int:
@@ -562,6 +610,53 @@ def iterable_for(value: Any) -> Iterable[Any]:
     if not hasattr(value, "__iter__"):
         raise PlanError(f"from_iterable needs an iterable, got {value!r}")
     return value
+
+
+def shuffled(plan: Node, size: int | None, seed: int | None, reshuffle: bool | None) -> Node:
+    """Return the node for a shuffle through a buffer, or of everything."""
+    chosen = secrets.randbits(63) if seed is None else check_integer("shuffle", "seed", seed)
+    if size is None:
+        return Permute.of(plan, chosen, reshuffle, drawn=seed is None)
+    size = check_count("shuffle", "buffer_size", size, 1, (UNKNOWN_CARDINALITY,))
+    return Shuffle.of(plan, size, chosen, reshuffle, drawn=seed is None)
+
+
+def shared(plan: Node, num_shards: int | None, index: int | None) -> Shard:
+    """Return the node for one share of a plan."""
+    if num_shards is None and index is None:
+        num_shards, index = this_rank()
+    shards = check_count("shard", "num_shards", num_shards, 1)
+    if not 0 <= check_count("shard", "index", index, 0) < shards:
+        raise PlanError(f"shard(index=) must be less than num_shards={shards}, got {index}")
+    return Shard(plan, shards, cast("int", index))
+
+
+def gotten(source: Source, num_parallel_calls: int | None) -> Map:
+    """Return the plan that gets the elements of a source by their numbers."""
+    if not hasattr(source, "__getitem__") or not hasattr(source, "__len__"):
+        raise PlanError(f"from_source needs an object with __len__ and __getitem__, got {source!r:.80}")
+    return Map.of(Range(range(len(source))), Getter(source), num_parallel_calls, None, "thread")
+
+
+def chosen(plan: Node, index: int) -> Chosen:
+    """Return the plan that gives one element of another."""
+    size = plan.cardinality
+    if not plan.addressable:
+        raise PlanError(f"at() needs elements that can be had in any order, which {plan.label()} does not give")
+    place = check_integer("at", "index", index) + (size if index < 0 and size >= 0 else 0)
+    if place < 0 or 0 <= size <= place:
+        raise IndexError(f"there is no element {index}: the dataset has {size}")
+    return Chosen(plan, (place,))
+
+
+def call_for(plan: Node, fn: Callable[..., Any], rng: bool, seed: int | None) -> Call:
+    """Return how `map` calls a user's function."""
+    fn = callable_for("map", fn)
+    if not rng:
+        if seed is not None:
+            raise PlanError("map(seed=) is for rng=True, which hands the function a generator")
+        return Call("map", fn)
+    return randomized(plan, fn, None if seed is None else check_integer("map", "seed", seed))
 
 
 def check_integer(method: str, name: str, value: Any) -> int:

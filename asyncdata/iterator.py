@@ -9,13 +9,13 @@ from operator import length_hint
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
-from asyncdata.checkpoint import Place, place_of, state_of
+from asyncdata.checkpoint import Place, account, place_of, state_of
 from asyncdata.errors import ClosedError, ConcurrentUseError
 from asyncdata.optimize import optimize
 from asyncdata.options import Options
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine, ThreadEngine
-from asyncdata.runtime.tickets import END, Position, going_on
+from asyncdata.runtime.tickets import END, Given, Position, going_on
 from asyncdata.transforms.prefetch import Prefetch
 
 __all__ = ("DatasetIterator",)
@@ -61,6 +61,7 @@ class Reader:
         self.items: Iterator[Any] = iter(())
         self.piece: Block | None = None
         self.pieces: Iterator[Block] = iter(())
+        self.words: list[str] | None = None
         self.exhausted = False
         self.closed = False
 
@@ -70,10 +71,12 @@ class Reader:
         if self.exhausted:
             position: Position = END
         elif self.piece is None:
-            position = going_on(self.place.position, self.place.back)
+            position = going_on(self.place.position, [Given(self.place.back, 0, len(self.place.back), END)])
         else:
             position = self.piece.tickets.at(given)
-        return state_of(self.user_plan, self.epoch, self.delivered + given, position)
+        if self.words is None:
+            self.words = account(self.user_plan)
+        return state_of(self.user_plan, self.words, self.epoch, self.delivered + given, position)
 
     def read(self) -> Any:
         """Return the next element when `items` is used up."""

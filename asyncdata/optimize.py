@@ -8,10 +8,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 from asyncdata.errors import PlanError, StageError
 from asyncdata.options import AUTOTUNE, Options
-from asyncdata.plan import Node
+from asyncdata.plan import Node, OneForOne
 from asyncdata.transforms.batch import Unbatch
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
+from asyncdata.transforms.permute import Permute
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Repeat
 from asyncdata.transforms.select import Shard, Skip, Take
@@ -100,6 +101,15 @@ def shard_pushdown(node: Node) -> Node | None:
             return None
 
 
+def shuffle_lift(node: Node) -> Node | None:
+    """Shuffle before elementwise work, so that the buffer holds what is read and not what is made of it."""
+    match node:
+        case Shuffle() | Permute() if isinstance(node.input, OneForOne) and node.input.elementwise:
+            return node.input.with_inputs(dataclasses.replace(node, input=node.input.input))
+        case _:
+            return None
+
+
 def inject_prefetch(node: Node) -> Node | None:
     """Read ahead at the end of the pipeline (applied to the last node only), and the next batch while one is split."""
     match node:
@@ -118,6 +128,7 @@ RULES: Final[tuple[Rule, ...]] = (
     take_pushdown,
     skip_pushdown,
     shard_pushdown,
+    shuffle_lift,
 )
 LAST_RULES: Final[tuple[Rule, ...]] = (inject_prefetch,)
 

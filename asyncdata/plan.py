@@ -6,18 +6,20 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call, describe
+from asyncdata.runtime.random import Chance
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Stage
-from asyncdata.runtime.tickets import END, FRESH, Given, Start, Ticket, plain
+from asyncdata.runtime.tickets import END, FRESH, Given, Position, Start, Ticket, plain
 
 __all__ = (
     "Node",
+    "OneForOne",
     "Planned",
     "Unary",
     "check_count",
@@ -29,6 +31,9 @@ __all__ = (
     "repeated",
     "scaled",
 )
+
+
+P = TypeVar("P")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +76,17 @@ class Node:
 
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Run from a position on, which only a transparent node's inputs may have to give something before."""
-        return self.stage().open(scope, [node.open for node in self.inputs], want, start)
+        inputs = [node.open for node in self.inputs]
+        return self.told(start.position, lambda _: self.stage().open(scope, inputs, want, start))
+
+    def told(self, position: Position, parse: Callable[[Any], P]) -> P:
+        """Return what `parse` makes of a position; `ResumeError` if it has not the shape of one of this node's."""
+        try:
+            return parse(position)
+        except (TypeError, ValueError, KeyError, IndexError) as error:
+            if position is None or isinstance(error, ResumeError):
+                raise
+            raise ResumeError(f"{self.label()}: the state's position {position!r:.80} is none of this step") from error
 
     async def run_after(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Yield what is to be given once more, then run from the position on."""
@@ -91,6 +106,24 @@ class Node:
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield exactly the elements with these tickets, in this order."""
+        raise NotImplementedError
+
+    @property
+    def chance(self) -> Chance | None:
+        """The seed of a node that has one; it is part of a state."""
+        return None
+
+    def with_seed(self, seed: int) -> Self:
+        """Return the node with another seed."""
+        return dataclasses.replace(self, seed=seed)
+
+    @property
+    def addressable(self) -> bool:
+        """Whether element i can be had without those before it: `address` gives its ticket, `fetch` the element."""
+        return False
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        """Return the tickets of the elements at these places, of an addressable node."""
         raise NotImplementedError
 
     @property
@@ -187,6 +220,18 @@ async def picked(node: Node, scope: Scope, tickets: Sequence[Ticket]) -> Blocks:
             return
         item = found[plain(ticket)]
         yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
+
+
+@dataclass(frozen=True, eq=False)
+class OneForOne(Unary):
+    """A node that makes one element of each of its input's, which keeps its ticket."""
+
+    @property
+    def addressable(self) -> bool:
+        return self.input.addressable and self.in_order
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return self.input.address(places)
 
 
 def render(node: Node) -> str:

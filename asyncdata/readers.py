@@ -61,7 +61,9 @@ def records_of(filenames: Any, compression: str | None, buffer_size: int | None,
     open_one = partial(record_file, compression=compression or None, block_bytes=size)
     if isinstance(filenames, (str, PathLike)):
         return open_one(fspath(cast("str | PathLike[str]", filenames)))
-    plan = filenames.plan if isinstance(filenames, Dataset) else Items([checked(name) for name in filenames])
+    plan = (
+        filenames.plan if isinstance(filenames, Dataset) else Items([checked(name) for name in filenames], files=True)
+    )
     call = Call("TFRecordDataset", open_one, spread=False)
     if reads is None:
         return FlatMap(plan, call)

@@ -1,4 +1,4 @@
-"""For tests of pipelines: a clock that jumps, a contract that transformations keep, a check that nothing is left.
+"""For tests of pipelines: a clock that jumps, contracts that transformations and pipelines keep, a check for leaks.
 
 >>> from asyncdata.testing import check_transform
 >>> check_transform(lambda ds: ds.map(lambda x: x * 2).skip(1), lambda items: [x * 2 for x in items][1:])
@@ -9,23 +9,26 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import gc
+import json
 import math
 import os
 import selectors
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice, product
+from itertools import count as counting
+from itertools import islice, product, zip_longest
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncdata.dataset import Dataset
+from asyncdata.iterator import DatasetIterator
 from asyncdata.options import Options
 
-__all__ = ("check_transform", "leaves_nothing", "virtual_time")
+__all__ = ("check_resumes", "check_transform", "leaves_nothing", "virtual_time")
 
 END: Final = object()
 
@@ -162,6 +165,96 @@ def read_async(ds: Dataset[Any], count: int) -> list[Any]:
         return found
 
     return asyncio.run(read())
+
+
+def check_resumes(build: Callable[[], Dataset[Any]], *, ordered: bool = True, places: int = 25) -> None:
+    """Check that a pipeline goes on from its states as if it had never been stopped.
+
+    `build` builds it anew each time, as another process would; it must end, so give an endless one a `take`. It is run
+    once as a whole. Then it goes on from at least `places` places, all of them if there are fewer, the beginning and
+    the end among them: each time from a state that has been JSON, in a dataset of its own. From there on its elements
+    and errors must be those of the whole run, in the same order, or with `ordered=False` each as often; what is
+    stacked in no order falls into other batches, so end such a pipeline with `unbatch()`. Call it outside of an event
+    loop. Raises `AssertionError` with the place and the first difference.
+
+    >>> check_resumes(lambda: Dataset.range(40).map(lambda x: x * x).shuffle(10).batch(4))
+    >>> check_resumes(lambda: Dataset.range(40).map(abs, num_parallel_calls=4, deterministic=False), ordered=False)
+    """
+    if isinstance(build, Dataset):
+        raise TypeError(
+            "check_resumes needs a function that builds the dataset anew, got a Dataset: put a lambda around"
+        )
+    whole, states = run_with_states(build(), places)
+    for place, text in states:
+        try:
+            with build().iterate(state=json.loads(text)) as elements:
+                got = list(outcomes(elements))
+        except Exception as error:
+            raise AssertionError(
+                f"it does not go on after {place} elements: {error!r}; the state is {text:.400}"
+            ) from error
+        difference = (in_order if ordered else as_often)(got, whole[place:])
+        assert difference is None, f"stopped after {place} elements, {difference}; the state is {text:.400}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Raised:
+    """Stands in the place of an element that failed."""
+
+    error: str
+
+
+def outcomes(elements: DatasetIterator[Any]) -> Iterator[Any]:
+    """Yield what an iterator gives, failures in their places; raise what ends the pipeline."""
+    for delivered in counting(elements.state_dict()["delivered"]):
+        try:
+            yield next(elements)
+        except StopIteration:
+            return
+        except Exception as error:
+            if elements.state_dict()["delivered"] == delivered:
+                raise
+            yield Raised(repr(error))
+
+
+def run_with_states(ds: Dataset[Any], places: int) -> tuple[list[Any], list[tuple[int, str]]]:
+    """Return all elements and, at evenly spread places, before the first and after the last, the state as JSON."""
+    found: list[Any] = []
+    states: dict[int, str] = {}
+    every = 1
+    with ds.iterate() as elements:
+        states[0] = json.dumps(elements.state_dict())
+        for element in outcomes(elements):
+            found.append(element)
+            if len(found) % every == 0:
+                states[len(found)] = json.dumps(elements.state_dict())
+            if len(states) > 2 * places:
+                every *= 2
+                states = {place: text for place, text in states.items() if place % every == 0}
+        return found, [*states.items(), (len(found), json.dumps(elements.state_dict()))]
+
+
+def in_order(got: list[Any], expected: list[Any]) -> str | None:
+    """Return how the first difference between two sequences reads."""
+    for place, (one, other) in enumerate(zip_longest(got, expected, fillvalue=END)):
+        if one is END:
+            return f"it ended {place} elements later: then should come {other!r:.200}"
+        if other is END:
+            return f"it should end {place} elements later: there came {one!r:.200}"
+        if not same(one, other):
+            return f"element {place} after that is {one!r:.200}, and should be {other!r:.200}"
+    return None
+
+
+def as_often(got: list[Any], expected: list[Any]) -> str | None:
+    """Return how the first difference between two multisets reads; most come in about the same order."""
+    left = list(expected)
+    for element in got:
+        place = next((place for place, other in enumerate(left) if same(element, other)), None)
+        if place is None:
+            return f"there came {element!r:.200}, which was delivered before or should not be there"
+        del left[place]
+    return f"{left[0]!r:.200} did not come, one of {len(left)} that are missing" if left else None
 
 
 def same(one: Any, other: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.transforms.permute import permuted
 from asyncdata.transforms.shuffle import drain_order, epoch_key, slots
 
 Elements = Iterable[Any]
@@ -126,6 +127,12 @@ def shuffle(elements: Elements, size: int, seed: int, epoch: tuple[int, ...]) ->
         yield held[slot]
         held[slot] = element
     yield from (held[slot] for slot in drain_order(len(held), key))
+
+
+def shuffle_all(elements: Elements, seed: int, epoch: tuple[int, ...]) -> Iterator[Any]:
+    """Every place has the element that a permutation, which is a function of seed and epoch, sends there."""
+    held = list(elements)
+    return (held[place] for place in permuted(0, len(held), len(held), epoch_key(seed, epoch)))
 
 
 def repeat(epoch: Callable[[int], Elements], count: int | None = None) -> Iterator[Any]:

@@ -21,12 +21,12 @@ PACKAGE = Path(__file__).parents[1] / "asyncdata"
 
 # A module may import from the layers above its own, and from its own package within its own layer.
 LAYERS = (
-    ("errors", "structure", "options"),
+    ("errors", "structure", "options", "distributed"),
     ("formats",),
     ("runtime.tickets",),
     ("runtime.block", "runtime.memory", "runtime.queue"),
     ("runtime.executors",),
-    ("runtime.scope",),
+    ("runtime.random", "runtime.scope"),
     ("runtime.lanes", "runtime.pump"),
     ("runtime.stage",),
     ("plan",),

@@ -89,6 +89,10 @@ class Call:
         self.label = self.name + locate(fn)
         self.is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(cast("Any", type(fn)).__call__)
 
+    def at(self, epoch: tuple[Any, ...]) -> Call:
+        """Return the function as it is called in an epoch."""
+        return self
+
     def one(self, item: Any) -> Any:
         """Call the function on one element; a tuple is unpacked into arguments."""
         return self.fn(*item) if self.spread and type(item) is tuple else self.fn(item)

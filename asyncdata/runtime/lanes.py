@@ -19,6 +19,9 @@ __all__ = ("Group", "Lanes", "TaskLanes", "ThreadLanes", "Window")
 
 THREAD_GROUP: Final = 5e-4
 
+MOST_HELD: Final = 4096
+"""So many cheap elements in flight keep any number of workers busy; all of them run again after an interruption."""
+
 
 class Group:
     """Elements that one lane works on together; `result` may be shorter where elements were dropped."""
@@ -142,8 +145,9 @@ class Window:
         self.reader.notify()
 
     def room(self) -> int:
-        """Return how many elements may be read: bounded in groups, and in bytes by the last element that was seen."""
-        return min(2 * self.workers * self.lanes.pace.group, max(2 * self.workers, self.most)) - self.held
+        """Return how many elements may be read: bounded in groups, in number and in bytes by the last one seen."""
+        most = min(self.most, MOST_HELD)
+        return min(2 * self.workers * self.lanes.pace.group, max(2 * self.workers, most)) - self.held
 
     def weigh(self, group: Group) -> None:
         """Bound the window in bytes by what an element of `group` weighs, before or after."""

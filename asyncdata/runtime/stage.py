@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Final, Protocol, TypeAlias
 
@@ -77,16 +77,17 @@ class Fold:
     make: Callable[[Scope], Step]
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
-        return self.run(self.make(scope), scope, inputs[0], want, start.position)
+        step, inner = self.make(scope), Demand()
+        begin = FRESH if start.position is None else step.resume(start.position)
+        return self.run(step, inputs[0](scope, inner, begin), inner, want)
 
-    async def run(self, step: Step, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
+    async def run(self, step: Step, source: Blocks, inner: Demand, want: Demand) -> Blocks:
         """Feed the step until it is done or its input ends, then flush it.
 
         It makes about a millisecond's worth of output at a time: what is large, such as batches, comes one by one.
         """
-        inner, pace = Demand(), Pace(INLINE_GROUP)
-        start = FRESH if position is None else step.resume(position)
-        async with aclosing(opener(scope, inner, start)) as source:
+        pace = Pace(INLINE_GROUP)
+        async with aclosing(source):
             while not step.done:
                 inner.items = step.need(min(want.items, pace.group))
                 block = await anext(source, None)
@@ -188,10 +189,11 @@ class Apply:
     ordered: bool = True
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        here = replace(self, calls=tuple([call.at(scope.epoch) for call in self.calls]))
         if self.workers is not None:
             inner = Demand()
-            return self.concurrent(scope, inputs[0](scope, inner, start), inner, want, self.workers)
-        run = self.awaited if self.is_async else self.inline
+            return here.concurrent(scope, inputs[0](scope, inner, start), inner, want, self.workers)
+        run = here.awaited if self.is_async else here.inline
         return run(inputs[0](scope, want, start), want)
 
     @property

@@ -213,7 +213,7 @@ class Kept(Tickets):
 class Arrived(Tickets):
     """Elements in the order in which they got ready; those in `missing` were read as well, up to the end of `last`.
 
-    A position is the input's in a list: the input gives first what is missing, which comes out in any order.
+    A position holds the input's: that gives first what is missing, which then comes out in any order.
     """
 
     __slots__ = ("last", "missing", "whole")
@@ -234,7 +234,7 @@ class Arrived(Tickets):
 
     def at(self, count: int) -> Position:
         behind = self.whole.part(count, len(self.whole))
-        return [going_on(self.last.at(len(self.last)), [*behind, *chain.from_iterable(self.missing)])]
+        return {"unordered": going_on(self.last.at(len(self.last)), [behind, *self.missing])}
 
 
 @final
@@ -326,7 +326,7 @@ class Given(Tickets):
         return self.back[self.start + index]
 
     def at(self, count: int) -> Position:
-        return going_on(self.position, self.back[self.start + count :])
+        return going_on(self.position, [Given(self.back, self.start + count, len(self.back), END)])
 
 
 def children(parent: Ticket, inner: Tickets) -> Tickets:
@@ -346,7 +346,7 @@ class Start:
         """Return the start at a position that may itself say what comes first; `back` comes before that."""
         while isinstance(position, dict) and "back" in position:
             told = cast("dict[str, Any]", position)
-            back = [*back, *map(decode, told["back"])]
+            back = [*back, *chain.from_iterable(map(decode_run, told["back"]))]
             position = told["from"]
         return cls(position, back)
 
@@ -354,17 +354,39 @@ class Start:
 FRESH: Final = Start()
 
 
-def going_on(position: Position, back: Sequence[Ticket]) -> Position:
+def going_on(position: Position, back: Sequence[Tickets]) -> Position:
     """Return the position that gives the elements `back` first."""
-    if not back:
+    told = list(chain.from_iterable(map(encode_runs, back)))
+    if not told:
         return position
-    rest = Start.of(position, back)
-    return {"from": rest.position, "back": [encode(ticket) for ticket in rest.back]}
+    goal: Position = position
+    while isinstance(goal, dict) and "back" in goal:
+        inner = cast("dict[str, Any]", goal)
+        told += inner["back"]
+        goal = inner["from"]
+    return {"from": cast("Any", goal), "back": told}
 
 
 def reopening(element: Tickets, in_order: bool) -> Position:
     """Return the position that gives this one element once more, and first."""
-    return element.at(0) if in_order else going_on(element.at(1), [element[0]])
+    return element.at(0) if in_order else going_on(element.at(1), [element.part(0, 1)])
+
+
+def encode_runs(tickets: Tickets) -> list[Any]:
+    """Return tickets as JSON, ordinals that follow each other as one: their first and how many follow it."""
+    if len(tickets) > 2 and tickets.run_from(first := tickets[0]):
+        return [{"run": [first, len(tickets)]}]
+    if isinstance(tickets, Joined):
+        return list(chain.from_iterable(map(encode_runs, tickets.parts)))
+    return [encode(ticket) for ticket in tickets]
+
+
+def decode_run(told: Any) -> Sequence[Ticket]:
+    """Return the tickets that `encode_runs` made this of."""
+    if isinstance(told, dict) and "run" in told:
+        first, count = cast("dict[str, list[int]]", told)["run"]
+        return range(first, first + count)
+    return [decode(told)]
 
 
 def encode(ticket: Ticket) -> Any:

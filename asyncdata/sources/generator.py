@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from operator import index
 from typing import Any
 
 from asyncdata.errors import PlanError, StructureError
@@ -48,7 +49,7 @@ class Pumped(Node):
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield whatever the pump has ready, at most what is wanted; to go on somewhere, run it anew up to there."""
         pump = self.pump(scope)
-        start, first = 0, position or 0
+        start, first = 0, self.told(position or 0, index)
         try:
             while items := await pump.pull(min(4096, first - start) if start < first else want.items):
                 stop = start + len(items)

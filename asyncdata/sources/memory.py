@@ -5,19 +5,58 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from operator import index
+from typing import Any, Protocol
 
+from asyncdata.errors import StageError
 from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.plan import Node
 from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
-from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Ticket
+from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket
+from asyncdata.storage import size_of
 from asyncdata.structure import TensorSpec, slice_rows, spec_of
 
-__all__ = ("Counter", "Items", "Range", "Slices", "Tensors")
+__all__ = ("Chosen", "Counter", "Getter", "Items", "Range", "Slices", "Source", "Tensors")
 
 FOREVER = 1 << 62
+
+
+class Source(Protocol):
+    """What has elements by number: a list, a NumPy memory map, a PyTorch map-style dataset, a reader of your own."""
+
+    def __len__(self) -> int:
+        """Return how many elements there are."""
+        ...
+
+    def __getitem__(self, index: Any, /) -> Any:
+        """Return element `index`."""
+        ...
+
+
+class Getter(Call):
+    """Gets elements of a source: all that are wanted at once where it has `get_batch`."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: Source) -> None:
+        super().__init__("from_source", source.__getitem__, spread=False)
+        self.source = source
+        self.name = self.label = f"from_source({type(source).__name__} of {len(source)})"
+
+    def run(self, block: Block) -> Block:
+        get_batch = getattr(self.source, "get_batch", None)
+        if get_batch is None or block.failed:
+            return super().run(block)
+        try:
+            items = list(get_batch(block.items))
+        except Exception:  # noqa: BLE001  one by one, to find out for which element
+            return super().run(block)
+        if len(items) != len(block):
+            raise StageError(f"{self.name}: get_batch returned {len(items)} elements for {len(block)} indices")
+        return Block(items, block.tickets)
 
 
 class Rows(Node):
@@ -36,6 +75,17 @@ class Rows(Node):
     def cardinality(self) -> int:
         return self.size
 
+    @property
+    def addressable(self) -> bool:
+        return True
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return places
+
+    def gather(self, places: Sequence[int]) -> list[Any]:
+        """Return the rows at some places."""
+        return [self.rows(place, place + 1)[0] for place in places]
+
     def stage(self) -> Produce:
         return Produce(self.blocks)
 
@@ -44,11 +94,11 @@ class Rows(Node):
         while done < len(tickets):
             some = tickets[done : done + want.items]
             done += len(some)
-            yield Block([self.rows(row, row + 1)[0] for row in some], Given(some, 0, len(some), END))
+            yield Block(self.gather(some), Given(some, 0, len(some), END))
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many rows as are wanted, again and again."""
-        start, size = position or 0, self.size
+        start, size = self.told(position or 0, index), self.size
         while start < size:
             stop = min(size, start + want.items)
             yield Block(self.rows(start, stop), Ordinals(start, stop))
@@ -63,6 +113,10 @@ class Range(Rows):
 
     def rows(self, start: int, stop: int) -> list[int]:
         return list(self.values[start:stop])
+
+    def gather(self, places: Sequence[int]) -> list[int]:
+        start, step = self.values.start, self.values.step
+        return list(places) if (start, step) == (0, 1) else [start + step * place for place in places]
 
     @property
     def size(self) -> int:
@@ -149,9 +203,13 @@ class Items(Rows):
     """The items of a list, as they are."""
 
     items: Sequence[Any] = field(repr=False)
+    files: bool = False
 
     def rows(self, start: int, stop: int) -> list[Any]:
         return list(self.items[start:stop])
+
+    def gather(self, places: Sequence[int]) -> list[Any]:
+        return [self.items[place] for place in places]
 
     @property
     def size(self) -> int:
@@ -162,7 +220,23 @@ class Items(Rows):
 
     @property
     def identity(self) -> str:
-        """The label, and for a list of names (of files) a hash of them."""
-        if not all(isinstance(item, str) for item in self.items):
+        """The label, and for names a hash of them, with the sizes of the files that they name."""
+        if not self.files:
             return self.label()
-        return f"{self.label()} #{blake2b(repr(list(self.items)).encode(), digest_size=4).hexdigest()}"
+        told = [(name, size_of(name)) for name in self.items]
+        return f"{len(told)} files #{blake2b(repr(told).encode(), digest_size=4).hexdigest()}"
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen(Node):
+    """The elements at some places of an addressable plan."""
+
+    input: Node
+    places: Sequence[int]
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks)
+
+    def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Fetch the elements."""
+        return self.input.open(scope, want, Start(END, self.input.address(self.places)))

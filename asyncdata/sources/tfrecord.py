@@ -16,7 +16,7 @@ from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import Position, Ticket, Tickets
-from asyncdata.storage import BLOCK_BYTES, Buffer, FileStream, Stream, store_for
+from asyncdata.storage import BLOCK_BYTES, Buffer, FileStream, Stream, size_of, store_for
 from asyncdata.structure import TensorSpec
 
 __all__ = ("RecordFile",)
@@ -45,7 +45,7 @@ class RecordFile(Node):
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many records as are wanted and have been read."""
-        place = RecordPlace(**position) if position else RecordPlace(self.path)
+        place = RecordPlace(self.path) if position is None else self.told(position, lambda told: RecordPlace(**told))
         if position:
             place.check(self)
         ordinal, skip = place.record, place.skip
@@ -137,15 +137,6 @@ class RecordPlace:
         size = size_of(self.path)
         if size != self.size:
             raise ResumeError(f"{node.label()}: the file had {self.size} bytes when the state was made, now {size}")
-
-
-def size_of(path: str) -> int:
-    """Return the size of a file, -1 if it has none."""
-    store, inside = store_for(path)
-    try:
-        return store.size(inside)
-    except OSError:
-        return -1
 
 
 @final

@@ -10,6 +10,18 @@ from asyncdata.storage.base import Stream as Stream
 from asyncdata.storage.local import FileStream as FileStream
 from asyncdata.storage.local import LocalStore as LocalStore
 from asyncdata.storage.registry import read_file as read_file
+from asyncdata.storage.registry import size_of as size_of
 from asyncdata.storage.registry import store_for as store_for
 
-__all__ = ("BLOCK_BYTES", "Buffer", "FileStream", "InThread", "LocalStore", "Store", "Stream", "read_file", "store_for")
+__all__ = (
+    "BLOCK_BYTES",
+    "Buffer",
+    "FileStream",
+    "InThread",
+    "LocalStore",
+    "Store",
+    "Stream",
+    "read_file",
+    "size_of",
+    "store_for",
+)

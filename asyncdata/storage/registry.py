@@ -13,7 +13,7 @@ from asyncdata.storage.local import LocalStore
 if TYPE_CHECKING:
     from asyncdata.storage.base import Store
 
-__all__ = ("read_file", "store_for")
+__all__ = ("read_file", "size_of", "store_for")
 
 LOCAL: Final = LocalStore()
 
@@ -45,6 +45,15 @@ def path_of_file_url(url: str) -> str:
         raise PlanError(f"a file:// URL names a path of this machine, got host {parts.netloc!r} in {url!r}")
     path = unquote(parts.path)
     return path.removeprefix("/") if os.name == "nt" else path
+
+
+def size_of(path: str) -> int:
+    """Return the size of a file, -1 if it has none."""
+    store, inside = store_for(path)
+    try:
+        return store.size(inside)
+    except OSError:
+        return -1
 
 
 async def read_file(url: str | os.PathLike[str]) -> bytes:

@@ -128,7 +128,7 @@ class Spot(NamedTuple):
 
     def position(self) -> Position:
         """Return it as the position to go on at: a list, as what comes first are members, not batches."""
-        return [going_on(self.tickets.at(self.done), [*chain.from_iterable(self.held)])]
+        return [going_on(self.tickets.at(self.done), self.held)]
 
 
 @final

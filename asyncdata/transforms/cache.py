@@ -100,7 +100,7 @@ class Cache(Unary):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield what is kept, then what the input has beyond it."""
-        place = CachePlace(**position) if position else CachePlace()
+        place = self.told(position or {}, lambda told: CachePlace(**told))
         if place.epoch is not None:
             self.store.begin(decode(place.epoch))
         if place.input is not None:

@@ -90,7 +90,7 @@ class FlatMap(Node):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Read one element, run its dataset to the end, then read the next."""
-        begin, inner = position or (None, None)
+        begin, inner = self.told(position or (None, None), lambda told: (told[0], told[1]))
         async with aclosing(inputs[0](scope, Demand(), Start.of(begin))) as outer:
             async for block in outer:
                 async with aclosing(self.one(scope, block, want, inner)) as source:

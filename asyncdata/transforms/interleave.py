@@ -57,7 +57,7 @@ class Interleave(Node):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Open inner datasets and merge them."""
-        place = CyclePlace(**position) if position else CyclePlace()
+        place = self.told(position or {}, lambda told: CyclePlace(**told))
         kind = SerialInputs if self.workers is None else ParallelInputs
         opened: Inputs = kind(self, scope, inputs[0], place)
         cycle = Cycle(opened, self.cycle_length, self.block_length, want, place)

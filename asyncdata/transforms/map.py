@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import Node, Unary, check_count, parallel_label
+from asyncdata.plan import Node, OneForOne, check_count, parallel_label
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.executors import Call, default_workers
+from asyncdata.runtime.random import Chance, Randomized
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.tickets import END, Start, Ticket
 
-__all__ = ("EXECUTORS", "Map", "workers_for")
+__all__ = ("EXECUTORS", "Map", "randomized", "workers_for")
 
 EXECUTORS: Final = (None, AUTOTUNE, "inline", "thread")
 
@@ -34,8 +36,20 @@ def workers_for(call: Call, num_parallel_calls: int | None, executor: str | int 
     return 1 if executor == "thread" and num_parallel_calls is None else num_parallel_calls
 
 
+def randomized(plan: Node, fn: Callable[..., Any], seed: int | None) -> Randomized:
+    """Return a function that takes `rng=`, told apart from others with the same seed by how many come before it."""
+    chance = Chance(secrets.randbits(63) if seed is None else seed, seed is None)
+    return Randomized(fn, chance, earlier(plan))
+
+
+def earlier(plan: Node) -> int:
+    """Return how many maps with randomness a plan has."""
+    own = isinstance(plan, Map) and plan.chance is not None
+    return own + sum(map(earlier, plan.inputs))
+
+
 @dataclass(frozen=True, eq=False)
-class Map(Unary):
+class Map(OneForOne):
     """Functions called on each element, one after the other; `workers` is `None` for a sequential map."""
 
     functions: tuple[Call, ...]
@@ -43,12 +57,18 @@ class Map(Unary):
     ordered: bool | None = None
 
     @staticmethod
-    def of(
-        plan: Node, fn: Callable[..., Any], calls: int | None, deterministic: bool | None, executor: str | int | None
-    ) -> Map:
+    def of(plan: Node, call: Call, calls: int | None, deterministic: bool | None, executor: str | int | None) -> Map:
         """Return a map for what the user asked for."""
-        call = Call("map", fn)
         return Map(plan, (call,), workers_for(call, calls, executor), deterministic)
+
+    @property
+    def chance(self) -> Chance | None:
+        call = self.functions[0]
+        return call.chance if isinstance(call, Randomized) else None
+
+    def with_seed(self, seed: int) -> Map:
+        calls = [call.seeded(seed) if isinstance(call, Randomized) else call for call in self.functions]
+        return dataclasses.replace(self, functions=tuple(calls))
 
     @property
     def identity(self) -> str:
@@ -59,9 +79,10 @@ class Map(Unary):
         return self.workers is None or self.ordered is not False
 
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        if self.transparent or start.position is None:
-            return super().run(scope, want, start)
-        return super().run(scope, want, Start.of(start.position[0]))
+        position = start.position
+        if isinstance(position, dict) and "unordered" in position:
+            start = Start.of(cast("dict[str, Any]", position)["unordered"], start.back)
+        return super().run(scope, want, start)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return dataclasses.replace(self, ordered=True).run(scope, want, Start(END, tickets))
@@ -83,6 +104,8 @@ class Map(Unary):
         return None
 
     def label(self) -> str:
+        if not self.functions[0].name.startswith("map("):
+            return self.functions[0].name
         names = " → ".join(call.name[4:-1] for call in self.functions)
         unordered = ", deterministic=False" if self.ordered is False else ""
         return f"map({names}{parallel_label(self.workers)}{unordered})"

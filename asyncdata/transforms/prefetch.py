@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import Unary
+from asyncdata.plan import OneForOne
 from asyncdata.runtime.stage import Transfer
 
 __all__ = ("Prefetch",)
 
 
 @dataclass(frozen=True, eq=False)
-class Prefetch(Unary):
+class Prefetch(OneForOne):
     """The same elements, up to `buffer_size` of them read ahead. The last of a pipeline fills the iterator's buffer."""
 
     buffer_size: int = AUTOTUNE

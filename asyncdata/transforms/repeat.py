@@ -16,7 +16,7 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
 from asyncdata.runtime.tickets import END, Position, Start, Ticket, children
 
-__all__ = ("Concatenate", "Repeat", "from_parts")
+__all__ = ("Concatenate", "Repeat", "from_parts", "part_and_place")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +36,17 @@ class Repeat(Unary):
         return f"repeat({'' if self.count < 0 else self.count})"
 
     @property
+    def addressable(self) -> bool:
+        return self.input.addressable and finite(self.input.cardinality)
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        if self.count == 1:
+            return self.input.address(places)
+        size = self.input.cardinality
+        inner = self.input.address([place % size for place in places])
+        return [(place // size, ticket) for place, ticket in zip(places, inner, strict=True)]
+
+    @property
     def transparent(self) -> bool:
         return self.count == 1
 
@@ -47,7 +58,7 @@ class Repeat(Unary):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Run the input again and again, each time as an epoch of its own."""
-        repetition, inner = position or (0, None)
+        repetition, inner = self.told(position or (0, None), part_and_place)
         while repetition != self.count:
             empty = inner is None
             async with aclosing(inputs[0](scope.at(repetition), want, Start.of(inner))) as source:
@@ -78,6 +89,17 @@ class Concatenate(Node):
         return INFINITE_CARDINALITY if INFINITE_CARDINALITY in sizes else UNKNOWN_CARDINALITY
 
     @property
+    def addressable(self) -> bool:
+        return self.first.addressable and self.second.addressable and finite(self.first.cardinality)
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        size = self.first.cardinality
+        return [
+            (0, self.first.address([place])[0]) if place < size else (1, self.second.address([place - size])[0])
+            for place in places
+        ]
+
+    @property
     def signature(self) -> Any:
         first, second = self.first.signature, self.second.signature
         return first if first == second else None
@@ -87,12 +109,18 @@ class Concatenate(Node):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Run one input after the other."""
-        first, inner = position or (0, None)
+        first, inner = self.told(position or (0, None), part_and_place)
         for index in range(first, len(inputs)):
             async with aclosing(inputs[index](scope, want, Start.of(inner))) as source:
                 async for block in source:
                     yield Block(block.items, children(index, block.tickets), block.failed)
             inner = None
+
+
+def part_and_place(position: Sequence[Any]) -> tuple[int, Position]:
+    """Return a position of these nodes: which part, and where in it."""
+    part, inner = position
+    return part.__index__(), inner
 
 
 async def from_parts(open_part: Callable[[int, Start], Blocks], tickets: Sequence[Ticket]) -> Blocks:

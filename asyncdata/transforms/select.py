@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -21,6 +22,13 @@ class Take(Unary):
 
     def stage(self) -> Fold:
         return Fold(lambda _: Taker(self.count))
+
+    @property
+    def addressable(self) -> bool:
+        return self.input.addressable
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return self.input.address(places)
 
     @property
     def cardinality(self) -> int:
@@ -71,6 +79,13 @@ class Skip(Unary):
         return Fold(lambda _: Skipper(self.count))
 
     @property
+    def addressable(self) -> bool:
+        return self.input.addressable and self.count >= 0
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return self.input.address([place + self.count for place in places])
+
+    @property
     def cardinality(self) -> int:
         if self.count < 0:
             return 0
@@ -106,6 +121,13 @@ class Shard(Unary):
 
     def stage(self) -> Fold:
         return Fold(lambda _: Sharder(self.num_shards, self.index))
+
+    @property
+    def addressable(self) -> bool:
+        return self.input.addressable
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return self.input.address([self.index + place * self.num_shards for place in places])
 
     @property
     def cardinality(self) -> int:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from asyncdata.plan import Node, Unary, repeated
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.random import Chance
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Merge, Opener, Step, breathe, split
 from asyncdata.runtime.tickets import (
@@ -34,7 +35,7 @@ from asyncdata.runtime.tickets import (
     encode,
     plain,
 )
-from asyncdata.transforms.repeat import from_parts
+from asyncdata.transforms.repeat import from_parts, part_and_place
 
 __all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "epoch_key", "slots")
 
@@ -72,6 +73,10 @@ class Shuffle(Unary):
     seed: int
     reshuffle: bool = True
     drawn: bool = False
+
+    @property
+    def chance(self) -> Chance:
+        return Chance(self.seed, self.drawn)
 
     @staticmethod
     def of(plan: Node, size: int, seed: int, reshuffle: bool | None, *, drawn: bool) -> Shuffle:
@@ -280,7 +285,7 @@ class ShuffleRepeat(Unary):
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield epoch after epoch, each through a buffer of its own."""
         drained: list[Block] = []
-        repetition, place = position or (0, None)
+        repetition, place = self.told(position or (0, None), part_and_place)
         while repetition != self.count:
             epoch = scope.at(repetition)
             shuffler = Shuffler(self.size, epoch_key(self.seed, epoch.epoch if self.reshuffle else ()))

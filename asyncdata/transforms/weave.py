@@ -147,7 +147,7 @@ class Following:
         """Return where to go on: the open slots' elements come first, to open their datasets where they stood."""
         outer = self.begin if self.outer is None else self.outer.at(1)
         return {
-            "outer": going_on(outer, [lane.outer[0] for lane in self.lanes.values()]),
+            "outer": going_on(outer, [lane.outer for lane in self.lanes.values()]),
             "slots": [[slot, lane.position()] for slot, lane in self.lanes.items()],
             "index": self.index,
             "turn": self.turn,

@@ -40,6 +40,13 @@ class Zip(Node):
         found = [node.signature for node in self.nodes]
         return None if any(part is None for part in found) else self.rebuild(found)
 
+    @property
+    def addressable(self) -> bool:
+        return all(node.addressable for node in self.nodes)
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return list(zip(*[node.address(places) for node in self.nodes], strict=True))
+
     def label(self) -> str:
         return f"zip({len(self.nodes)} datasets)"
 
@@ -114,6 +121,14 @@ class Enumerate(Unary):
 
     def stage(self) -> Fold:
         return Fold(lambda _: Enumerator(self.start))
+
+    @property
+    def addressable(self) -> bool:
+        return self.input.addressable
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        inner = self.input.address(places)
+        return [(self.start + place, ticket) for place, ticket in zip(places, inner, strict=True)]
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Give the elements the numbers that they had."""

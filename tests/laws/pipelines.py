@@ -169,7 +169,44 @@ def from_async_iterable(draw: st.DrawFn) -> Pipeline:
     )
 
 
-SOURCES = (numbers, numbers, numbers, slices, one_tensor, counted, from_generator, from_iterable, from_async_iterable)
+class Squares:
+    """A source with elements by number, some of which cannot be had."""
+
+    def __init__(self, count: int, at_once: bool) -> None:
+        self.count = count
+        if at_once:
+            self.get_batch = lambda indices: [self[index] for index in indices]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        if index % 7 == 5:
+            raise Boom(index)
+        return index * index
+
+
+def from_source(draw: st.DrawFn) -> Pipeline:
+    count, at_once, calls = draw(SIZES), draw(st.booleans()), draw(st.sampled_from([None, 2]))
+    return Pipeline(
+        f"from_source({count}, {calls})",
+        lambda: ad.Dataset.from_source(Squares(count, at_once), num_parallel_calls=calls),
+        lambda epoch: reference.map_(range(count), Squares(count, False).__getitem__),
+    )
+
+
+SOURCES = (
+    numbers,
+    numbers,
+    numbers,
+    from_source,
+    slices,
+    one_tensor,
+    counted,
+    from_generator,
+    from_iterable,
+    from_async_iterable,
+)
 
 
 def map_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
@@ -317,6 +354,18 @@ def shuffle(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def shuffle_all(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Only where the elements can be had in any order."""
+    if not pipe.build().plan.addressable:
+        return shuffle(draw, pipe)
+    seed, anew = draw(st.integers(0, 3)), draw(st.booleans())
+    return pipe.then(
+        f"shuffle(seed={seed}, reshuffle_each_iteration={anew})",
+        lambda ds: ds.shuffle(seed=seed, reshuffle_each_iteration=anew),
+        lambda epoch: reference.shuffle_all(pipe.meaning(epoch), seed, epoch if anew else ()),
+    )
+
+
 def repeat(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     count = draw(counts(2, 3, 1, 0))
     return pipe.then(f"repeat({count})", lambda ds: ds.repeat(count), repeated(pipe, count))
@@ -420,7 +469,7 @@ UNORDERED_STEPS: tuple[Step, ...] = (map_, filter_, prefetch, cache, unbatch, op
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
 ORDERED_STEPS: tuple[Step, ...] = (
-    *(map_, map_, map_, filter_, batch, rebatch, rebatch, shuffle, take, skip, shard, cache, prefetch),
+    *(map_, map_, map_, filter_, batch, rebatch, rebatch, shuffle, shuffle_all, take, skip, shard, cache, prefetch),
     *(enumerate_, options),
 )
 

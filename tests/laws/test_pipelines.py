@@ -22,6 +22,7 @@ RULES = (
     "take_pushdown",
     "skip_pushdown",
     "shard_pushdown",
+    "shuffle_lift",
     "inject_prefetch",
 )
 

@@ -1,0 +1,72 @@
+"""Randomness that belongs to an element: the same whatever runs it, in which order, or how often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.executors import Call
+from asyncdata.runtime.tickets import Ticket, Tickets
+
+__all__ = ("Chance", "Randomized")
+
+
+class Chance(NamedTuple):
+    """A seed, and whether it was drawn because nobody chose one."""
+
+    seed: int
+    drawn: bool
+
+
+def leaves(path: Any) -> Iterator[Any]:
+    """Yield the numbers of a path of epochs and tickets, however they are nested."""
+    if isinstance(path, (tuple, list, Tickets)):
+        for part in path:  # pyright: ignore[reportUnknownVariableType]
+            yield from leaves(part)
+    else:
+        yield path
+
+
+class Randomized(Call):
+    """A user's function that takes `rng=`: a generator of random numbers for each element."""
+
+    __slots__ = ("chance", "epoch", "salt")
+
+    def __init__(self, fn: Callable[..., Any], chance: Chance, salt: int, epoch: tuple[Any, ...] = ()) -> None:
+        super().__init__("map", fn)
+        self.chance = chance
+        self.salt = salt
+        self.epoch = epoch
+
+    def at(self, epoch: tuple[Any, ...]) -> Randomized:
+        return Randomized(self.fn, self.chance, self.salt, epoch)
+
+    def seeded(self, seed: int) -> Randomized:
+        """Return the same function with another seed."""
+        return Randomized(self.fn, self.chance._replace(seed=seed), self.salt, self.epoch)
+
+    def generator(self, ticket: Ticket) -> np.random.Generator:
+        """Return the generator of one element: a counter-based one, keyed by seed, function, epoch and ticket."""
+        words = repr((self.chance.seed, self.salt, *leaves((self.epoch, ticket)))).encode()
+        key = np.frombuffer(blake2b(words, digest_size=16).digest(), np.uint64)
+        return np.random.Generator(np.random.Philox(key=key))
+
+    def one(self, item: Any) -> Any:
+        element, ticket = item
+        rng = self.generator(ticket)
+        return self.fn(*element, rng=rng) if self.spread and type(element) is tuple else self.fn(element, rng=rng)
+
+    def over(self, items: Any, kinds: set[type]) -> Any:
+        return map(self.one, items)
+
+    def run(self, block: Block) -> Block:
+        if block.failed:
+            return super().run(block)
+        return super().run(Block(list(zip(block.items, block.tickets, strict=True)), block.tickets))
+
+    async def run_async(self, item: Any, ticket: Ticket) -> Any:
+        return await super().run_async((item, ticket), ticket)
