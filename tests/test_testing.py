@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.testing import check_transform, leaves_nothing, virtual_time
+from asyncdata.testing import check_resumes, check_transform, leaves_nothing, virtual_time
 
 
 def test_check_transform_accepts_what_keeps_its_meaning() -> None:
@@ -58,6 +61,122 @@ def test_check_transform_sees_what_is_left() -> None:
     with pytest.raises(AssertionError, match="left-alone"):
         check_transform(lambda ds: ds.map(leaking), lambda items: items, [(1,)])
     gate.set()
+
+
+def unlucky(x: int) -> int:
+    if x % 4 == 1:
+        raise ValueError(f"{x} is unlucky")
+    return x
+
+
+def counts_its_runs(x: Any) -> Any:
+    """Stand for a function that is not pure: a generator that gives something else each time it runs."""
+    runs = count()
+
+    def generate() -> Iterator[int]:
+        first = next(runs)
+        yield from range(first * x, first * x + 5)
+
+    return ad.Dataset.from_generator(generate)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: ad.Dataset.range(0),
+        lambda: ad.Dataset.range(12).map(unlucky).batch(3),
+        lambda: ad.Dataset.range(30).shuffle(8).repeat(2),
+        lambda: ad.Dataset.from_tensor_slices({"x": np.eye(9), "name": list("asyncdata")}).prefetch(2),
+        lambda: ad.Dataset.range(4).map(lambda x: float("nan")),
+        lambda: ad.Dataset.range(500).map(unlucky, num_parallel_calls=3),
+    ],
+)
+def test_check_resumes_accepts_what_goes_on(build: Any) -> None:
+    check_resumes(build)
+
+
+@pytest.mark.parametrize("last", [lambda ds: ds, lambda ds: ds.batch(4).unbatch()], ids=["elements", "batches"])
+def test_check_resumes_accepts_what_has_no_order(last: Any) -> None:
+    def build() -> ad.Dataset:
+        rows = ad.Dataset.from_tensor_slices(np.arange(240).reshape(120, 2))
+        return rows.map(lambda row: row + 1, num_parallel_calls=4, deterministic=False).shuffle(5).apply(last)
+
+    check_resumes(build, ordered=False, places=10)
+
+
+def test_check_resumes_goes_on_from_all_places_or_evenly_spread_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    iterate, places = ad.Dataset.iterate, []
+
+    def noted(ds: ad.Dataset, *, state: Any = None) -> Any:
+        if state is not None:
+            places.append(state["delivered"])
+        return iterate(ds, state=state)
+
+    monkeypatch.setattr(ad.Dataset, "iterate", noted)
+    check_resumes(lambda: ad.Dataset.range(6))
+    assert places == [0, 1, 2, 3, 4, 5, 6, 6]
+    places.clear()
+    check_resumes(lambda: ad.Dataset.range(1001), places=5)
+    assert places == [0, 128, 256, 384, 512, 640, 768, 896, 1001]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_check_resumes_refuses_a_source_that_gives_something_else_each_time(ordered: bool) -> None:
+    source = counts_its_runs(10)
+    with pytest.raises(AssertionError, match="stopped after 0 elements, .*10"):
+        check_resumes(lambda: source.skip(0), ordered=ordered)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ordered", "difference"),
+    [
+        ((3, 2), True, "it ended 2 elements later: then should come 2"),
+        ((2, 3), True, "it should end 2 elements later: there came 2"),
+        ((3, 2), False, "2 did not come, one of 1 that are missing"),
+        ((2, 3), False, "there came 2, which was delivered before"),
+    ],
+)
+def test_check_resumes_tells_the_first_difference(sizes: tuple[int, int], ordered: bool, difference: str) -> None:
+    lengths = iter(sizes)
+    with pytest.raises(AssertionError, match=difference):
+        check_resumes(lambda: ad.Dataset.from_generator(lambda: iter(range(next(lengths)))), ordered=ordered)
+
+
+def test_check_resumes_sees_an_error_that_is_another_one() -> None:
+    runs = count()
+
+    def build() -> ad.Dataset:
+        run = next(runs)
+        return ad.Dataset.range(3).map(lambda x: unlucky(x + 4 * run))
+
+    with pytest.raises(AssertionError, match=r"element 0 after that is 4, and should be 0"):
+        check_resumes(build)
+
+
+def test_check_resumes_names_the_place_at_which_it_cannot_go_on() -> None:
+    sizes = iter([5, 5, 6])
+    with pytest.raises(AssertionError, match=r"does not go on after 1 elements: ResumeError\(.*range\(6\)"):
+        check_resumes(lambda: ad.Dataset.range(next(sizes)))
+
+
+def test_check_resumes_passes_on_what_ends_the_pipeline(tmp_path: Path) -> None:
+    path = tmp_path / "growing.tfrecord"
+    records = [b"one more"]
+
+    def build() -> ad.Dataset:
+        records.append(b"one more")
+        with ad.TFRecordWriter(path) as writer:
+            for record in records:
+                writer.write(record)
+        return ad.TFRecordDataset(path).take(2)
+
+    with pytest.raises(AssertionError, match=r"after 1 elements: ResumeError\(.*the file had 48 bytes"):
+        check_resumes(build)
+
+
+def test_check_resumes_wants_a_function() -> None:
+    with pytest.raises(TypeError, match="put a lambda around"):
+        check_resumes(ad.Dataset.range(3))  # type: ignore[arg-type]
 
 
 def test_leaves_nothing_sees_a_descriptor(tmp_path: Path) -> None:

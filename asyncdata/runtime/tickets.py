@@ -374,7 +374,7 @@ def reopening(element: Tickets, in_order: bool) -> Position:
 
 def encode_runs(tickets: Tickets) -> list[Any]:
     """Return tickets as JSON, ordinals that follow each other as one: their first and how many follow it."""
-    if len(tickets) > 2 and tickets.run_from(first := tickets[0]):
+    if len(tickets) > 2 and isinstance(first := tickets[0], int) and tickets.run_from(first):
         return [{"run": [first, len(tickets)]}]
     if isinstance(tickets, Joined):
         return list(chain.from_iterable(map(encode_runs, tickets.parts)))

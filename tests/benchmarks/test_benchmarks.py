@@ -18,6 +18,7 @@ BENCHMARKS = {
     "guide": "closing pair: optimised",
     "import_time": "import asyncdata",
     "loaders/records": "tf.Example of 10 KB to arrays",
+    "loaders/resume": "asyncdata: state",
     "micro/costs": "start and stop of a pipeline",
     "micro/memory": "interleave",
     "pace": "async for",

@@ -47,6 +47,15 @@ PRINTED = {
         r" +in map\(decode\) at 04_errors\.py:\d+, element 4",
         "6",
     ],
+    "05_resume": [
+        r"batches of each process: \[7, 6, 7\]",
+        r"as if nothing had happened: True",
+        r"plan +range\(1000\) → shuffle\(\) → map\(augment\) → batch\(50\)",
+        r"epoch +0",
+        r"delivered +20",
+        r"position +\[1000\]",
+        r"size +\d+ bytes",
+    ],
 }
 
 

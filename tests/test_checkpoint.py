@@ -1,0 +1,224 @@
+"""States in files: whole or not at all, whatever happens while they are written, and what is no state."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.checkpoint import inspect_state, load, save
+from asyncdata.errors import ResumeError
+from tests.faults.resumed import pipeline
+
+ROOT = Path(__file__).parents[1]
+SMALL = {"version": 1, "number": 0}
+LARGE = {"version": 1, "bulk": [0] * 200_000}
+
+
+def state_after(count: int) -> dict[str, Any]:
+    with ad.Dataset.range(10).iterate() as elements:
+        for _ in range(count):
+            next(elements)
+        return elements.state_dict()
+
+
+# whole or not at all
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in ("state.json", str(tmp_path / "a state"), tmp_path / "ステート.json"):
+        for count in (3, 7):
+            save(path, state_after(count))
+            assert load(path) == state_after(count)
+            assert next(ad.Dataset.range(10).iterate(state=load(path))) == count
+    assert sorted(os.listdir(tmp_path)) == ["a state", "state.json", "ステート.json"]
+
+
+def test_a_link_is_replaced_and_what_it_pointed_to_stays(tmp_path: Path) -> None:
+    save(tmp_path / "old.json", state_after(1))
+    (tmp_path / "latest.json").symlink_to("old.json")
+    save(tmp_path / "latest.json", state_after(2))
+    assert [load(tmp_path / name)["delivered"] for name in ("old.json", "latest.json")] == [1, 2]
+
+
+def test_what_is_no_json_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    save(path, SMALL)
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        save(path, {"version": 1, "model": object()})
+    assert load(path) == SMALL
+    assert os.listdir(tmp_path) == ["state.json"]
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        save(tmp_path / "no" / "state.json", SMALL)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 64 KB."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"cannot mount a small disk: {error}")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+@pytest.fixture
+def small_files(tmp_path: Path) -> Iterator[Path]:
+    """A process that may write no file of more than 64 KB."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    yield tmp_path
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(("place", "code"), [("small_disk", errno.ENOSPC), ("small_files", errno.EFBIG)])
+def test_no_room_leaves_the_old_file_and_nothing_else(place: str, code: int, request: pytest.FixtureRequest) -> None:
+    folder = request.getfixturevalue(place)
+    path = folder / "state.json"
+    save(path, SMALL)
+    for _ in range(3):
+        with pytest.raises(OSError) as caught:
+            save(path, LARGE)
+        assert caught.value.errno == code
+        assert load(path) == SMALL
+        assert os.listdir(folder) == ["state.json"]
+    save(path, {**SMALL, "number": 1})
+    assert load(path)["number"] == 1
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.EIO, "the disk is broken")], ids=repr)
+def test_a_save_that_is_broken_off_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, step: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise error
+
+    path = tmp_path / "state.json"
+    save(path, SMALL)
+    with monkeypatch.context() as patch, pytest.raises(type(error)):
+        patch.setattr(os, step, broken)
+        save(path, LARGE)
+    assert load(path) == SMALL
+    assert os.listdir(tmp_path) == ["state.json"]
+
+
+# processes that are killed
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    program = ROOT / "tests" / "faults" / "resumed.py"
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", str(program), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def kill_after(process: subprocess.Popen[str], saves: int) -> None:
+    """Let it save so often, and kill it in whatever it does next."""
+    assert process.stdout is not None
+    for _ in range(saves):
+        assert process.stdout.readline() == "saved\n", process.communicate()[1]
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_the_file_of_a_process_that_is_killed_while_it_saves_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    for saves in (1, 2, 3, 6, 9, 14):
+        kill_after(start("save", str(tmp_path)), saves)
+        state = load(path)
+        assert state["number"] >= saves - 1
+        assert len(state["bulk"]) == state["number"] % 5 * 100_000
+    save(path, SMALL)  # what the killed ones have left beside it is in nobody's way
+    assert load(path) == SMALL
+
+
+def test_a_run_that_is_killed_again_and_again_gives_every_element_once_and_in_order(tmp_path: Path) -> None:
+    size = 2700
+    for number in range(9):
+        with ad.TFRecordWriter(tmp_path / f"{number}.tfrecord") as writer:
+            for record in range(number, size, 9):
+                writer.write(b"%d" % record)
+    states: list[dict[str, Any]] = []
+    for saves in (1, 4, 2, 6, 3):
+        kill_after(start("train", str(tmp_path)), saves)
+        states.append(load(tmp_path / "state.json"))
+    out, err = start("train", str(tmp_path)).communicate(timeout=40)
+    assert (out.splitlines()[-1], err) == ("done", "")
+    log = [int(line) for line in (tmp_path / "log").read_text().split()]
+    assert sorted(log) == list(range(size))
+    assert [state["delivered"] for state in states] == sorted({state["delivered"] for state in states})
+    beginning = {**states[0], "delivered": 0, "position": None}  # with the seeds that the first process drew
+    assert log == list(pipeline(tmp_path).iterate(state=beginning))
+
+
+# what is no state
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no state", b'{"version": 1', b"[1, 2]", b"7", b"null", b'{"step": 3}', b"\x80\x04\x95", b"\xff" * 9],
+)
+def test_a_file_that_holds_no_state_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model.bin"
+    path.write_bytes(content)
+    with pytest.raises(ResumeError, match=r"model\.bin: no state"):
+        load(path)
+
+
+def test_a_file_that_is_not_there_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "state.json")
+
+
+def test_a_file_of_another_version_is_loaded_and_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    save(path, {**state_after(3), "version": 99})
+    with pytest.raises(ResumeError, match="the state has version 99, this asyncdata reads version 1"):
+        ad.Dataset.range(10).iterate(state=load(path))
+
+
+# a readable account
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "position   at the beginning"), (3, "position   3"), (10, "position   10")]
+)
+def test_an_account_of_a_state(count: int, shown: str) -> None:
+    lines = inspect_state(state_after(count)).splitlines()
+    assert lines[:4] == ["plan       range(10)", "epoch      0", f"delivered  {count}", shown]
+    assert lines[4].split() == ["size", str(len(json.dumps(state_after(count), separators=(",", ":")))), "bytes"]
+
+
+def test_an_account_of_the_end() -> None:
+    with ad.Dataset.range(10).shuffle(3).iterate() as elements:
+        list(elements)
+        assert "position   at the end" in inspect_state(elements.state_dict())
+
+
+@pytest.mark.parametrize("state", [{}, {"step": 7}, {"version": 1}], ids=str)
+def test_an_account_of_what_is_no_state_is_refused(state: Any) -> None:
+    with pytest.raises(ResumeError):
+        inspect_state(state)
