@@ -172,7 +172,7 @@ class Cycle:
         elif isinstance(opened, tuple):
             self.last, failure = opened
             self.put(not_made(self.last, failure))
-            self.events.append(Passed(self.last))
+            self.events.append(Passed(self.index, self.last))
         else:
             self.slots[self.index] = opened
             self.last = opened.outer

@@ -37,8 +37,9 @@ class Closed(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """An element for which no dataset could be made went out as a failure."""
+    """An element for which no dataset could be made went out as a failure, in the turn of a slot."""
 
+    slot: int
     outer: Tickets
 
 
@@ -116,10 +117,13 @@ class Following:
         match event:
             case Opened(slot, lane):
                 self.lanes[slot], self.outer = lane, lane.outer
+                self.index, self.turn = slot, self.block_length
             case Closed(slot):
                 del self.lanes[slot]
-            case Passed(outer):
+                self.pass_on(slot, 0)
+            case Passed(slot, outer):
                 self.outer = outer
+                self.index, self.turn = slot, self.block_length
                 return count - 1
             case Drawn(slot, turn, inner, start, size):
                 size = min(size, count)

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any, Literal, TypeAlias
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import asyncdata as ad
@@ -64,6 +64,7 @@ def read_in_legs(pipe: Pipeline, legs: list[Leg]) -> list[Any]:
     return found
 
 
+@settings(max_examples=max(2_000, settings().max_examples))
 @given(pipe=pipelines(), legs=legs)
 def test_going_on_is_as_if_nothing_had_happened(pipe: Pipeline, legs: list[Leg]) -> None:
     assert pipe.comparable(read_in_legs(pipe, legs)) == pipe.elements()

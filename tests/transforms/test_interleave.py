@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-from asyncdata.testing import check_transform
+from asyncdata.testing import check_resumes, check_transform
 from tests import reference
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain, results
@@ -129,3 +129,13 @@ def test_wrong_numbers_are_refused_where_they_are_given(name: str, value: int) -
 def test_more_calls_than_slots_are_refused() -> None:
     with pytest.raises(ad.PlanError, match="cycle_length"):
         ad.Dataset.range(1).interleave(inner, cycle_length=2, num_parallel_calls=3)
+
+
+@pytest.mark.parametrize("parallel", [None, 2])
+def test_a_state_after_a_failure_in_the_turn_of_another_slot(parallel: int | None) -> None:
+    """A dataset that ends within its turn passes it on, and so does a state that is taken just after."""
+
+    def inner(x: int) -> ad.Dataset[Any]:
+        return ad.Dataset.range(x % 3 + 1).map(lambda y: (x, y)) if x % 4 else None  # type: ignore[return-value]
+
+    check_resumes(lambda: ad.Dataset.range(12).interleave(inner, 2, 3, num_parallel_calls=parallel))
