@@ -27,6 +27,7 @@ __all__ = (
     "Numbered",
     "Ordinals",
     "Position",
+    "Same",
     "Start",
     "Ticket",
     "Tickets",
@@ -209,43 +210,13 @@ class Kept(Tickets):
         return self.whole.at(self.places[count - 1] + 1 if count else 0)
 
 
-@final
-class Arrived(Tickets):
-    """Elements in the order in which they got ready; those in `missing` were read as well, up to the end of `last`.
+class Same(Tickets):
+    """The tickets of the same elements, with another position."""
 
-    A position holds the input's: that gives first what is missing, which then comes out in any order.
-    """
+    __slots__ = ("whole",)
 
-    __slots__ = ("last", "missing", "whole")
-
-    def __init__(self, whole: Tickets, last: Tickets, missing: Sequence[Tickets]) -> None:
+    def __init__(self, whole: Tickets) -> None:
         self.whole = whole
-        self.last = last
-        self.missing = missing
-
-    def __len__(self) -> int:
-        return len(self.whole)
-
-    def __getitem__(self, index: int) -> Ticket:
-        return self.whole[index]
-
-    def __iter__(self) -> Iterator[Ticket]:
-        return iter(self.whole)
-
-    def at(self, count: int) -> Position:
-        behind = self.whole.part(count, len(self.whole))
-        return {"unordered": going_on(self.last.at(len(self.last)), [behind, *self.missing])}
-
-
-@final
-class Wrapped(Tickets):
-    """The same elements, with a position that adds what a transformation remembers."""
-
-    __slots__ = ("whole", "wrap")
-
-    def __init__(self, whole: Tickets, wrap: Callable[[int, Position], Position]) -> None:
-        self.whole = whole
-        self.wrap = wrap
 
     def __len__(self) -> int:
         return len(self.whole)
@@ -258,6 +229,36 @@ class Wrapped(Tickets):
 
     def run_from(self, ordinal: int) -> bool:
         return self.whole.run_from(ordinal)
+
+
+@final
+class Arrived(Same):
+    """Elements in the order in which they got ready; those in `missing` were read as well, up to the end of `last`.
+
+    A position holds the input's: that gives first what is missing, which then comes out in any order.
+    """
+
+    __slots__ = ("last", "missing")
+
+    def __init__(self, whole: Tickets, last: Tickets, missing: Sequence[Tickets]) -> None:
+        super().__init__(whole)
+        self.last = last
+        self.missing = missing
+
+    def at(self, count: int) -> Position:
+        behind = self.whole.part(count, len(self.whole))
+        return {"unordered": going_on(self.last.at(len(self.last)), [behind, *self.missing])}
+
+
+@final
+class Wrapped(Same):
+    """The same elements, with a position that adds what a transformation remembers."""
+
+    __slots__ = ("wrap",)
+
+    def __init__(self, whole: Tickets, wrap: Callable[[int, Position], Position]) -> None:
+        super().__init__(whole)
+        self.wrap = wrap
 
     def at(self, count: int) -> Position:
         return self.wrap(count, self.whole.at(count))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import NamedTuple, TypeAlias, final
 
-from asyncdata.runtime.tickets import Position, Tickets, going_on
+from asyncdata.runtime.tickets import Position, Same, Tickets, going_on
 
 __all__ = ("Closed", "Drawn", "Event", "Lane", "Opened", "Passed", "Rounds", "Weave", "Woven")
 
@@ -74,22 +74,16 @@ class Weave(NamedTuple):
 
 
 @final
-class Woven(Tickets):
+class Woven(Same):
     """The tickets of elements that an interleave put out together."""
 
-    __slots__ = ("before", "events", "length", "whole")
+    __slots__ = ("before", "events", "length")
 
     def __init__(self, whole: Tickets, before: Weave, events: Sequence[Event], length: tuple[int, int]) -> None:
-        self.whole = whole
+        super().__init__(whole)
         self.before = before
         self.events = events
         self.length = length
-
-    def __len__(self) -> int:
-        return len(self.whole)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.whole[index]
 
     def at(self, count: int) -> Position:
         follow = Following(self.before, *self.length)
