@@ -176,8 +176,8 @@ def inspect_state(state: Mapping[str, Any]) -> str:
     plan       range(10) → batch(2)
     epoch      0
     delivered  1
-    position   2
-    size       107 bytes
+    position   [2]
+    size       95 bytes
     """
     position = checked(state)["position"]
     shown = "at the beginning" if position is None else "at the end" if position == END else json.dumps(position)

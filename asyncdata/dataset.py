@@ -246,7 +246,7 @@ class Dataset(Generic[T]):
         >>> list(ad.Dataset.range(3).map(lambda x: x + 1, num_parallel_calls=2))
         [1, 2, 3]
         >>> list(ad.Dataset.range(3).map(lambda x, rng: x + rng.integers(10), rng=True, seed=1))
-        [np.int64(5), np.int64(9), np.int64(4)]
+        [np.int64(6), np.int64(2), np.int64(9)]
         """
         call = call_for(self._plan, map_func, rng, seed)
         return self._next(Map.of(self._plan, call, num_parallel_calls, deterministic, executor))
@@ -370,7 +370,7 @@ class Dataset(Generic[T]):
         >>> sorted(ad.Dataset.range(5).shuffle(3, seed=1))
         [0, 1, 2, 3, 4]
         >>> list(ad.Dataset.range(10**9).shuffle(seed=1).take(3))
-        [1, 2, 3]
+        [37354210, 465257133, 36768346]
         """
         return self._next(shuffled(self._plan, buffer_size, seed, reshuffle_each_iteration))
 
