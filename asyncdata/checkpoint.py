@@ -22,6 +22,8 @@ __all__ = ("Place", "account", "inspect_state", "load", "place_of", "save", "sta
 
 VERSION: Final = 1
 
+FILES_DIFFER: Final = "a file was added, removed or renamed, or has another size; "
+
 KINDS: Final = {"plan": list, "seeds": list, "epoch": int, "delivered": int}
 """What the parts of a state are."""
 
@@ -100,6 +102,7 @@ def compare(was: list[str], now: list[str]) -> None:
     old, new = (plan[place] if place < len(plan) else "nothing" for plan in (was, now))
     raise ResumeError(
         f"the state is of another pipeline: step {place + 1} was {old} when it was saved, and is {new} now; "
+        f"{FILES_DIFFER if ' files #' in old and ' files #' in new else ''}"
         "build the same pipeline, or start without the state"
     )
 
