@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 import numpy as np
 
 from asyncdata.errors import DataLossError, PlanError, StructureError
-from asyncdata.formats.wire import packed_floats, single_bytes, single_float, single_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +30,6 @@ __all__ = (
 Array: TypeAlias = "NDArray[Any]"
 Value: TypeAlias = "Array | np.int64 | np.float32 | bytes"
 
-RAW: Final = "RawExample"
-
 KINDS: Final = ("bytes_list", "float_list", "int64_list")
 
 KIND_OF: Final = {"b": "int64_list", "i": "int64_list", "u": "int64_list", "f": "float_list"}
@@ -49,13 +46,6 @@ SCALAR_OF: Final[Mapping[str, type[Any]]] = {"bytes_list": bytes, "float_list": 
 FEW: Final = 48
 """Up to this many values NumPy is faster taking one after the other than calling protobuf's `__array__`."""
 
-QUICK_SCALAR: Final[Mapping[str, Callable[[bytes], Any]]] = {
-    "bytes_list": single_bytes,
-    "float_list": single_float,
-    "int64_list": single_int,
-}
-QUICK_ARRAY: Final[Mapping[str, Callable[[bytes], Array | None]]] = {"float_list": packed_floats}
-
 SPELLING: Final = {None: "nothing", "bytes_list": "bytes", "float_list": "float32", "int64_list": "int64"}
 
 VALUES_OF: Final[Mapping[str, Callable[[Any], Sequence[Any]]]] = {kind: attrgetter(f"{kind}.value") for kind in KINDS}
@@ -64,8 +54,8 @@ VALUES_OF: Final[Mapping[str, Callable[[Any], Sequence[Any]]]] = {kind: attrgett
 class Feature(Protocol):
     """What a specification says about one feature."""
 
-    def parse(self, name: str, feature: bytes) -> Value:
-        """Return the value of a serialized feature called `name`; it is empty if the example has none."""
+    def parse(self, name: str, found: Any) -> Value:
+        """Return the value of the protobuf message `found`, which is the feature called `name`."""
         ...
 
     def stack(self, values: list[Any]) -> Array | list[Any]:
@@ -87,7 +77,6 @@ class FixedLenFeature:
     kind: str = field(init=False, repr=False)
     size: int = field(init=False, repr=False)
     values: Callable[[Any], Sequence[Any]] = field(init=False, repr=False, compare=False)
-    quick: Callable[[bytes], Any] = field(init=False, repr=False, compare=False)
     scalar: type[Any] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -99,32 +88,12 @@ class FixedLenFeature:
         set_field(self, "kind", kind)
         set_field(self, "size", prod(shape))
         set_field(self, "values", VALUES_OF[kind])
-        set_field(self, "quick", QUICK_ARRAY.get(kind, not_quick) if shape else QUICK_SCALAR[kind])
         set_field(self, "scalar", None if shape else SCALAR_OF[kind])
         if self.default_value is not None:
             set_field(self, "default_value", self._shaped_default())
 
-    def parse(self, name: str, feature: bytes) -> Value:
+    def parse(self, name: str, found: Any) -> Value:
         """Return the feature's value, or its default when the example has none."""
-        value = self.quick(feature)
-        if value is not None:
-            if self.scalar:
-                return self.scalar(value)
-            if len(value) == self.size:
-                return value if value.shape == self.shape else value.reshape(self.shape)
-        return self._parse_any(name, read_feature(feature))
-
-    def stack(self, values: list[Any]) -> Array:
-        """Return the values as one array with a leading dimension."""
-        if self.scalar:
-            return as_array(values, self.kind)
-        stacked = np.empty((len(values), *self.shape), DTYPE_OF[self.kind])
-        for i, value in enumerate(values):
-            stacked[i] = value
-        return stacked
-
-    def _parse_any(self, name: str, found: Any) -> Value:
-        """Do what `parse` does, with a protobuf message."""
         values = self.values(found)
         if len(values) != self.size or not values:
             kind = found.WhichOneof("kind")
@@ -134,6 +103,15 @@ class FixedLenFeature:
         if self.scalar:
             return self.scalar(values[0])
         return as_array(values, self.kind).reshape(self.shape)
+
+    def stack(self, values: list[Any]) -> Array:
+        """Return the values as one array with a leading dimension."""
+        if self.scalar:
+            return as_array(values, self.kind)
+        stacked = np.empty((len(values), *self.shape), DTYPE_OF[self.kind])
+        for i, value in enumerate(values):
+            stacked[i] = value
+        return stacked
 
     def _check(self, name: str, kind: str | None, size: int) -> None:
         expected = f"feature {name!r}: expected {SPELLING[self.kind]} of shape {self.shape}"
@@ -163,12 +141,8 @@ class VarLenFeature:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", kind_of_dtype(self.dtype))
 
-    def parse(self, name: str, feature: bytes) -> Value:
+    def parse(self, name: str, found: Any) -> Value:
         """Return the feature's values."""
-        quick = QUICK_ARRAY.get(self.kind, not_quick)(feature)
-        if quick is not None:
-            return quick
-        found = read_feature(feature)
         values = VALUES_OF[self.kind](found)
         kind = None if len(values) else found.WhichOneof("kind")
         if kind is not None and kind != self.kind:
@@ -189,7 +163,7 @@ def make_example(features: Mapping[str, Any]) -> bytes:
     >>> decode_example(make_example({"label": 3, "name": "ada", "weights": [0.5, 2.0]}))
     {'label': array([3]), 'name': array([b'ada'], dtype=object), 'weights': array([0.5, 2. ], dtype=float32)}
     """
-    example = message_class("Example")()
+    example = example_class()()
     example.features.SetInParent()
     target = example.features.feature
     for name, value in features.items():
@@ -215,8 +189,8 @@ def parse_single_example(serialized: bytes, features: Mapping[str, Feature]) -> 
     StructureError names a feature that is missing, of another kind or of another size; DataLossError means that
     `serialized` is no tf.Example.
     """
-    found = read_raw_features(serialized).get
-    return {name: feature.parse(name, found(name, b"")) for name, feature in features.items()}
+    found = read_features(serialized)
+    return {name: feature.parse(name, found[name]) for name, feature in features.items()}
 
 
 def parse_example(serialized: Sequence[bytes], features: Mapping[str, Feature]) -> dict[str, Array | list[Any]]:
@@ -255,30 +229,11 @@ def decode_feature(found: Any) -> Array:
 
 
 def read_features(serialized: bytes) -> Any:
-    """Return the mapping from name to feature, which are protobuf messages."""
-    return parsed("Example", serialized).features.feature
-
-
-def read_raw_features(serialized: bytes) -> Any:
-    """Return the mapping from name to serialized feature."""
-    return parsed(RAW, serialized).features.feature
-
-
-def read_feature(serialized: bytes) -> Any:
-    """Return a serialized feature as a protobuf message."""
-    return parsed("Feature", serialized)
-
-
-def parsed(name: str, serialized: bytes) -> Any:
-    """Return the message of the named class that is `serialized`."""
+    """Return the mapping from name to protobuf feature; looking up what is missing gives a feature without a kind."""
     try:
-        return message_parser(name)(serialized)
+        return example_class().FromString(serialized).features.feature
     except (decode_error(), UnicodeError) as error:
         raise DataLossError(f"no tf.Example: {len(serialized)} bytes that do not parse") from error
-
-
-def not_quick(feature: bytes) -> None:
-    """Leave any feature to the protobuf library."""
 
 
 def kind_of_dtype(dtype: DTypeLike) -> str:
@@ -329,19 +284,13 @@ def as_bytes(item: Any) -> bytes:
 
 
 @cache
-def message_class(name: str) -> Any:
-    """Return a protobuf class of tf.Example, built at run time: no .proto file, and no clash with TensorFlow's."""
+def example_class() -> Any:
+    """Return the protobuf class of tf.Example, built at run time: no .proto file, and no clash with TensorFlow's."""
     from google.protobuf import descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file_descriptor())
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"tensorflow.{name}"))
-
-
-@cache
-def message_parser(name: str) -> Callable[[bytes], Any]:
-    """Return the function that parses messages of the named class."""
-    return message_class(name).FromString
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
 
 
 @cache
@@ -353,10 +302,7 @@ def decode_error() -> type[Exception]:
 
 
 def file_descriptor() -> Any:
-    """Return what the compiled example.proto and feature.proto of TensorFlow say, and the same without the features.
-
-    What is nested in a message and what is bytes look alike to protobuf: in a RAW example each feature is bytes.
-    """
+    """Return what the compiled example.proto and feature.proto of TensorFlow say."""
     from google.protobuf import descriptor_pb2
 
     proto = descriptor_pb2.FieldDescriptorProto
@@ -380,12 +326,11 @@ def file_descriptor() -> Any:
     message(feature.oneof_decl, "kind")
     for i, (name, kind) in enumerate(zip(KINDS, lists, strict=True)):
         add_field(feature, name, i + 1, kind, oneof_index=0)
-    for prefix, kind in {"": "Feature", RAW.removesuffix("Example"): proto.TYPE_BYTES}.items():
-        features = message(file.message_type, f"{prefix}Features")
-        entry = message(features.nested_type, "FeatureEntry")
-        entry.options.map_entry = True
-        add_field(entry, "key", 1, proto.TYPE_STRING)
-        add_field(entry, "value", 2, kind)
-        add_field(features, "feature", 1, f"{prefix}Features.FeatureEntry", repeated=True)
-        add_field(message(file.message_type, f"{prefix}Example"), "features", 1, f"{prefix}Features")
+    features = message(file.message_type, "Features")
+    entry = message(features.nested_type, "FeatureEntry")
+    entry.options.map_entry = True
+    add_field(entry, "key", 1, proto.TYPE_STRING)
+    add_field(entry, "value", 2, "Feature")
+    add_field(features, "feature", 1, "Features.FeatureEntry", repeated=True)
+    add_field(message(file.message_type, "Example"), "features", 1, "Features")
     return file
