@@ -10,21 +10,22 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from asyncdata.errors import ResumeError
 from asyncdata.plan import Node
+from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start
 
-__all__ = ("Place", "account", "inspect_state", "load", "place_of", "save", "state_of")
+__all__ = ("Place", "account", "inspect_state", "load", "merge_states", "place_of", "save", "state_of")
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 FILES_DIFFER: Final = "a file was added, removed or renamed, or has another size; "
 
-KINDS: Final = {"plan": list, "seeds": list, "epoch": int, "delivered": int}
+KINDS: Final = {"plan": list, "seeds": list, "shares": list, "epoch": int, "delivered": int}
 """What the parts of a state are."""
 
 
@@ -53,12 +54,17 @@ def seeds_of(plan: Node) -> list[int]:
     return [node.chance.seed for node in nodes_of(plan) if node.chance is not None]
 
 
+def shares_of(plan: Node) -> list[Share]:
+    return [node.share for node in nodes_of(plan) if node.share is not None]
+
+
 def state_of(plan: Node, words: list[str], epoch: int, delivered: int, position: Position) -> dict[str, Any]:
     """Return the state of a run of `plan`, of which `words` is the account."""
     return {
         "version": VERSION,
         "plan": list(words),
         "seeds": seeds_of(plan),
+        "shares": [list(share) for share in shares_of(plan)],
         "epoch": epoch,
         "delivered": delivered,
         "position": position,
@@ -71,9 +77,90 @@ def place_of(plan: Node, state: Mapping[str, Any]) -> Place:
     compare(told["plan"], account(plan))
     if len(told["seeds"]) != len(seeds_of(plan)):
         raise ResumeError(f"the state has {len(told['seeds'])} seeds, the pipeline {len(seeds_of(plan))}")
+    plan, shares = with_seeds(plan, iter(told["seeds"])), shares_of(plan)
+    if "dealt" in told:
+        return dealt(plan, told, shares)
+    for was, now in zip(map(share_in, told["shares"]), shares, strict=True):
+        if was != now:
+            raise ResumeError(
+                f"the state is of {was}, and this is {now}; merge_states makes one state of those of all shares, with "
+                "which another number of them can go on"
+            )
     position = told["position"]
     start = FRESH if position is None else plan.told(position, Start.of)
-    return Place(with_seeds(plan, iter(told["seeds"])), told["epoch"], told["delivered"], start)
+    return Place(plan, told["epoch"], told["delivered"], start)
+
+
+def share_in(told: Any) -> Share:
+    """Return one of the shares that a state tells."""
+    count, index = told
+    return Share(count, index)
+
+
+def dealt(plan: Node, told: Mapping[str, Any], shares: list[Share]) -> Place:
+    """Return where one share goes on of what others have left that had their states merged."""
+    share = shares[int(told["dealt"])]
+    for place, (was, now) in enumerate(zip(map(share_in, told["shares"]), shares, strict=True)):
+        if place != told["dealt"] and was != now:
+            raise ResumeError(f"the states are of {was}, and this is {now}; they were merged over another shard()")
+    position = plan.told(told["position"], lambda shares: plan.dealt(shares, Deal(share, (told["epoch"],))))
+    delivered = (told["delivered"] + share.num_shards - 1 - share.number) // share.num_shards
+    return Place(plan, told["epoch"], delivered, Start.of(position))
+
+
+def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one state for the states of all processes that read shares of a dataset, wherever each of them stopped.
+
+    Another number of processes, each of which builds the same pipeline with its own `shard(num_shards, index)`, go on
+    with it: what has not been delivered is dealt to all of them, and nothing is lost or repeated. The order is another
+    one then. All states must be of the same epoch. `ResumeError` if they do not belong together.
+
+    >>> import asyncdata as ad
+    >>> def share(count, index):
+    ...     return ad.Dataset.range(12).shard(count, index).batch(2)
+    >>> states = []
+    >>> for index in range(3):
+    ...     with share(3, index).iterate() as batches:
+    ...         _ = next(batches)
+    ...         states.append(batches.state_dict())
+    >>> [list(share(2, index).iterate(state=merge_states(states))) for index in range(2)]
+    [[array([6, 8]), array([10])], [array([7, 9]), array([11])]]
+    """
+    told = [checked(state) for state in states]
+    if not told:
+        raise ResumeError("merge_states needs the states of all shares, got none")
+    for name in ("plan", "seeds", "epoch"):
+        same(told, name)
+    if any("dealt" in state for state in told):
+        raise ResumeError("merge_states needs the states of iterators, and one of these is merged already")
+    place, order = dealt_place(told)
+    return {
+        **told[0],
+        "dealt": place,
+        "delivered": sum(state["delivered"] for state in told),
+        "position": [told[number]["position"] for number in order],
+    }
+
+
+def same(states: Sequence[Mapping[str, Any]], name: str) -> None:
+    """Raise unless all states say the same."""
+    for number, state in enumerate(states):
+        if state[name] != states[0][name]:
+            hint = "; give every process the same seed" if name == "seeds" else ""
+            raise ResumeError(
+                f"the states cannot be merged: {name} is {states[0][name]} in the first and {state[name]} in "
+                f"number {number}{hint}"
+            )
+
+
+def dealt_place(states: Sequence[Mapping[str, Any]]) -> tuple[int, list[int]]:
+    """Return which `shard()` of the plan the states are the shares of, and the number of the state of each share."""
+    columns = list(zip(*[map(share_in, state["shares"]) for state in states], strict=True))
+    for place, shares in reversed([*enumerate(columns)]):
+        if sorted(shares) == [Share(len(states), index) for index in range(len(states))]:
+            return place, sorted(range(len(states)), key=lambda number: shares[number].number)
+    found = "; ".join(", ".join(map(str, shares)) for shares in columns) or "no shard() at all"
+    raise ResumeError(f"merge_states needs one state of each share of one shard(), got {found}")
 
 
 def checked(state: Any) -> Mapping[str, Any]:
@@ -89,6 +176,9 @@ def checked(state: Any) -> Mapping[str, Any]:
     for seed in told["seeds"]:
         if not isinstance(seed, int):
             raise ResumeError(f"the state's seeds should be integers, got {seed!r:.80}")
+    for share in told["shares"]:
+        if not isinstance(share, list) or list(map(type, cast("list[Any]", share))) != [int, int]:
+            raise ResumeError(f"the state's shares should be pairs of integers, got {share!r:.80}")
     if "position" not in told:
         raise ResumeError("the state has no position")
     return told
@@ -180,13 +270,15 @@ def inspect_state(state: Mapping[str, Any]) -> str:
     epoch      0
     delivered  1
     position   [2]
-    size       95 bytes
+    size       107 bytes
     """
     position = checked(state)["position"]
     shown = "at the beginning" if position is None else "at the end" if position == END else json.dumps(position)
     size = len(json.dumps(state, separators=(",", ":")))
+    shares = ", ".join(f"{share.number} of {share.num_shards}" for share in map(share_in, state["shares"]))
     rows = {
         "plan": " → ".join(state["plan"]),
+        **({"shares": f"{len(position or ())} merged" if "dealt" in state else shares} if shares else {}),
         "epoch": state["epoch"],
         "delivered": state["delivered"],
         "position": shown,

@@ -9,7 +9,6 @@ from os import PathLike
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 from asyncdata.checkpoint import Place, place_of
-from asyncdata.distributed import this_rank
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator
 from asyncdata.optimize import optimize
@@ -29,7 +28,8 @@ from asyncdata.transforms.map import Map, randomized
 from asyncdata.transforms.permute import Permute
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Concatenate, Repeat
-from asyncdata.transforms.select import Shard, Skip, Take
+from asyncdata.transforms.select import Skip, Take
+from asyncdata.transforms.shard import Shard
 from asyncdata.transforms.shuffle import Shuffle
 from asyncdata.transforms.zip import Enumerate, Zip
 
@@ -402,17 +402,31 @@ class Dataset(Generic[T]):
         """
         return self._next(Skip(self._plan, check_count("skip", "count", count, 0, (-1,))))
 
-    def shard(self, num_shards: int | None = None, index: int | None = None) -> Dataset[T]:
+    def shard(
+        self,
+        num_shards: int | None = None,
+        index: int | None = None,
+        *,
+        drop_remainder: bool = False,
+        pad_remainder: bool = False,
+    ) -> Dataset[Any]:
         """Give every `num_shards`-th element, beginning with number `index`.
 
         Without arguments, this process's share: number and rank come from torch.distributed or JAX where they are set
         up, else from the variables of launchers (`WORLD_SIZE` and `RANK`, SLURM's, MPI's); `PlanError` if none knows.
 
+        Some shares have one element more than others. With `drop_remainder` they are equal, and the last elements are
+        left out; with `pad_remainder` they are made equal: each element is then a pair of itself and True, or of a copy
+        of another one and False. Then no process waits for others at the end, if as much is made of each element: put
+        `filter` and `flat_map` before `shard`.
+
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(7).shard(3, 1))
         [1, 4]
+        >>> [list(ad.Dataset.range(3).shard(2, index, pad_remainder=True)) for index in range(2)]
+        [[(0, True), (2, True)], [(1, True), (2, False)]]
         """
-        return self._next(shared(self._plan, num_shards, index))
+        return self._next(Shard.of(self._plan, num_shards, index, drop_remainder, pad_remainder))
 
     def cache(self) -> Dataset[T]:
         """Keep the elements of the first epoch in memory for the following ones; their arrays become read-only.
@@ -619,16 +633,6 @@ def shuffled(plan: Node, size: int | None, seed: int | None, reshuffle: bool | N
         return Permute.of(plan, chosen, reshuffle, drawn=seed is None)
     size = check_count("shuffle", "buffer_size", size, 1, (UNKNOWN_CARDINALITY,))
     return Shuffle.of(plan, size, chosen, reshuffle, drawn=seed is None)
-
-
-def shared(plan: Node, num_shards: int | None, index: int | None) -> Shard:
-    """Return the node for one share of a plan."""
-    if num_shards is None and index is None:
-        num_shards, index = this_rank()
-    shards = check_count("shard", "num_shards", num_shards, 1)
-    if not 0 <= check_count("shard", "index", index, 0) < shards:
-        raise PlanError(f"shard(index=) must be less than num_shards={shards}, got {index}")
-    return Shard(plan, shards, cast("int", index))
 
 
 def gotten(source: Source, num_parallel_calls: int | None) -> Map:

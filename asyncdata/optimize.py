@@ -15,7 +15,8 @@ from asyncdata.transforms.map import Map
 from asyncdata.transforms.permute import Permute
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Repeat
-from asyncdata.transforms.select import Shard, Skip, Take
+from asyncdata.transforms.select import Skip, Take
+from asyncdata.transforms.shard import Shard
 from asyncdata.transforms.shuffle import Shuffle, ShuffleRepeat
 
 __all__ = ("RULES", "Optimized", "Rewrite", "Rule", "optimize")
@@ -42,13 +43,13 @@ class Optimized(NamedTuple):
 
 
 def noop_elimination(node: Node) -> Node | None:
-    """Leave out what does nothing: take(-1), skip(0), repeat(1), shard(1, 0), prefetch(0)."""
+    """Leave out what does nothing: take(-1), skip(0), repeat(1), prefetch(0)."""
     match node:
         case Take(input=source, count=-1):
             return source
         case Skip(input=source, count=0) | Repeat(input=source, count=1):
             return source
-        case Shard(input=source, num_shards=1) | Prefetch(input=source, buffer_size=0):
+        case Prefetch(input=source, buffer_size=0):
             return source
         case _:
             return None
@@ -95,7 +96,7 @@ def skip_pushdown(node: Node) -> Node | None:
 def shard_pushdown(node: Node) -> Node | None:
     """Shard before elementwise work, so that no shard computes what another keeps."""
     match node:
-        case Shard(input=Node(elementwise=True) as work):
+        case Shard(input=Node(elementwise=True) as work, pad_remainder=False):
             return work.with_inputs(dataclasses.replace(node, input=work.inputs[0]))
         case _:
             return None
@@ -143,13 +144,17 @@ def enabled(rules: Sequence[Rule], options: Options) -> list[Rule]:
     return [rule for rule in rules if rule.__name__ not in disabled] if options.optimize is not False else []
 
 
-def settle(node: Node, ordered: bool) -> Node:
-    """Fill in whether parallel stages keep order where they do not say so themselves."""
-    inputs = [settle(part, ordered) for part in node.inputs]
+def settle(node: Node, ordered: bool, numbered: bool = False) -> Node:
+    """Fill in whether parallel stages keep order where they do not say so themselves; before a `shard` all do.
+
+    Shares are those of different processes: only if all see the same order has every element its place in one of them.
+    """
+    numbered = numbered or isinstance(node, Shard)
+    inputs = [settle(part, ordered, numbered) for part in node.inputs]
     if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
         node = node.with_inputs(*inputs)
-    if isinstance(node, (Map, Interleave)) and node.ordered is None and node.workers is not None:
-        return dataclasses.replace(node, ordered=ordered)
+    if isinstance(node, (Map, Interleave)) and node.workers is not None and (numbered or node.ordered is None):
+        return dataclasses.replace(node, ordered=ordered or numbered)
     return node
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.dealing import Deal, Share, behind
 from asyncdata.runtime.executors import Call, describe
 from asyncdata.runtime.random import Chance
 from asyncdata.runtime.scope import Scope
@@ -90,6 +91,16 @@ class Node:
 
     async def run_after(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Yield what is to be given once more, then run from the position on."""
+        async with aclosing(self.again(scope, want, start)) as source:
+            async for block in source:
+                yield block
+        if start.position != END:
+            async with aclosing(self.run(scope, want, Start(start.position))) as source:
+                async for block in source:
+                    yield block
+
+    async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Yield what is to be given once more; all of it must be there still."""
         done = 0
         async with aclosing(self.fetch(scope, want, start.back)) as source:
             async for block in source:
@@ -99,14 +110,34 @@ class Node:
         if done != len(start.back):
             lost = start.back[done]
             raise ResumeError(f"{self.label()}: {describe(lost)} was there when the state was saved, and is not now")
-        if start.position != END:
-            async with aclosing(self.run(scope, want, Start(start.position))) as source:
-                async for block in source:
-                    yield block
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield exactly the elements with these tickets, in this order."""
         raise NotImplementedError
+
+    def dealt(self, positions: Sequence[Position], deal: Deal) -> Position:
+        """Return where one share goes on of what the shares that stopped at these positions have left."""
+        starts = [Start.of(position) for position in positions]
+        back = deal.mine([ticket for start in starts for ticket in start.back])
+        inner = [start.position for start in starts]
+        return behind(END if set(map(repr, inner)) == {repr(END)} else self.deal(inner, deal), back)
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        """Deal what is left, where nothing is given once more and some share is not at its end."""
+        raise ResumeError(
+            f"{self.label()} after shard() counts or keeps the elements of one share, which cannot be dealt to another "
+            "number of shares; put it before shard(), or change their number at the end of an epoch"
+        )
+
+    @property
+    def share(self) -> Share | None:
+        """Which of how many shares this node takes; it is part of a state."""
+        return None
+
+    @property
+    def shared(self) -> bool:
+        """Whether it gives one of several shares."""
+        return self.share is not None or any(node.shared for node in self.inputs)
 
     @property
     def chance(self) -> Chance | None:
@@ -196,6 +227,9 @@ class Unary(Node):
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         start = Start(END, tickets)
         return self.run(scope, want, start) if self.transparent else self.input.open(scope, want, start)
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        return self.input.dealt(positions, deal) if self.transparent else super().deal(positions, deal)
 
 
 async def nothing() -> Blocks:

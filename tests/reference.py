@@ -154,8 +154,17 @@ def skip(elements: Elements, count: int) -> Iterator[Any]:
     return iter(()) if count < 0 else itertools.islice(elements, count, None)
 
 
-def shard(elements: Elements, num_shards: int, index: int) -> Iterator[Any]:
-    return itertools.islice(elements, index, None, num_shards)
+def shard(elements: Elements, num_shards: int, index: int, rest: str | None = None) -> Iterator[Any]:
+    """The last row is dropped if not all shares have an element in it, or the input's last one makes up for it."""
+    found = list(elements)
+    mine, whole = found[index::num_shards], len(found) // num_shards
+    if rest == "drop_remainder":
+        return iter(mine[:whole])
+    if rest == "pad_remainder":
+        missing = len(mine) == whole and len(found) > whole * num_shards
+        made = [*((element, True) for element in mine), *([(found[-1], False)] if missing else [])]
+        return (pair[0] if isinstance(pair[0], Failed) else pair for pair in made)
+    return iter(mine)
 
 
 def cache(elements: Elements) -> Iterator[Any]:

@@ -24,6 +24,7 @@ LAYERS = (
     ("errors", "structure", "options", "distributed"),
     ("formats",),
     ("runtime.tickets",),
+    ("runtime.dealing",),
     ("runtime.block", "runtime.memory", "runtime.queue"),
     ("runtime.executors",),
     ("runtime.random", "runtime.scope"),

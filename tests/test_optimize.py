@@ -31,7 +31,11 @@ R = ad.Dataset.range(10)
 @pytest.mark.parametrize(
     ("ds", "picture"),
     [
-        (R.take(-1).skip(0).repeat(1).shard(1, 0).prefetch(0), "range(10)"),
+        (R.take(-1).skip(0).repeat(1).prefetch(0), "range(10)"),
+        (
+            R.map(inc, 2, deterministic=False).shard(2, 1),
+            "range(10) → shard(2, index=1) → map(inc, num_parallel_calls=2)",
+        ),
         (R.map(inc).map(double), "range(10) → map(inc → double)"),
         (R.map(inc).map(double).map(inc), "range(10) → map(inc → double → inc)"),
         (R.map(inc).map(fetch), "range(10) → map(inc) → map(fetch)"),

@@ -379,8 +379,8 @@ def test_an_order_that_is_given_up_or_kept_from_now_on(there: bool) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
-        {"version": "1"},
+        {"version": 1},
+        {"version": "2"},
         {"version": None},
         {"plan": None},
         {"plan": 3},

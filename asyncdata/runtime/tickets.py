@@ -368,9 +368,9 @@ def going_on(position: Position, back: Sequence[Tickets]) -> Position:
     return {"from": cast("Any", goal), "back": told}
 
 
-def reopening(element: Tickets, in_order: bool) -> Position:
-    """Return the position that gives this one element once more, and first."""
-    return element.at(0) if in_order else going_on(element.at(1), [element.part(0, 1)])
+def reopening(element: Tickets, by_place: bool) -> Position:
+    """Return the position that gives this one element once more, and first: the place before it, or its ticket."""
+    return element.at(0) if by_place else going_on(element.at(1), [element.part(0, 1)])
 
 
 def encode_runs(tickets: Tickets) -> list[Any]:

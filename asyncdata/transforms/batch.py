@@ -12,6 +12,7 @@ from asyncdata.errors import StructureError
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Unary, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.dealing import Deal, dealt_begun, listed
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Step
@@ -65,6 +66,9 @@ class Batch(Unary):
                     return
                 item = stacked(found.items, found.tickets, 0) if isinstance(tickets[place], Tickets) else found.items[0]
                 yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        return [self.input.dealt([listed(at)[0] for at in positions], deal)]
 
 
 class Batcher(Step):
@@ -218,7 +222,11 @@ class Unbatch(Unary):
             yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
 
     def stage(self) -> Fold:
-        return Fold(lambda _: Unbatcher(self.input.in_order))
+        return Fold(lambda _: Unbatcher(self.input.in_order and not self.input.shared))
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        outer, rows = dealt_begun(map(listed, positions), deal, self.input.dealt)
+        return [outer, *rows]
 
     @property
     def signature(self) -> None:
@@ -232,37 +240,38 @@ class Unbatch(Unary):
 class Unbatcher(Step):
     """Takes elements apart, one at a time, so that no more is unpacked than is wanted."""
 
-    def __init__(self, in_order: bool = True) -> None:
-        self.in_order = in_order
-        self.skip = 0
+    def __init__(self, by_place: bool = True) -> None:
+        self.by_place = by_place
+        self.skips: Sequence[int] = ()
 
     def resume(self, position: Position) -> Start:
-        outer, self.skip = position
+        outer, *self.skips = position
         return Start.of(outer)
 
     def need(self, want: int) -> int:
         return 1
 
     def feed(self, block: Block) -> Block:
-        skip, self.skip = self.skip, 0
+        skip, self.skips = self.skips[0] if self.skips else 0, self.skips[1:]
         if block.failed:
             return self.failure(block, block.items[0], skip)
         try:
             items = unstack(block.items[0])
         except StructureError as error:
             return self.failure(block, noted(error, "unbatch()", block.tickets[0]), skip)
-        count, element = len(items), block.tickets
-        rows = Children(element[0], Ordinals(0, count), lambda row: self.after(element, row, count))
+        count, element, skips = len(items), block.tickets, self.skips
+        rows = Children(element[0], Ordinals(0, count), lambda row: self.after(element, row, count, skips))
         return Block(items, rows).part(skip, count)
 
     def failure(self, block: Block, failure: Failure, skip: int) -> Block:
         """Return the failure of a whole element in its place."""
-        place = Children(block.tickets[0], NO_ROW, lambda row: self.after(block.tickets, row, 1))
+        skips = self.skips
+        place = Children(block.tickets[0], NO_ROW, lambda row: self.after(block.tickets, row, 1, skips))
         return Block([failure], place, True).part(skip, 1)
 
-    def after(self, element: Tickets, row: int, rows: int) -> Position:
-        """Return the position after so many rows of one element."""
-        return [element.at(1), 0] if row == rows else [reopening(element, self.in_order), row]
+    def after(self, element: Tickets, row: int, rows: int, skips: Sequence[int]) -> Position:
+        """Return the position after so many rows of one element; `skips` is for those that follow."""
+        return [element.at(1), *skips] if row == rows else [reopening(element, self.by_place), row, *skips]
 
 
 NO_ROW = Listed([None], lambda count: count)

@@ -9,6 +9,7 @@ from typing import Any
 
 from asyncdata.plan import Node, node_of
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.dealing import Deal, dealt_begun, listed
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe
@@ -31,11 +32,11 @@ async def inner_plan(call: Call, block: Block) -> Node | Failure:
         return call.failure(error, ticket)
 
 
-def not_made(outer: Tickets, failure: Failure) -> Block:
+def not_made(outer: Tickets, failure: Failure, later: Sequence[Position] = ()) -> Block:
     """Return the failure of a function that should have made a dataset, in the place of its elements."""
 
     def position(count: int) -> Position:
-        return [outer.at(count), None]
+        return [outer.at(count), *later] if count else [outer.at(count), None, *later]
 
     return Block([failure], Listed([(outer[0], None)], position), True)
 
@@ -90,23 +91,28 @@ class FlatMap(Node):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Read one element, run its dataset to the end, then read the next."""
-        begin, inner = self.told(position or (None, None), lambda told: (told[0], told[1]))
+        begin, *begun = self.told(position or (None,), list)
         async with aclosing(inputs[0](scope, Demand(), Start.of(begin))) as outer:
             async for block in outer:
-                async with aclosing(self.one(scope, block, want, inner)) as source:
+                async with aclosing(self.one(scope, block, want, begun)) as source:
                     async for part in source:
                         yield part
-                inner = None
+                begun = begun[1:]
                 await breathe()
 
-    async def one(self, scope: Scope, block: Block, want: Demand, inner: Position) -> Blocks:
-        """Run the dataset of one element, from `inner` on."""
-        ticket, outer = block.tickets[0], block.tickets
+    async def one(self, scope: Scope, block: Block, want: Demand, begun: Sequence[Position]) -> Blocks:
+        """Run the dataset of one element, from the first of `begun` on; the others are for those that follow."""
+        ticket, outer, later = block.tickets[0], block.tickets, begun[1:]
         plan = await inner_plan(self.function, block)
         if type(plan) is Failure:
-            yield not_made(outer, plan)
+            yield not_made(outer, plan, later)
             return
-        async with aclosing(plan.open(scope.at(ticket), want, Start.of(inner))) as source:
+        by_place = self.input.in_order and not self.input.shared
+        async with aclosing(plan.open(scope.at(ticket), want, Start.of(begun[0] if begun else None))) as source:
             async for part in source:
-                tickets = Children(ticket, part.tickets, lambda at: [reopening(outer, self.input.in_order), at])
+                tickets = Children(ticket, part.tickets, lambda at: [reopening(outer, by_place), at, *later])
                 yield Block(part.items, tickets, part.failed)
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        outer, inners = dealt_begun(map(listed, positions), deal, self.input.dealt)
+        return [outer, *inners]

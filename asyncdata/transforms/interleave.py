@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Final, final
 
 from asyncdata.plan import Node, parallel_label
 from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.dealing import Deal, dealt_begun, named
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe
@@ -54,6 +55,12 @@ class Interleave(Node):
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return from_inner(self.input, self.function, scope, tickets)
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        places = [CyclePlace(**named(at, "outer")) for at in positions]
+        outer, begun = dealt_begun([[place.outer, *place.begun] for place in places], deal, self.input.dealt)
+        slots, waiting = begun[: self.cycle_length], begun[self.cycle_length :]
+        return asdict(CyclePlace(outer, list(enumerate(slots)), waiting=waiting))
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Open inner datasets and merge them."""
@@ -105,7 +112,8 @@ class Cycle:
         self.count = 0
         self.last: Tickets | None = None
         self.events: list[Event] = []
-        self.before = Weave({}, None, place.outer, self.index, self.turn)
+        self.waiting: Sequence[Position] = place.begun
+        self.before = Weave({}, None, place.outer, self.index, self.turn, self.waiting)
 
     def advance(self) -> None:
         self.index = (self.index + 1) % len(self.slots)
@@ -127,7 +135,7 @@ class Cycle:
         """Let what comes now be told from here."""
         self.events = []
         lanes = {index: slot.lane for index, slot in enumerate(self.slots) if slot is not None}
-        self.before = Weave(lanes, self.last, self.place.outer, self.index, self.turn)
+        self.before = Weave(lanes, self.last, self.place.outer, self.index, self.turn, self.waiting)
 
     async def reopen(self) -> None:
         """Fill the slots that were open when a state was saved."""
@@ -169,7 +177,9 @@ class Cycle:
         opened = await self.inputs.next()
         if opened is None:
             self.ended = True
-        elif isinstance(opened, tuple):
+            return
+        self.waiting = self.waiting[1:]
+        if isinstance(opened, tuple):
             self.last, failure = opened
             self.put(not_made(self.last, failure))
             self.events.append(Passed(self.index, self.last))

@@ -6,17 +6,18 @@ import dataclasses
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Node, OneForOne, check_count, parallel_label
 from asyncdata.runtime.block import Blocks, Demand
+from asyncdata.runtime.dealing import Deal, named
 from asyncdata.runtime.executors import Call, default_workers
 from asyncdata.runtime.random import Chance, Randomized
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
-from asyncdata.runtime.tickets import END, Start, Ticket
+from asyncdata.runtime.tickets import END, Position, Start, Ticket
 
 __all__ = ("EXECUTORS", "Map", "randomized", "workers_for")
 
@@ -46,6 +47,12 @@ def earlier(plan: Node) -> int:
     """Return how many maps with randomness a plan has."""
     own = isinstance(plan, Map) and plan.chance is not None
     return own + sum(map(earlier, plan.inputs))
+
+
+def inner_position(position: Position) -> Position:
+    """Return the input's position for that of a map, which says so if its order did not matter."""
+    told = named(position, "unordered")
+    return told.get("unordered", position)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +86,14 @@ class Map(OneForOne):
         return self.workers is None or self.ordered is not False
 
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        position = start.position
-        if isinstance(position, dict) and "unordered" in position:
-            start = Start.of(cast("dict[str, Any]", position)["unordered"], start.back)
-        return super().run(scope, want, start)
+        position = inner_position(start.position)
+        return super().run(scope, want, start if position is start.position else Start.of(position, start.back))
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return dataclasses.replace(self, ordered=True).run(scope, want, Start(END, tickets))
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        return self.input.dealt([inner_position(position) for position in positions], deal)
 
     def stage(self) -> Apply:
         workers = default_workers() if self.workers == AUTOTUNE else self.workers

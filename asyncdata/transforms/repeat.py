@@ -12,11 +12,12 @@ from typing import Any
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, finite, repeated
 from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
-from asyncdata.runtime.tickets import END, Position, Start, Ticket, children
+from asyncdata.runtime.tickets import END, Children, Position, Start, Ticket, Tickets, children
 
-__all__ = ("Concatenate", "Repeat", "from_parts", "part_and_place")
+__all__ = ("Concatenate", "Repeat", "from_parts", "in_turn", "turn_and_places")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,17 +59,27 @@ class Repeat(Unary):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Run the input again and again, each time as an epoch of its own."""
-        repetition, inner = self.told(position or (0, None), part_and_place)
+        repetition, places = self.told(position or (0,), turn_and_places)
         while repetition != self.count:
+            inner, later = places[0] if places else None, places[1:]
             empty = inner is None
             async with aclosing(inputs[0](scope.at(repetition), want, Start.of(inner))) as source:
                 async for block in source:
                     empty = False
-                    yield Block(block.items, children(repetition, block.tickets), block.failed)
+                    yield Block(block.items, in_turn(repetition, block.tickets, later), block.failed)
             if empty:
                 return
-            repetition += 1
-            inner = None
+            repetition, places = repetition + 1, later
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        if self.count == 1:
+            return self.input.dealt(positions, deal)
+        told = [None if at == END else turn_and_places(at or (0,)) for at in positions]
+        running = [place for place in told if place is not None]
+        behind_all = self.count if None in told else 0  # one that has come to its end has taken its part of every turn
+        last = max(behind_all, *[turn + len(places) for turn, places in running])
+        turns = range(min(turn for turn, _ in running), last)
+        return [turns.start, *[self.input.dealt([place_in(turn, at) for at in told], deal.at(turn)) for turn in turns]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +126,25 @@ class Concatenate(Node):
                 async for block in source:
                     yield Block(block.items, children(index, block.tickets), block.failed)
             inner = None
+
+
+def turn_and_places(position: Sequence[Any]) -> tuple[int, list[Position]]:
+    """Return a position of a repetition: which turn, and where to begin in it and in those that follow."""
+    turn, *places = position
+    return turn.__index__(), places
+
+
+def place_in(turn: int, place: tuple[int, Sequence[Position]] | None) -> Position:
+    """Return where in one turn a run stands that has come to some turn, or to its end."""
+    if place is None or turn < place[0]:
+        return END
+    first, places = place
+    return places[turn - first] if turn - first < len(places) else None
+
+
+def in_turn(turn: int, tickets: Tickets, later: Sequence[Position]) -> Tickets:
+    """Return the tickets of elements of one turn; `later` is where to begin in the following ones."""
+    return Children(turn, tickets, lambda position: [turn, position, *later])
 
 
 def part_and_place(position: Sequence[Any]) -> tuple[int, Position]:

@@ -1,17 +1,17 @@
-"""take, skip and shard: some elements by their position. A failed element has its position like any other."""
+"""take and skip: some elements by their position. A failed element has its position like any other."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final
 
 from asyncdata.plan import Unary, most, scaled
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.stage import Fold, Step
-from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets, Wrapped
+from asyncdata.runtime.tickets import Position, Start, Ticket, Wrapped
 
-__all__ = ("Shard", "Skip", "Take")
+__all__ = ("Skip", "Take")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,75 +110,3 @@ class Skipper(Step):
         gone = min(self.left, len(block))
         self.left -= gone
         return block.part(gone, len(block)) if gone else block
-
-
-@dataclass(frozen=True, eq=False)
-class Shard(Unary):
-    """Every `num_shards`-th element, the first being number `index`."""
-
-    num_shards: int
-    index: int
-
-    def stage(self) -> Fold:
-        return Fold(lambda _: Sharder(self.num_shards, self.index))
-
-    @property
-    def addressable(self) -> bool:
-        return self.input.addressable
-
-    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
-        return self.input.address([self.index + place * self.num_shards for place in places])
-
-    @property
-    def cardinality(self) -> int:
-        return scaled(self.input.cardinality, lambda count: (count - self.index - 1) // self.num_shards + 1)
-
-
-class Sharder(Step):
-    """Keeps one position in `num_shards`."""
-
-    def __init__(self, num_shards: int, index: int) -> None:
-        self.num_shards = num_shards
-        self.ahead = index
-
-    def resume(self, position: Position) -> Start:
-        if self.num_shards == 1:
-            return Start.of(position)
-        self.ahead, inner = position
-        return Start.of(inner)
-
-    def need(self, want: int) -> int:
-        return self.ahead + 1 + (want - 1) * self.num_shards
-
-    def feed(self, block: Block) -> Block:
-        if self.num_shards == 1:
-            return block
-        start, step = self.ahead, self.num_shards
-        items = block.items[start::step]
-        self.ahead = start + len(items) * step - len(block)
-        kept = Block(items, Sharded(block.tickets, start, len(items), step), block.failed)
-        return kept.part(0, len(items)) if block.failed else kept
-
-
-@final
-class Sharded(Tickets):
-    """Every `step`-th element of a block, from element `start` on."""
-
-    __slots__ = ("count", "start", "step", "whole")
-
-    def __init__(self, whole: Tickets, start: int, count: int, step: int) -> None:
-        self.whole = whole
-        self.start = start
-        self.count = count
-        self.step = step
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> Ticket:
-        return self.whole[self.start + index * self.step]
-
-    def at(self, count: int) -> Position:
-        if count == 0:
-            return [self.start, self.whole.at(0)]
-        return [self.step - 1, self.whole.at(self.start + (count - 1) * self.step + 1)]

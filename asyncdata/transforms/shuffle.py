@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from asyncdata.plan import Node, Unary, repeated
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.dealing import Deal, behind, named
 from asyncdata.runtime.random import Chance
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Merge, Opener, Step, breathe, split
@@ -30,12 +31,11 @@ from asyncdata.runtime.tickets import (
     Start,
     Ticket,
     Tickets,
-    children,
     decode,
     encode,
     plain,
 )
-from asyncdata.transforms.repeat import from_parts, part_and_place
+from asyncdata.transforms.repeat import from_parts, in_turn, turn_and_places
 
 __all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "epoch_key", "slots")
 
@@ -92,6 +92,15 @@ class Shuffle(Unary):
 
     def label(self) -> str:
         return f"shuffle({size_label(self.size, self.reshuffle)})"
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        key = epoch_key(self.seed, deal.epoch if self.reshuffle else ())
+        told: list[dict[str, Any]] = [{"seen": 0, **named(at, "input")} for at in positions]
+        places = [ShufflePlace(**at) for at in told]
+        mine = deal.mine([ticket for place in places for ticket in place.tickets(self.size, key)])
+        held, rest = mine[: self.size], mine[self.size :]
+        inner = self.input.dealt([place.input for place in places], deal)
+        return behind(asdict(ShufflePlace(len(held), inner, None, [encode(ticket) for ticket in held])), rest)
 
 
 EVERYTHING = 1 << 31
@@ -179,6 +188,10 @@ class Shuffler(Step):
         self.dense = True
         self.journal: Journal | None = None
         self.expected = 0  # elements that were held already, and come first
+
+    def begin(self, position: Position) -> Start:
+        """Take up where an earlier run stood, if there was one that had not come to its end."""
+        return Start(position) if position in (None, END) else self.resume(position)
 
     def resume(self, position: Position) -> Start:
         place = ShufflePlace(**position)
@@ -279,26 +292,34 @@ class ShuffleRepeat(Unary):
     def label(self) -> str:
         return f"shuffle_and_repeat({size_label(self.size, self.reshuffle)}, count={self.count})"
 
+    @property
+    def turn(self) -> Shuffle:
+        """One repetition alone."""
+        return Shuffle(self.input, self.size, self.seed, self.reshuffle)
+
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return from_parts(lambda turn, start: self.input.open(scope.at(turn), want, start), tickets)
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield epoch after epoch, each through a buffer of its own."""
         drained: list[Block] = []
-        repetition, place = self.told(position or (0, None), part_and_place)
+        repetition, places = self.told(position or (0,), turn_and_places)
         while repetition != self.count:
             epoch = scope.at(repetition)
             shuffler = Shuffler(self.size, epoch_key(self.seed, epoch.epoch if self.reshuffle else ()))
-            inner, start = Demand(), FRESH if place is None else shuffler.resume(place)
-            place = None
-            async with aclosing(inputs[0](epoch, inner, start)) as source:
+            inner, place = Demand(), Start.of(places[0] if places else None)
+            places = places[1:]
+            async with aclosing(self.turn.again(epoch, want, place)) as source:
+                async for block in source:
+                    yield Block(block.items, in_turn(repetition, block.tickets, places), block.failed)
+            async with aclosing(inputs[0](epoch, inner, shuffler.begin(place.position))) as source:
                 async for block in self.overlap(shuffler, source, inner, drained, want):
                     yield block
                 async for block in self.epoch(shuffler, source, inner, want):
-                    yield Block(block.items, children(repetition, block.tickets), block.failed)
-            if shuffler.seen == 0:
+                    yield Block(block.items, in_turn(repetition, block.tickets, places), block.failed)
+            if shuffler.seen == 0 and place == FRESH:
                 return
-            drained = [Block(b.items, children(repetition, b.tickets), b.failed) for b in shuffler.flush()]
+            drained = [Block(b.items, in_turn(repetition, b.tickets, places), b.failed) for b in shuffler.flush()]
             repetition += 1
         for block in drained:
             for part in split(block, want):

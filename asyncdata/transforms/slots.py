@@ -26,12 +26,22 @@ __all__ = ("CyclePlace", "Inputs", "ParallelInputs", "ReaderSlot", "Refused", "S
 
 @dataclass(frozen=True)
 class CyclePlace:
-    """A position: the input's, which opens the slots anew, where each slot's dataset was, and whose turn it was."""
+    """A position: the input's, which opens the slots anew, where each slot's dataset was, and whose turn it was.
+
+    When other processes' come in, more datasets may have been begun than there are slots: `waiting` says where they
+    were.
+    """
 
     outer: Position = None
     slots: Sequence[tuple[int, Position]] = ()
     index: int = 0
     turn: int | None = None
+    waiting: Sequence[Position] = ()
+
+    @property
+    def begun(self) -> list[Position]:
+        """Where the datasets of the input's first elements were."""
+        return [*(begin for _, begin in self.slots), *self.waiting]
 
 
 class Slot:
@@ -174,7 +184,7 @@ class SerialInputs:
         self.scope = scope
         self.signal = LoopSignal(scope.loop)
         self.outer = opener(scope, Demand(), Start.of(place.outer))
-        self.begins = deque(begin for _, begin in place.slots)
+        self.begins = deque(place.begun)
 
     def idle(self) -> bool:
         return True
@@ -202,7 +212,7 @@ class ParallelInputs:
         self.node = node
         self.scope = scope
         self.outer = opener(scope, Demand(), Start.of(place.outer))
-        self.begins = deque(begin for _, begin in place.slots)
+        self.begins = deque(place.begun)
         self.signal = LoopSignal(scope.loop)
         self.vacancy = LoopSignal(scope.loop)
         self.turn = asyncio.Semaphore(workers) if workers < node.cycle_length else nullcontext()

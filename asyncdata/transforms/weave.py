@@ -64,13 +64,17 @@ Event: TypeAlias = Opened | Closed | Passed | Drawn | Rounds
 
 
 class Weave(NamedTuple):
-    """Where an interleave stood before some events: its open slots, the last element opened, and whose turn it was."""
+    """Where an interleave stood before some events: its open slots, the last element opened, and whose turn it was.
+
+    The next elements' datasets have been begun already as far as `waiting` says.
+    """
 
     lanes: Mapping[int, Lane]
     outer: Tickets | None
     begin: Position
     slot: int
     turn: int
+    waiting: Sequence[Position] = ()
 
 
 @final
@@ -103,6 +107,7 @@ class Following:
         self.begin = weave.begin
         self.index = weave.slot
         self.turn = weave.turn
+        self.waiting = weave.waiting
         self.cycle_length = cycle_length
         self.block_length = block_length
 
@@ -111,12 +116,14 @@ class Following:
         match event:
             case Opened(slot, lane):
                 self.lanes[slot], self.outer = lane, lane.outer
+                self.waiting = self.waiting[1:]
                 self.index, self.turn = slot, self.block_length
             case Closed(slot):
                 del self.lanes[slot]
                 self.pass_on(slot, 0)
             case Passed(slot, outer):
                 self.outer = outer
+                self.waiting = self.waiting[1:]
                 self.index, self.turn = slot, self.block_length
                 return count - 1
             case Drawn(slot, turn, inner, start, size):
@@ -144,9 +151,10 @@ class Following:
     def position(self) -> Position:
         """Return where to go on: the open slots' elements come first, to open their datasets where they stood."""
         outer = self.begin if self.outer is None else self.outer.at(1)
-        return {
+        place = {
             "outer": going_on(outer, [lane.outer for lane in self.lanes.values()]),
             "slots": [[slot, lane.position()] for slot, lane in self.lanes.items()],
             "index": self.index,
             "turn": self.turn,
         }
+        return {**place, "waiting": list(self.waiting)} if self.waiting else place

@@ -409,10 +409,12 @@ def skip(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 def shard(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     shards = draw(counts(2, 1, 3))
     index = draw(st.integers(0, shards - 1))
+    rest = draw(st.sampled_from([None, "drop_remainder", "pad_remainder"]))
+    how = {rest: True} if rest else {}
     return pipe.then(
-        f"shard({shards}, {index})",
-        lambda ds: ds.shard(shards, index),
-        lambda epoch: reference.shard(pipe.meaning(epoch), shards, index),
+        f"shard({shards}, {index}{arguments(how)})",
+        lambda ds: ds.shard(shards, index, **how),
+        lambda epoch: reference.shard(pipe.meaning(epoch), shards, index, rest),
     )
 
 

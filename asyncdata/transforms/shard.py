@@ -1,0 +1,252 @@
+"""shard: every n-th element; and how what some shares have left is dealt to another number of them.
+
+Elements have numbers, and those of share i are i, i + n and so on. When the number of shares changes, what the old ones
+have left is numbered anew, in the same order, and dealt like that. So a position tells the number of the next element,
+and for each earlier dealing from which number on each of its shares has left things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+from asyncdata.distributed import this_rank
+from asyncdata.errors import PlanError
+from asyncdata.plan import Node, Unary, check_count, scaled
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.dealing import Deal, Share
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Fold, Step
+from asyncdata.runtime.tickets import END, Given, Listed, Position, Start, Ticket, Tickets
+from asyncdata.structure import TensorSpec
+
+__all__ = ("Shard",)
+
+
+@dataclass(frozen=True, eq=False)
+class Shard(Unary):
+    """Every `num_shards`-th element, the first being number `index`; dropping or padding makes shares of one size."""
+
+    num_shards: int
+    index: int
+    drop_remainder: bool = False
+    pad_remainder: bool = False
+
+    @staticmethod
+    def of(plan: Node, num_shards: int | None, index: int | None, drop: bool, pad: bool) -> Shard:
+        """Return the node for one share of a plan: this process's, if nobody says which."""
+        if drop and pad:
+            raise PlanError("shard() can drop the last elements or pad them, not both")
+        if num_shards is None and index is None:
+            num_shards, index = this_rank()
+        shards = check_count("shard", "num_shards", num_shards, 1)
+        if (number := check_count("shard", "index", index, 0)) >= shards:
+            raise PlanError(f"shard(index=) must be less than num_shards={shards}, got {index}")
+        return Shard(plan, shards, number, drop, pad)
+
+    def stage(self) -> Fold:
+        return Fold(lambda _: Sharder(self))
+
+    @property
+    def identity(self) -> str:
+        return f"shard({', '.join(name for name in ('drop_remainder', 'pad_remainder') if getattr(self, name))})"
+
+    @property
+    def share(self) -> Share:
+        return Share(self.num_shards, self.index)
+
+    @property
+    def addressable(self) -> bool:
+        return self.input.addressable and not self.pad_remainder
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return self.input.address([self.index + place * self.num_shards for place in places])
+
+    @property
+    def cardinality(self) -> int:
+        more = 0 if self.drop_remainder else self.num_shards - 1 - (0 if self.pad_remainder else self.index)
+        return scaled(self.input.cardinality, lambda count: (count + more) // self.num_shards)
+
+    @property
+    def signature(self) -> Any:
+        inner = self.input.signature
+        return (inner, TensorSpec((), "bool")) if self.pad_remainder and inner is not None else inner
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        told = [SharePlace.of(at) for at in positions]
+        lowest = min((place for place in told if place is not None), key=lambda place: place.tally.number)
+        taken = [END if place is None else place.next_of(share, len(told)) for share, place in enumerate(told)]
+        tally = Tally(deal.given % deal.share.num_shards, (*lowest.tally.earlier, Dealing(lowest.tally.number, taken)))
+        return tally.position(lowest.input)
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return self.padded(scope, want, tickets) if self.pad_remainder else super().fetch(scope, want, tickets)
+
+    async def padded(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield elements, each with whether it is one, and not there to fill up."""
+        inner, done = [ticket[1] if is_padding(ticket) else ticket for ticket in tickets], 0
+        async with aclosing(self.input.open(scope, want, Start(END, inner))) as source:
+            async for block in source:
+                some = tickets[done : done + len(block)]
+                done += len(some)
+                valid = [not is_padding(ticket) for ticket in some]
+                yield with_mask(Block(block.items, Given(some, 0, len(some), END), block.failed), valid)
+
+
+def is_padding(ticket: Ticket) -> bool:
+    return isinstance(ticket, tuple) and ticket[:1] == ("padding",)
+
+
+def with_mask(block: Block, valid: Sequence[bool]) -> Block:
+    """Return pairs of items and whether each is a real one; a failure stays one."""
+    pairs: list[Any] = list(zip(block.items, valid, strict=True))
+    if block.failed:
+        pairs = [item if type(item) is Failure else pair for item, pair in zip(block.items, pairs, strict=True)]
+    return Block(pairs, block.tickets, block.failed)
+
+
+class Dealing(NamedTuple):
+    """An earlier dealing: the number of the next element in it, and the first that each share had not taken."""
+
+    number: int
+    left: Sequence[int | str]
+
+    def took(self, number: int) -> bool:
+        """Tell whether a share took this element; one that came to its end took all of its own."""
+        first = self.left[number % len(self.left)]
+        return isinstance(first, str) or number < first
+
+    def over(self) -> bool:
+        """Tell whether nothing that comes now was taken."""
+        return all(not isinstance(first, str) and self.number >= first for first in self.left)
+
+
+class Tally(NamedTuple):
+    """How many elements have come in the present dealing, and in earlier ones that took some of what comes now."""
+
+    number: int = 0
+    earlier: tuple[Dealing, ...] = ()
+
+    def passing(self, count: int) -> tuple[Sequence[int], Tally]:
+        """Return the places of those of the next `count` elements that nobody took, and the tally after all."""
+        if not self.earlier:
+            return range(count), Tally(self.number + count)
+        left = range(count)
+        earlier: list[Dealing] = []
+        for dealing in self.earlier:
+            numbered = enumerate(left, dealing.number)
+            earlier.append(dealing._replace(number=dealing.number + len(left)))
+            left = [place for number, place in numbered if not dealing.took(number)]
+        return left, Tally(self.number + len(left), tuple([dealing for dealing in earlier if not dealing.over()]))
+
+    def position(self, inner: Position) -> Position:
+        """Return it as a position, with the input's."""
+        earlier = [[dealing.number, list(dealing.left)] for dealing in self.earlier]
+        return [self.number, inner, earlier] if earlier else [self.number, inner]
+
+
+class SharePlace(NamedTuple):
+    """A position: the input's, and the numbers of the element there."""
+
+    input: Position = None
+    tally: Tally = Tally()
+
+    @classmethod
+    def of(cls, position: Position) -> SharePlace | None:
+        """Return what a position says; `None` at the end."""
+        if position is None or position == END:
+            return None if position else cls()
+        number, inner, *rest = position
+        earlier = [Dealing(first, left) for first, left in (rest[0] if rest else ())]
+        return cls(inner, Tally(number, tuple(earlier)))
+
+    def next_of(self, index: int, shares: int) -> int:
+        """Return the number of the first element from here on that share `index` is to get."""
+        return self.tally.number + (index - self.tally.number) % shares
+
+
+class Sharder(Step):
+    """Keeps one element in `num_shards`; if the last are dropped, only once there is one for every share."""
+
+    def __init__(self, node: Shard) -> None:
+        self.shares, self.index = node.num_shards, node.index
+        self.pad, self.drop = node.pad_remainder, node.drop_remainder
+        self.tally = Tally()
+        self.waiting: list[Block] = []
+        self.last = Block([])
+
+    def resume(self, position: Position) -> Start:
+        place = SharePlace.of(position) or SharePlace()
+        self.tally = place.tally
+        return Start.of(place.input)
+
+    def need(self, want: int) -> int:
+        return (self.index - self.tally.number) % self.shares + 1 + (want - 1) * self.shares
+
+    def feed(self, block: Block) -> Block:
+        before = self.tally
+        left, self.tally = before.passing(len(block))
+        places = left[(self.index - before.number) % self.shares :: self.shares]
+        mine = Block(at_places(block.items, places), Shared(block.tickets, places, before), block.failed)
+        mine = mine.part(0, len(mine)) if block.failed else mine
+        if self.drop:
+            return self.whole_rows(mine)
+        return self.masked(block, mine) if self.pad else mine
+
+    def whole_rows(self, mine: Block) -> Block:
+        """Return elements for which every share has one."""
+        found = Block.join([*self.waiting, mine]) if self.waiting else mine
+        waits = len(found) > 0 and self.tally.number % self.shares > self.index
+        ready = len(found) - waits
+        self.waiting = [found.part(ready, len(found))] if waits else []
+        return found.part(0, ready)
+
+    def masked(self, block: Block, mine: Block) -> Block:
+        """Remember what may make up for elements that are missing, and say that these are not."""
+        self.last = block.part(len(block) - 1, len(block))
+        return with_mask(mine, [True] * len(mine))
+
+    def flush(self) -> Iterator[Block]:
+        if self.pad and 0 < self.tally.number % self.shares <= self.index:
+            last, tally = self.last, self.tally
+
+            def position(count: int) -> Position:
+                return END if count else tally.position(last.tickets.at(1))
+
+            tickets = Listed([("padding", last.tickets[0])], position)
+            yield with_mask(Block(last.items, tickets, last.failed), [False])
+
+
+def at_places(items: list[Any], places: Sequence[int]) -> list[Any]:
+    """Return the items at some places."""
+    if isinstance(places, range):
+        return items[places.start : places.stop : places.step]
+    return [items[place] for place in places]
+
+
+@final
+class Shared(Tickets):
+    """The elements of a block that are one share's, at some places, and the tally before the block."""
+
+    __slots__ = ("before", "places", "whole")
+
+    def __init__(self, whole: Tickets, places: Sequence[int], before: Tally) -> None:
+        self.whole = whole
+        self.places = places
+        self.before = before
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.whole[self.places[index]]
+
+    def run_from(self, ordinal: int) -> bool:
+        every = len(self.places) == len(self.whole)
+        return every and self.whole.run_from(ordinal)
+
+    def at(self, count: int) -> Position:
+        come = self.places[count - 1] + 1 if count else 0
+        return self.before.passing(come)[1].position(self.whole.at(come))

@@ -1,0 +1,302 @@
+"""Shares of a dataset in several processes: as many batches in each, and states that go on in another number."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata import PlanError, ResumeError
+from asyncdata.checkpoint import inspect_state, load, merge_states, save
+
+Build = Callable[[int, int], ad.Dataset[Any]]
+
+
+def words(number: int) -> ad.Dataset[str]:
+    return ad.Dataset.from_iterable([f"{number}/{word}" for word in range(number % 4)])
+
+
+def pipeline(count: int, index: int) -> ad.Dataset[Any]:
+    """Filter, flat_map and batch, of which each makes another number of what it gets."""
+    ds = ad.Dataset.range(600).shuffle(seed=3).shard(count, index)
+    return ds.filter(lambda x: x % 5 != 0).flat_map(words).shuffle(16, seed=1).batch(3)
+
+
+EVERYTHING = sorted(f"{x}/{word}" for x in range(600) if x % 5 for word in range(x % 4))
+
+
+def one_process(folder: Path, generation: int, count: int, index: int, steps: int) -> None:
+    """Read some batches, all if `steps` is negative, and leave what was read and the state in files."""
+    state = load(folder / f"{generation}.json") if generation else None
+    with pipeline(count, index).iterate(state=state) as batches:
+        found = [batch.tolist() for batch in islice(batches, None if steps < 0 else steps)]
+        save(folder / f"{generation}-{index}.json", batches.state_dict())
+    (folder / f"{generation}-{index}.read").write_text(json.dumps(found), encoding="utf-8")
+
+
+def test_four_processes_then_three_then_five_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    """Each a real process, and each stops at another step."""
+    context = multiprocessing.get_context("spawn")
+    for generation, steps in enumerate([[17, 3, 25, 9], [11, 30, 0], [-1] * 5]):
+        processes = [
+            context.Process(target=one_process, args=(tmp_path, generation, len(steps), index, count))
+            for index, count in enumerate(steps)
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+            assert process.exitcode == 0
+        states = [load(tmp_path / f"{generation}-{index}.json") for index in range(len(steps))]
+        save(tmp_path / f"{generation + 1}.json", merge_states(states))
+    batches = [batch for path in tmp_path.glob("*.read") for batch in json.loads(path.read_text(encoding="utf-8"))]
+    assert sorted(word for batch in batches for word in batch) == EVERYTHING
+
+
+def states_of(build: Build, steps: list[int], state: Any = None) -> tuple[list[Any], list[dict[str, Any]]]:
+    """Have each process read some elements, and return them and the states."""
+    found: list[Any] = []
+    states: list[dict[str, Any]] = []
+    for index, count in enumerate(steps):
+        with build(len(steps), index).iterate(state=state) as elements:
+            found += islice(elements, count)
+            states.append(elements.state_dict())
+    return found, states
+
+
+MANY = 1_000_000
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda ds: ds.interleave(lambda x: ad.Dataset.range(x * 10, x * 10 + 5), cycle_length=3),
+        lambda ds: ds.interleave(
+            lambda x: ad.Dataset.range(x * 10, x * 10 + 5), cycle_length=3, num_parallel_calls=2, deterministic=False
+        ),
+        lambda ds: ds.flat_map(lambda x: ad.Dataset.range(x * 10, x * 10 + 5)),
+        lambda ds: ds.shuffle(5, seed=1).repeat(3),
+        lambda ds: ds.repeat(3).shuffle(5, seed=1),
+        lambda ds: ds.map(abs, num_parallel_calls=3, deterministic=False),
+        lambda ds: ds.batch(4).unbatch(),
+        lambda ds: ds.prefetch(3),
+    ],
+    ids=["interleave", "unordered", "flat_map", "shuffle_repeat", "repeat_shuffle", "map", "batch", "prefetch"],
+)
+@pytest.mark.parametrize("shares", [(1, 3, 2), (4, 1, 1), (2, 2, 2)], ids=str)
+def test_what_follows_a_shard_is_dealt_anew(transform: Any, shares: tuple[int, ...]) -> None:
+    def build(count: int, index: int) -> ad.Dataset[Any]:
+        return transform(ad.Dataset.range(40).shard(count, index))
+
+    state, found = None, list[Any]()
+    for generation, count in enumerate(shares):
+        steps = [MANY] * count if generation == len(shares) - 1 else [7 * index + 2 for index in range(count)]
+        some, states = states_of(build, steps, state)
+        found += some
+        state = merge_states(states)
+        assert state["delivered"] == len(found)
+    assert Counter(map(int, found)) == Counter(map(int, build(1, 0)))
+
+
+def test_records_of_files_are_dealt_by_file(tmp_path: Path) -> None:
+    for number in range(7):
+        with ad.TFRecordWriter(tmp_path / f"{number}.tfrecord") as writer:
+            for record in range(10 + number):
+                writer.write(f"{number}-{record}".encode())
+
+    def build(count: int, index: int) -> ad.Dataset[Any]:
+        files = ad.Dataset.list_files(f"{tmp_path}/*.tfrecord", seed=5).shard(count, index)
+        return files.interleave(ad.TFRecordDataset, cycle_length=2).map(bytes.decode, num_parallel_calls=2)
+
+    found, states = states_of(build, [20, 5, 0])
+    more, states = states_of(build, [11, 30], merge_states(states))
+    rest, _ = states_of(build, [MANY] * 4, merge_states(states))
+    assert sorted(found + more + rest) == sorted(f"{n}-{r}" for n in range(7) for r in range(10 + n))
+
+
+def test_processes_that_are_at_the_end_have_nothing_to_deal() -> None:
+    def build(count: int, index: int) -> ad.Dataset[int]:
+        return ad.Dataset.range(10).shard(count, index)
+
+    _, states = states_of(build, [MANY, MANY, MANY])
+    assert states_of(build, [MANY] * 2, merge_states(states))[0] == []
+
+
+def test_one_that_is_at_the_end_and_one_that_has_not_begun() -> None:
+    def build(count: int, index: int) -> ad.Dataset[int]:
+        return ad.Dataset.range(10).shard(count, index)
+
+    found, states = states_of(build, [MANY, 0])
+    rest, states = states_of(build, [1, 1, 0], merge_states(states))
+    last, _ = states_of(build, [MANY] * 2, merge_states(states))
+    assert (found, rest, sorted(last)) == ([0, 2, 4, 6, 8], [1, 3], [5, 7, 9])
+
+
+def test_what_is_dealt_is_dealt_evenly() -> None:
+    def build(count: int, index: int) -> ad.Dataset[int]:
+        return ad.Dataset.range(1000).shard(count, index).shuffle(10, seed=0)
+
+    _, states = states_of(build, [100, 20, 3, 60])
+    merged = merge_states(states)
+    sizes = [len(list(build(3, index).iterate(state=merged))) for index in range(3)]
+    assert sum(sizes) == 1000 - 183
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_merged_state_stays_small() -> None:
+    def build(count: int, index: int) -> ad.Dataset[Any]:
+        return ad.Dataset.range(10**9).shuffle(seed=1).shard(count, index).map(abs, num_parallel_calls=4).batch(32)
+
+    state: Any = None
+    for count in (4, 3, 5, 2):
+        _, states = states_of(build, [9 * index + 1 for index in range(count)], state)
+        state = merge_states(states)
+        assert len(json.dumps(state)) < 400 + 200 * count
+
+
+def sharded(*transforms: Callable[[ad.Dataset[Any]], ad.Dataset[Any]]) -> Build:
+    def build(count: int, index: int) -> ad.Dataset[Any]:
+        ds: ad.Dataset[Any] = ad.Dataset.range(20).shard(count, index)
+        for transform in transforms:
+            ds = transform(ds)
+        return ds
+
+    return build
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda ds: ds.take(5),
+        lambda ds: ds.skip(1),
+        lambda ds: ds.enumerate(),
+        lambda ds: ds.cache(),
+        lambda ds: ds.shuffle(seed=1),
+        lambda ds: ad.Dataset.zip(ds, ad.Dataset.range(20)),
+        lambda ds: ds.concatenate(ad.Dataset.range(20)),
+    ],
+)
+def test_what_counts_or_keeps_one_share_says_that_it_cannot_be_dealt(transform: Any) -> None:
+    _, states = states_of(sharded(transform), [2, 1])
+    with pytest.raises(ResumeError, match=r"after shard\(\) counts or keeps the elements of one share"):
+        sharded(transform)(3, 0).iterate(state=merge_states(states))
+
+
+def test_states_that_do_not_belong_together_are_refused() -> None:
+    _, states = states_of(sharded(), [2, 1, 3])
+    _, other = states_of(sharded(lambda ds: ds.batch(2)), [1])
+    with pytest.raises(ResumeError, match="one state of each share"):
+        merge_states(states[:2])
+    with pytest.raises(ResumeError, match="one state of each share"):
+        merge_states([states[0], states[1], states[1]])
+    with pytest.raises(ResumeError, match="plan is"):
+        merge_states([*states, *other])
+    with pytest.raises(ResumeError, match="got none"):
+        merge_states([])
+    with pytest.raises(ResumeError, match="merged already"):
+        merge_states([merge_states(states)])
+    with pytest.raises(ResumeError, match="epoch is 0 in the first and 1 in number 1"):
+        merge_states([states[0], {**states[1], "epoch": 1}, states[2]])
+    _, alone = states_of(lambda count, index: ad.Dataset.range(9), [1])
+    with pytest.raises(ResumeError, match=r"no shard\(\) at all"):
+        merge_states(alone)
+
+
+def test_processes_that_drew_other_seeds_are_told_to_choose_one() -> None:
+    _, states = states_of(lambda count, index: ad.Dataset.range(9).shuffle(3).shard(count, index), [1, 1])
+    with pytest.raises(ResumeError, match="seeds is .* give every process the same seed"):
+        merge_states(states)
+
+
+def test_the_state_of_another_share_is_refused() -> None:
+    _, states = states_of(sharded(), [2, 1])
+    with pytest.raises(ResumeError, match=r"the state is of shard\(2, 0\), and this is shard\(2, 1\); merge_states"):
+        sharded()(2, 1).iterate(state=states[0])
+
+
+def test_another_shard_of_the_pipeline_stays_as_it_is() -> None:
+    def build(count: int, index: int, part: int = 0) -> ad.Dataset[int]:
+        return ad.Dataset.range(40).shard(2, part).shard(count, index)
+
+    _, states = states_of(build, [2, 3])
+    rest, _ = states_of(build, [MANY] * 3, merge_states(states))
+    assert sorted(rest) == sorted(set(range(0, 40, 2)) - {0, 4, 2, 6, 10})
+    with pytest.raises(ResumeError, match="merged over another shard"):
+        build(3, 0, 1).iterate(state=merge_states(states))
+
+
+def test_an_account_of_a_merged_state() -> None:
+    _, states = states_of(sharded(), [2, 1])
+    assert "shares     2 merged" in inspect_state(merge_states(states))
+    assert "shares     1 of 2" in inspect_state(states[1])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# shares of one size
+
+
+@pytest.mark.parametrize("elements", range(14))
+@pytest.mark.parametrize("shares", [1, 2, 3, 4])
+def test_every_process_has_as_many_batches_if_the_last_elements_are_dropped(elements: int, shares: int) -> None:
+    whole = ad.Dataset.range(elements)
+    parts = [list(whole.shard(shares, index, drop_remainder=True)) for index in range(shares)]
+    assert {len(part) for part in parts} == {elements // shares}
+    assert sorted(x for part in parts for x in part) == list(range(elements // shares * shares))
+    batches = [whole.shard(shares, index, drop_remainder=True).batch(2) for index in range(shares)]
+    assert {len(list(ds)) for ds in batches} == {ds.cardinality() for ds in batches}
+    assert len({ds.cardinality() for ds in batches}) == 1
+
+
+@pytest.mark.parametrize("elements", range(14))
+@pytest.mark.parametrize("shares", [1, 2, 3, 4])
+def test_every_process_has_as_many_batches_if_the_last_elements_are_made_up_for(elements: int, shares: int) -> None:
+    def part(index: int) -> ad.Dataset[Any]:
+        return ad.Dataset.range(elements).shard(shares, index, pad_remainder=True)
+
+    rows = [list(part(index)) for index in range(shares)]
+    assert {len(row) for row in rows} == {part(0).cardinality()} == {-(-elements // shares)}
+    assert sorted(x for row in rows for x, real in row if real) == list(range(elements))
+    assert {x for row in rows for x, real in row if not real} <= {elements - 1}
+
+
+def test_a_mask_tells_padding_in_a_batch() -> None:
+    batches = [list(ad.Dataset.range(5).shard(2, index, pad_remainder=True).batch(2)) for index in range(2)]
+    assert [[(x.tolist(), mask.tolist()) for x, mask in share] for share in batches] == [
+        [([0, 2], [True, True]), ([4], [True])],
+        [([1, 3], [True, True]), ([4], [False])],
+    ]
+
+
+def test_a_generator_of_unknown_length_is_shared_out_evenly() -> None:
+    def numbers() -> Iterator[int]:
+        yield from range(11)
+
+    ds = ad.Dataset.from_generator(numbers)
+    assert [list(ds.shard(3, index, drop_remainder=True)) for index in range(3)] == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+
+
+def test_equal_shares_stay_equal_when_they_are_dealt_anew() -> None:
+    def build(count: int, index: int) -> ad.Dataset[Any]:
+        return ad.Dataset.range(1003).shuffle(seed=1).shard(count, index, drop_remainder=True).batch(4)
+
+    _, states = states_of(build, [9, 9, 9, 9])
+    merged = merge_states(states)
+    assert {len(list(build(3, index).iterate(state=merged))) for index in range(3)} == {(1003 - 144) // 3 // 4 + 1}
+
+
+def test_shares_of_one_size_and_no_element_left_out_cannot_be() -> None:
+    with pytest.raises(PlanError, match="not both"):
+        ad.Dataset.range(3).shard(2, 0, drop_remainder=True, pad_remainder=True)
+
+
+def test_shares_of_what_has_no_order_are_of_what_has() -> None:
+    """Else an element could be in the shares of two processes, and another one in none."""
+    ds = ad.Dataset.range(200).map(lambda x: x, num_parallel_calls=8, deterministic=False)
+    assert sorted(x for index in range(3) for x in ds.shard(3, index)) == list(range(200))
