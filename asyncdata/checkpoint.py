@@ -30,12 +30,16 @@ KINDS: Final = {"plan": list, "seeds": list, "shares": list, "epoch": int, "deli
 
 
 class Place(NamedTuple):
-    """What a state says about a plan: the plan with the state's seeds, and where its run goes on."""
+    """What a state says about a plan: the plan with the state's seeds, and where its run goes on.
+
+    In a share that was dealt anew in the middle of an epoch, how many were delivered does not tell which ones.
+    """
 
     plan: Node
     epoch: int
     delivered: int = 0
     start: Start = FRESH
+    dealt: bool = False
 
 
 def nodes_of(plan: Node) -> Iterator[Node]:
@@ -78,7 +82,7 @@ def place_of(plan: Node, state: Mapping[str, Any]) -> Place:
     if len(told["seeds"]) != len(seeds_of(plan)):
         raise ResumeError(f"the state has {len(told['seeds'])} seeds, the pipeline {len(seeds_of(plan))}")
     plan, shares = with_seeds(plan, iter(told["seeds"])), shares_of(plan)
-    if "dealt" in told:
+    if "merged" in told:
         return dealt(plan, told, shares)
     for was, now in zip(map(share_in, told["shares"]), shares, strict=True):
         if was != now:
@@ -88,7 +92,7 @@ def place_of(plan: Node, state: Mapping[str, Any]) -> Place:
             )
     position = told["position"]
     start = FRESH if position is None else plan.told(position, Start.of)
-    return Place(plan, told["epoch"], told["delivered"], start)
+    return Place(plan, told["epoch"], told["delivered"], start, told.get("dealt", False))
 
 
 def share_in(told: Any) -> Share:
@@ -99,13 +103,13 @@ def share_in(told: Any) -> Share:
 
 def dealt(plan: Node, told: Mapping[str, Any], shares: list[Share]) -> Place:
     """Return where one share goes on of what others have left that had their states merged."""
-    share = shares[int(told["dealt"])]
+    share = shares[int(told["merged"])]
     for place, (was, now) in enumerate(zip(map(share_in, told["shares"]), shares, strict=True)):
-        if place != told["dealt"] and was != now:
+        if place != told["merged"] and was != now:
             raise ResumeError(f"the states are of {was}, and this is {now}; they were merged over another shard()")
     position = plan.told(told["position"], lambda shares: plan.dealt(shares, Deal(share, (told["epoch"],))))
     delivered = (told["delivered"] + share.num_shards - 1 - share.number) // share.num_shards
-    return Place(plan, told["epoch"], delivered, Start.of(position))
+    return Place(plan, told["epoch"], delivered, Start.of(position), dealt=True)
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -131,12 +135,12 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         raise ResumeError("merge_states needs the states of all shares, got none")
     for name in ("plan", "seeds", "epoch"):
         same(told, name)
-    if any("dealt" in state for state in told):
+    if any("merged" in state for state in told):
         raise ResumeError("merge_states needs the states of iterators, and one of these is merged already")
     place, order = dealt_place(told)
     return {
         **told[0],
-        "dealt": place,
+        "merged": place,
         "delivered": sum(state["delivered"] for state in told),
         "position": [told[number]["position"] for number in order],
     }
@@ -278,7 +282,7 @@ def inspect_state(state: Mapping[str, Any]) -> str:
     shares = ", ".join(f"{share.number} of {share.num_shards}" for share in map(share_in, state["shares"]))
     rows = {
         "plan": " → ".join(state["plan"]),
-        **({"shares": f"{len(position or ())} merged" if "dealt" in state else shares} if shares else {}),
+        **({"shares": f"{len(position or ())} merged" if "merged" in state else shares} if shares else {}),
         "epoch": state["epoch"],
         "delivered": state["delivered"],
         "position": shown,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from operator import length_hint
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
@@ -13,9 +16,10 @@ from asyncdata.checkpoint import Place, account, place_of, state_of
 from asyncdata.errors import ClosedError, ConcurrentUseError
 from asyncdata.optimize import optimize
 from asyncdata.options import Options
+from asyncdata.plan import UnseekableError, check_count
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine, ThreadEngine
-from asyncdata.runtime.tickets import END, Given, Position, going_on
+from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.transforms.prefetch import Prefetch
 
 __all__ = ("DatasetIterator",)
@@ -55,7 +59,8 @@ class Reader:
 
     def begin(self, place: Place) -> None:
         """Stand at a place, with nothing running yet."""
-        self.user_plan, self.epoch, self.delivered, self.place = place
+        self.place = place
+        self.user_plan, self.epoch, self.delivered, self.first, _ = place
         self.plan = optimize(self.user_plan, self.options).plan
         self.engine = None
         self.items: Iterator[Any] = iter(())
@@ -71,12 +76,13 @@ class Reader:
         if self.exhausted:
             position: Position = END
         elif self.piece is None:
-            position = going_on(self.place.position, [Given(self.place.back, 0, len(self.place.back), END)])
+            position = self.first.told()
         else:
             position = self.piece.tickets.at(given)
         if self.words is None:
             self.words = account(self.user_plan)
-        return state_of(self.user_plan, self.words, self.epoch, self.delivered + given, position)
+        state = state_of(self.user_plan, self.words, self.epoch, self.delivered + given, position)
+        return {**state, "dealt": True} if self.place.dealt else state
 
     def read(self) -> Any:
         """Return the next element when `items` is used up."""
@@ -146,7 +152,7 @@ class Reader:
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline where the options say; its last prefetch fills the queue that is read here."""
         plan, depth = (self.plan.input, self.plan.buffer_size) if isinstance(self.plan, Prefetch) else (self.plan, 0)
-        run = Run(plan, depth, (self.epoch,), self.place)
+        run = Run(plan, depth, (self.epoch,), self.first)
         if self.placement == "thread":
             self.engine = ThreadEngine(run, loop)
         else:
@@ -154,6 +160,16 @@ class Reader:
         if self.closed:  # by another thread, meanwhile
             self.engine.stop()
         return self.engine
+
+    def skip(self, count: int) -> None:
+        """Go on `count` elements further: past those that are here, else where the plan says, else by reading on."""
+        here = min(count, length_hint(self.items))
+        deque(islice(self.items, here), 0)
+        if count == here:
+            return
+        state = self.state()
+        self.abandon()
+        self.begin(further(self.place, state["delivered"], state["position"], count - here))
 
     def leave(self) -> None:
         """Tell the pipeline to end; nothing more is given out."""
@@ -229,6 +245,22 @@ class DatasetIterator(Generic[T]):
         self._reader.abandon()
         self._reader.begin(place)
 
+    def skip(self, count: int) -> None:
+        """Leave out the next `count` elements, failures among them; past the end, all that are left.
+
+        Where the place of an element can be worked out (in ranges, slices, lists, `from_source`, a `shuffle` of these
+        without a buffer, their maps, batches, shards and repetitions), nothing that is left out is read or made, and
+        a batch counts as full even if elements of it would have failed. Elsewhere they are read and dropped.
+
+        >>> import asyncdata as ad
+        >>> with ad.Dataset.range(10**9).shuffle(seed=1).batch(2).iterate() as batches:
+        ...     batches.skip(400_000_000)
+        ...     next(batches)
+        array([163220656, 162465454])
+        """
+        self._reader.check_open()
+        self._reader.skip(check_count("skip", "count", count, 0))
+
     def close(self) -> None:
         """End the pipeline and wait until it has ended, a second at most. May be called again."""
         self._reader.leave()
@@ -261,6 +293,15 @@ class DatasetIterator(Generic[T]):
         reader = self._reader
         state = "closed" if reader.closed else "not begun" if reader.engine is None else "running"
         return f"<DatasetIterator of {reader.plan}, {state}>"
+
+
+def further(place: Place, delivered: int, position: Position, count: int) -> Place:
+    """Return the place `count` elements after the one where so many have been delivered."""
+    start = Start.of({"skip": count, "from": position})
+    if not place.dealt:
+        with suppress(UnseekableError):
+            start = Start.of(place.plan.seek(delivered + count))
+    return place._replace(delivered=delivered + count, start=start)
 
 
 def fail(error: BaseException) -> NoReturn:

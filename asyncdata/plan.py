@@ -23,6 +23,7 @@ __all__ = (
     "OneForOne",
     "Planned",
     "Unary",
+    "UnseekableError",
     "check_count",
     "finite",
     "most",
@@ -35,6 +36,10 @@ __all__ = (
 
 
 P = TypeVar("P")
+
+
+class UnseekableError(Exception):
+    """Only reading tells where an element is; never seen by users."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +76,8 @@ class Node:
 
     def open(self, scope: Scope, want: Demand, start: Start = FRESH) -> Blocks:
         """Start to run the pipeline up to this node."""
+        if start.skip:
+            return self.run_past(scope, want, start)
         if start.back and not self.transparent:
             return self.run_after(scope, want, start)
         return self.run(scope, want, start) if start.back or start.position != END else nothing()
@@ -88,6 +95,15 @@ class Node:
             if position is None or isinstance(error, ResumeError):
                 raise
             raise ResumeError(f"{self.label()}: the state's position {position!r:.80} is none of this step") from error
+
+    async def run_past(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Leave out the first elements: where nothing but reading them tells where they end."""
+        skip = start.skip
+        async with aclosing(self.open(scope, want, dataclasses.replace(start, skip=0))) as source:
+            async for block in source:
+                if skip < len(block):
+                    yield block.part(skip, len(block)) if skip else block
+                skip = max(0, skip - len(block))
 
     async def run_after(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Yield what is to be given once more, then run from the position on."""
@@ -118,6 +134,8 @@ class Node:
     def dealt(self, positions: Sequence[Position], deal: Deal) -> Position:
         """Return where one share goes on of what the shares that stopped at these positions have left."""
         starts = [Start.of(position) for position in positions]
+        if any(start.skip for start in starts):
+            raise ResumeError("a state between skip() and the next element cannot be dealt; read one element first")
         back = deal.mine([ticket for start in starts for ticket in start.back])
         inner = [start.position for start in starts]
         return behind(END if set(map(repr, inner)) == {repr(END)} else self.deal(inner, deal), back)
@@ -138,6 +156,13 @@ class Node:
     def shared(self) -> bool:
         """Whether it gives one of several shares."""
         return self.share is not None or any(node.shared for node in self.inputs)
+
+    def seek(self, count: int) -> Position:
+        """Return the position after the first `count` elements, without reading them; else `UnseekableError`.
+
+        Where elements fail, a batch has as many as if they had not.
+        """
+        raise UnseekableError(self.label())
 
     @property
     def chance(self) -> Chance | None:
@@ -266,6 +291,9 @@ class OneForOne(Unary):
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return self.input.address(places)
+
+    def seek(self, count: int) -> Position:
+        return self.input.seek(count)
 
 
 def render(node: Node) -> str:

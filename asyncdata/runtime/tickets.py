@@ -337,19 +337,30 @@ def children(parent: Ticket, inner: Tickets) -> Tickets:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run of a pipeline begins: first `back`, elements by their tickets, then all from `position` on."""
+    """Where a run of a pipeline begins: first `back`, elements by their tickets, then all from `position` on.
+
+    The first `skip` of all of these are left out.
+    """
 
     position: Position = None
     back: Sequence[Ticket] = field(default=())
+    skip: int = 0
 
     @classmethod
     def of(cls, position: Position, back: Sequence[Ticket] = ()) -> Self:
         """Return the start at a position that may itself say what comes first; `back` comes before that."""
-        while isinstance(position, dict) and "back" in position:
+        skip = 0
+        while isinstance(position, dict) and "from" in position:
             told = cast("dict[str, Any]", position)
-            back = [*back, *chain.from_iterable(map(decode_run, told["back"]))]
+            back = [*back, *chain.from_iterable(map(decode_run, told.get("back", ())))]
+            skip += told.get("skip", 0)
             position = told["from"]
-        return cls(position, back)
+        return cls(position, back, skip)
+
+    def told(self) -> Position:
+        """Return the start as a position."""
+        position = going_on(self.position, [Given(self.back, 0, len(self.back), END)])
+        return {"skip": self.skip, "from": position} if self.skip else position
 
 
 FRESH: Final = Start()

@@ -82,6 +82,9 @@ class Rows(Node):
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return places
 
+    def seek(self, count: int) -> Position:
+        return count
+
     def gather(self, places: Sequence[int]) -> list[Any]:
         """Return the rows at some places."""
         return [self.rows(place, place + 1)[0] for place in places]

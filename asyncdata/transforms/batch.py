@@ -67,6 +67,9 @@ class Batch(Unary):
                 item = stacked(found.items, found.tickets, 0) if isinstance(tickets[place], Tickets) else found.items[0]
                 yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
 
+    def seek(self, count: int) -> Position:
+        return [self.input.seek(count * self.size)]
+
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         return [self.input.dealt([listed(at)[0] for at in positions], deal)]
 

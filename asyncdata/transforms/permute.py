@@ -89,6 +89,9 @@ class Permute(Unary):
             )
         return Permute(plan, seed, reshuffle is not False, drawn)
 
+    def seek(self, count: int) -> Position:
+        return count
+
     def stage(self) -> Merge:
         return Merge(self.blocks)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, finite, repeated
+from asyncdata.plan import Node, Unary, UnseekableError, finite, repeated
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.scope import Scope
@@ -46,6 +47,12 @@ class Repeat(Unary):
         size = self.input.cardinality
         inner = self.input.address([place % size for place in places])
         return [(place // size, ticket) for place, ticket in zip(places, inner, strict=True)]
+
+    def seek(self, count: int) -> Position:
+        if self.count == 1:
+            return self.input.seek(count)
+        turn, place = divmod(count, known_size(self.input)) if count else (0, 0)
+        return END if turn >= self.count >= 0 else [turn, self.input.seek(place)]
 
     @property
     def transparent(self) -> bool:
@@ -110,6 +117,10 @@ class Concatenate(Node):
             for place in places
         ]
 
+    def seek(self, count: int) -> Position:
+        size = known_size(self.first)
+        return [0, self.first.seek(count)] if count < size else [1, self.second.seek(count - size)]
+
     @property
     def signature(self) -> Any:
         first, second = self.first.signature, self.second.signature
@@ -126,6 +137,14 @@ class Concatenate(Node):
                 async for block in source:
                     yield Block(block.items, children(index, block.tickets), block.failed)
             inner = None
+
+
+def known_size(node: Node) -> int:
+    """Return how many elements a node gives, as far as can be counted."""
+    size = node.cardinality
+    if size in (0, UNKNOWN_CARDINALITY):
+        raise UnseekableError(node.label())
+    return size if finite(size) else sys.maxsize
 
 
 def turn_and_places(position: Sequence[Any]) -> tuple[int, list[Position]]:

@@ -9,7 +9,7 @@ from typing import Final
 from asyncdata.plan import Unary, most, scaled
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.stage import Fold, Step
-from asyncdata.runtime.tickets import Position, Start, Ticket, Wrapped
+from asyncdata.runtime.tickets import END, Position, Start, Ticket, Wrapped
 
 __all__ = ("Skip", "Take")
 
@@ -35,6 +35,11 @@ class Take(Unary):
         if self.count < 0 or self.count == 0:
             return self.input.cardinality if self.count else 0
         return most(self.input.cardinality, self.count)
+
+    def seek(self, count: int) -> Position:
+        if self.count < 0:
+            return self.input.seek(count)
+        return [count, self.input.seek(count)] if count < self.count else END
 
 
 EVERYTHING: Final = 1 << 62
@@ -84,6 +89,9 @@ class Skip(Unary):
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return self.input.address([place + self.count for place in places])
+
+    def seek(self, count: int) -> Position:
+        return END if self.count < 0 else self.input.seek(self.count + count)
 
     @property
     def cardinality(self) -> int:

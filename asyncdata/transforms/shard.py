@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, final
 
 from asyncdata.distributed import this_rank
 from asyncdata.errors import PlanError
-from asyncdata.plan import Node, Unary, check_count, scaled
+from asyncdata.plan import Node, Unary, UnseekableError, check_count, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.scope import Scope
@@ -63,6 +63,12 @@ class Shard(Unary):
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return self.input.address([self.index + place * self.num_shards for place in places])
+
+    def seek(self, count: int) -> Position:
+        if self.pad_remainder:
+            raise UnseekableError(self.label())
+        number = (count - 1) * self.num_shards + self.index + 1 if count else 0
+        return [number, self.input.seek(number)]
 
     @property
     def cardinality(self) -> int:

@@ -47,6 +47,9 @@ class Zip(Node):
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return list(zip(*[node.address(places) for node in self.nodes], strict=True))
 
+    def seek(self, count: int) -> Position:
+        return [node.seek(count) for node in self.nodes]
+
     def label(self) -> str:
         return f"zip({len(self.nodes)} datasets)"
 
@@ -129,6 +132,9 @@ class Enumerate(Unary):
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         inner = self.input.address(places)
         return [(self.start + place, ticket) for place, ticket in zip(places, inner, strict=True)]
+
+    def seek(self, count: int) -> Position:
+        return [self.start + count, self.input.seek(count)]
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Give the elements the numbers that they had."""

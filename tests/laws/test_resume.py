@@ -75,3 +75,14 @@ def test_a_state_is_the_same_before_and_after_going_on(pipe: Pipeline) -> None:
     _, state = run(pipe.build(), (3, False, "thread", True), None)
     _, again = run(pipe.build(), (0, False, "current", False), state)
     assert again == state
+
+
+@given(pipe=pipelines().filter(lambda pipe: pipe.ordered and pipe.counted), legs=legs, skipped=st.integers(0, 30))
+def test_what_is_skipped_is_left_out_and_nothing_else(pipe: Pipeline, legs: list[Leg], skipped: int) -> None:
+    """Skip somewhere, also in a state that is saved before anything else is read."""
+    found, state = run(pipe.build(), legs[0] if legs else (0, False, "thread", True), None)
+    with pipe.build().iterate(state=state) as elements:
+        elements.skip(skipped)
+        state = elements.state_dict()
+    rest, _ = run(pipe.build(), (MOST, False, "thread", True), json.loads(json.dumps(state)))
+    assert pipe.comparable(rest) == pipe.elements()[len(found) + skipped :]
