@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -19,7 +20,7 @@ from asyncdata.plan import Node
 from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start
 
-__all__ = ("Place", "account", "inspect_state", "load", "merge_states", "place_of", "save", "state_of")
+__all__ = ("Place", "heading", "inspect_state", "load", "merge_states", "place_of", "save", "state_of")
 
 VERSION: Final = 2
 
@@ -62,17 +63,21 @@ def shares_of(plan: Node) -> list[Share]:
     return [node.share for node in nodes_of(plan) if node.share is not None]
 
 
-def state_of(plan: Node, words: list[str], epoch: int, delivered: int, position: Position) -> dict[str, Any]:
-    """Return the state of a run of `plan`, of which `words` is the account."""
-    return {
+def heading(place: Place) -> dict[str, Any]:
+    """Return what all states of a run have in common."""
+    told = {
         "version": VERSION,
-        "plan": list(words),
-        "seeds": seeds_of(plan),
-        "shares": [list(share) for share in shares_of(plan)],
-        "epoch": epoch,
-        "delivered": delivered,
-        "position": position,
+        "plan": account(place.plan),
+        "seeds": seeds_of(place.plan),
+        "shares": [list(share) for share in shares_of(place.plan)],
+        "epoch": place.epoch,
     }
+    return {**told, "dealt": True} if place.dealt else told
+
+
+def state_of(heading: Mapping[str, Any], delivered: int, position: Position) -> dict[str, Any]:
+    """Return the state of a run; it is the caller's, who may change it."""
+    return {**deepcopy(heading), "delivered": delivered, "position": position}
 
 
 def place_of(plan: Node, state: Mapping[str, Any]) -> Place:
@@ -277,7 +282,7 @@ def inspect_state(state: Mapping[str, Any]) -> str:
     size       107 bytes
     """
     position = checked(state)["position"]
-    shown = "at the beginning" if position is None else "at the end" if position == END else json.dumps(position)
+    shown = "at the beginning" if position is None else "at the end" if position == END else readable(position)
     size = len(json.dumps(state, separators=(",", ":")))
     shares = ", ".join(f"{share.number} of {share.num_shards}" for share in map(share_in, state["shares"]))
     rows = {
@@ -289,3 +294,12 @@ def inspect_state(state: Mapping[str, Any]) -> str:
         "size": f"{size} bytes",
     }
     return "\n".join(f"{name:<10} {value}" for name, value in rows.items())
+
+
+def readable(position: Position) -> str:
+    """Return a position as text, without what nobody can read."""
+
+    def shorter(told: dict[str, Any]) -> Any:
+        return f"{told['packed']} elements" if "packed" in told else told
+
+    return json.dumps(json.loads(json.dumps(position), object_hook=shorter))

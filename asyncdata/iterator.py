@@ -12,7 +12,7 @@ from operator import length_hint
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
-from asyncdata.checkpoint import Place, account, place_of, state_of
+from asyncdata.checkpoint import Place, heading, place_of, state_of
 from asyncdata.errors import ClosedError, ConcurrentUseError
 from asyncdata.optimize import optimize
 from asyncdata.options import Options
@@ -66,7 +66,7 @@ class Reader:
         self.items: Iterator[Any] = iter(())
         self.piece: Block | None = None
         self.pieces: Iterator[Block] = iter(())
-        self.words: list[str] | None = None
+        self.heading: dict[str, Any] | None = None
         self.exhausted = False
         self.closed = False
 
@@ -79,10 +79,9 @@ class Reader:
             position = self.first.told()
         else:
             position = self.piece.tickets.at(given)
-        if self.words is None:
-            self.words = account(self.user_plan)
-        state = state_of(self.user_plan, self.words, self.epoch, self.delivered + given, position)
-        return {**state, "dealt": True} if self.place.dealt else state
+        if self.heading is None:
+            self.heading = heading(self.place)
+        return state_of(self.heading, self.delivered + given, position)
 
     def read(self) -> Any:
         """Return the next element when `items` is used up."""

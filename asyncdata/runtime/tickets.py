@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
 
+from asyncdata.runtime.packing import pack, unpack
+
 __all__ = (
     "END",
     "FRESH",
@@ -33,8 +35,9 @@ __all__ = (
     "Tickets",
     "Wrapped",
     "children",
-    "decode",
+    "decode_all",
     "encode",
+    "encode_all",
     "going_on",
     "plain",
     "reopening",
@@ -352,7 +355,7 @@ class Start:
         skip = 0
         while isinstance(position, dict) and "from" in position:
             told = cast("dict[str, Any]", position)
-            back = [*back, *chain.from_iterable(map(decode_run, told.get("back", ())))]
+            back = [*back, *decode_all(told.get("back", ()))]
             skip += told.get("skip", 0)
             position = told["from"]
         return cls(position, back, skip)
@@ -385,12 +388,23 @@ def reopening(element: Tickets, by_place: bool) -> Position:
 
 
 def encode_runs(tickets: Tickets) -> list[Any]:
-    """Return tickets as JSON, ordinals that follow each other as one: their first and how many follow it."""
+    """Return tickets as JSON, ordinals that follow each other as one: the first and how many there are."""
     if len(tickets) > 2 and isinstance(first := tickets[0], int) and tickets.run_from(first):
         return [{"run": [first, len(tickets)]}]
-    if isinstance(tickets, Joined):
+    if isinstance(tickets, Joined) and any(part.run_from(part[0]) for part in tickets.parts if len(part) > 2):
         return list(chain.from_iterable(map(encode_runs, tickets.parts)))
-    return [encode(ticket) for ticket in tickets]
+    return encode_all([*tickets])
+
+
+def encode_all(tickets: Sequence[Ticket]) -> list[Any]:
+    """Return tickets as JSON, packed where there are many."""
+    packed = pack(tickets)
+    return [encode(ticket) for ticket in tickets] if packed is None else [packed]
+
+
+def decode_all(told: Sequence[Any]) -> list[Ticket]:
+    """Return the tickets that these were made of."""
+    return list(chain.from_iterable(map(decode_run, told)))
 
 
 def decode_run(told: Any) -> Sequence[Ticket]:
@@ -398,6 +412,8 @@ def decode_run(told: Any) -> Sequence[Ticket]:
     if isinstance(told, dict) and "run" in told:
         first, count = cast("dict[str, list[int]]", told)["run"]
         return range(first, first + count)
+    if isinstance(told, dict) and "packed" in told:
+        return unpack(cast("dict[str, Any]", told))
     return [decode(told)]
 
 

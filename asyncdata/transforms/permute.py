@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from operator import index
-from typing import Final
+from typing import Final, final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.random import Chance
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
-from asyncdata.runtime.tickets import END, Position, Start, Tickets, Wrapped
+from asyncdata.runtime.tickets import END, Position, Same, Start, Tickets
 from asyncdata.transforms.shuffle import epoch_key
 
 __all__ = ("Permute", "permuted")
@@ -62,9 +62,21 @@ def mixed(values: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
         return (z ^ (z >> U(32))) * U(0x94D049BB133111EB)
 
 
-def shuffled(tickets: Tickets, start: int) -> Tickets:
-    """Return the tickets of elements that stand in the shuffled order from place `start` on."""
-    return Wrapped(tickets, lambda count, _: start + count)
+@final
+class Shuffled(Same):
+    """The tickets of elements that stand in the shuffled order from place `start` on."""
+
+    __slots__ = ("start",)
+
+    def __init__(self, whole: Tickets, start: int) -> None:
+        super().__init__(whole)
+        self.start = start
+
+    def at(self, count: int) -> int:
+        return self.start + count
+
+    def run_from(self, ordinal: int) -> bool:
+        return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,5 +118,5 @@ class Permute(Unary):
             places: list[int] = permuted(place, min(place + AT_ONCE, size), size, key).tolist()
             async with aclosing(inputs[0](scope, want, Start(END, self.input.address(places)))) as source:
                 async for block in source:
-                    yield Block(block.items, shuffled(block.tickets, place), block.failed)
+                    yield Block(block.items, Shuffled(block.tickets, place), block.failed)
                     place += len(block)

@@ -31,8 +31,8 @@ from asyncdata.runtime.tickets import (
     Start,
     Ticket,
     Tickets,
-    decode,
-    encode,
+    decode_all,
+    encode_all,
     plain,
 )
 from asyncdata.transforms.repeat import from_parts, in_turn, turn_and_places
@@ -100,7 +100,7 @@ class Shuffle(Unary):
         mine = deal.mine([ticket for place in places for ticket in place.tickets(self.size, key)])
         held, rest = mine[: self.size], mine[self.size :]
         inner = self.input.dealt([place.input for place in places], deal)
-        return behind(asdict(ShufflePlace(len(held), inner, None, [encode(ticket) for ticket in held])), rest)
+        return behind(asdict(ShufflePlace(len(held), inner, None, encode_all(held))), rest)
 
 
 EVERYTHING = 1 << 31
@@ -127,7 +127,7 @@ class ShufflePlace:
     def tickets(self, size: int, key: int) -> list[Ticket]:
         """Return the tickets of what the buffer holds: by slot, or what is left in the order of its way out."""
         if self.held is not None:
-            return [decode(ticket) for ticket in self.held]
+            return decode_all(self.held)
         inside = occupants(self.seen, size, key)
         if self.drained is None:
             return inside
@@ -172,7 +172,7 @@ class Journal:
         places, tickets = self.exchanges[number]
         for place, ticket in zip(places[:count], tickets[:count], strict=True):
             held[place] = ticket
-        return [encode(ticket) for ticket in held]
+        return encode_all(held)
 
 
 class Shuffler(Step):
@@ -262,7 +262,7 @@ class Shuffler(Step):
         pairs = [self.held[place] for place in order]
 
         def position(count: int) -> Position:
-            left = None if dense else [encode(ticket) for _, ticket in pairs[count:]]
+            left = None if dense else encode_all([ticket for _, ticket in pairs[count:]])
             return asdict(ShufflePlace(seen, END, drained + count, left))
 
         if pairs:
