@@ -12,6 +12,8 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from difflib import SequenceMatcher
+from itertools import count as counting
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -55,8 +57,10 @@ def account(plan: Node) -> list[str]:
     return [words for node in nodes_of(plan) if (words := node.identity) is not None]
 
 
-def seeds_of(plan: Node) -> list[int]:
-    return [node.chance.seed for node in nodes_of(plan) if node.chance is not None]
+def seeds_of(plan: Node) -> dict[int, int]:
+    """Return the seeds, by the place in the account of the node that has one."""
+    told = [node for node in nodes_of(plan) if node.identity is not None]
+    return {place: node.chance.seed for place, node in enumerate(told) if node.chance is not None}
 
 
 def shares_of(plan: Node) -> list[Share]:
@@ -68,7 +72,7 @@ def heading(place: Place) -> dict[str, Any]:
     told = {
         "version": VERSION,
         "plan": account(place.plan),
-        "seeds": seeds_of(place.plan),
+        "seeds": [list(pair) for pair in seeds_of(place.plan).items()],
         "shares": [list(share) for share in shares_of(place.plan)],
         "epoch": place.epoch,
     }
@@ -80,24 +84,59 @@ def state_of(heading: Mapping[str, Any], delivered: int, position: Position) -> 
     return {**deepcopy(heading), "delivered": delivered, "position": position}
 
 
-def place_of(plan: Node, state: Mapping[str, Any]) -> Place:
+def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> Place:
     """Return where a run of `plan` goes on from `state`; `ResumeError` if the two do not fit."""
     told = checked(state)
-    compare(told["plan"], account(plan))
-    if len(told["seeds"]) != len(seeds_of(plan)):
-        raise ResumeError(f"the state has {len(told['seeds'])} seeds, the pipeline {len(seeds_of(plan))}")
-    plan, shares = with_seeds(plan, iter(told["seeds"])), shares_of(plan)
+    seeds, now = dict[int, int](told["seeds"]), account(plan)
+    if strict:
+        compare(told["plan"], now)
+        if seeds.keys() != seeds_of(plan).keys():
+            raise ResumeError(f"the state has seeds for steps {[*seeds]}, the pipeline for {[*seeds_of(plan)]}")
+    else:
+        places = matched(told["plan"], now)
+        seeds = {places[place]: seed for place, seed in seeds.items() if place in places}
+    plan = with_seeds(plan, seeds, strict, counting())
     if "merged" in told:
-        return dealt(plan, told, shares)
+        return dealt(plan, told, shares_of(plan))
+    check_shares(told, shares_of(plan))
+    position = told["position"]
+    start = FRESH if position is None else plan.told(position, Start.of)
+    return Place(plan, told["epoch"], told["delivered"], start, told.get("dealt", False))
+
+
+def check_shares(told: Mapping[str, Any], shares: list[Share]) -> None:
+    """Raise if the state is another share's."""
     for was, now in zip(map(share_in, told["shares"]), shares, strict=True):
         if was != now:
             raise ResumeError(
                 f"the state is of {was}, and this is {now}; merge_states makes one state of those of all shares, with "
                 "which another number of them can go on"
             )
-    position = told["position"]
-    start = FRESH if position is None else plan.told(position, Start.of)
-    return Place(plan, told["epoch"], told["delivered"], start, told.get("dealt", False))
+
+
+FREE: Final = ("map", "filter", "skip", "from_source")
+"""Steps of which a position says nothing; what only reads ahead is in no account."""
+
+
+def matched(was: list[str], now: list[str]) -> dict[int, int]:
+    """Return which step of a plan now is which that was, by their names.
+
+    Steps that remember something must all be there, in the same order, and no others.
+    """
+    names = [[name_of(words) for words in plan] for plan in (was, now)]
+    kept = [[name for name in plan if name not in FREE] for plan in names]
+    if kept[0] != kept[1]:
+        raise ResumeError(
+            f"strict=False goes on in a pipeline with the same steps in the same order, {', '.join(FREE)} and prefetch "
+            f"apart; they were {' → '.join(kept[0])} when the state was saved, and are {' → '.join(kept[1])} now"
+        )
+    blocks = SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
+    return {old + step: new + step for old, new, size in blocks for step in range(size)}
+
+
+def name_of(words: str) -> str:
+    """Return the name of a step of an account."""
+    return "files" if " files #" in words else words.partition("(")[0]
 
 
 def share_in(told: Any) -> Share:
@@ -182,12 +221,10 @@ def checked(state: Any) -> Mapping[str, Any]:
     for name, kind in KINDS.items():
         if not isinstance(told.get(name), kind) or isinstance(told.get(name), bool):
             raise ResumeError(f"the state's {name!r} should be {kind.__name__}, got {told.get(name)!r:.80}")
-    for seed in told["seeds"]:
-        if not isinstance(seed, int):
-            raise ResumeError(f"the state's seeds should be integers, got {seed!r:.80}")
-    for share in told["shares"]:
-        if not isinstance(share, list) or list(map(type, cast("list[Any]", share))) != [int, int]:
-            raise ResumeError(f"the state's shares should be pairs of integers, got {share!r:.80}")
+    for name in ("seeds", "shares"):
+        for pair in told[name]:
+            if not isinstance(pair, list) or list(map(type, cast("list[Any]", pair))) != [int, int]:
+                raise ResumeError(f"the state's {name} should be pairs of integers, got {pair!r:.80}")
     if "position" not in told:
         raise ResumeError("the state has no position")
     return told
@@ -206,13 +243,14 @@ def compare(was: list[str], now: list[str]) -> None:
     )
 
 
-def with_seeds(plan: Node, seeds: Iterator[int]) -> Node:
-    """Return `plan` with the seeds of a state where nobody chose one; a chosen one must be the same."""
-    plan = plan.with_inputs(*[with_seeds(node, seeds) for node in plan.inputs]) if plan.inputs else plan
-    if plan.chance is None:
+def with_seeds(plan: Node, seeds: Mapping[int, int], strict: bool, places: Iterator[int]) -> Node:
+    """Return `plan` with the seeds of a state, by place in the account; one that somebody chose must be the same."""
+    plan = plan.with_inputs(*[with_seeds(node, seeds, strict, places) for node in plan.inputs]) if plan.inputs else plan
+    place = next(places) if plan.identity is not None else -1
+    if plan.chance is None or place not in seeds:
         return plan
-    seed = next(seeds)
-    if not plan.chance.drawn and seed != plan.chance.seed:
+    seed = seeds[place]
+    if strict and not plan.chance.drawn and seed != plan.chance.seed:
         raise ResumeError(
             f"{plan.label()}: the seed was {seed} when the state was saved, and is {plan.chance.seed} now"
         )

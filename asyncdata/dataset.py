@@ -490,18 +490,20 @@ class Dataset(Generic[T]):
 
     # iteration
 
-    def iterate(self, *, state: Mapping[str, Any] | None = None) -> DatasetIterator[T]:
+    def iterate(self, *, state: Mapping[str, Any] | None = None, strict: bool = True) -> DatasetIterator[T]:
         """Return an iterator that is also a context manager, `with` or `async with`, and ends all it started.
 
         With a `state`, from `DatasetIterator.state_dict`, it goes on where that iterator stood, and the next iteration
-        is the epoch after that one. `ResumeError` if the state is of another pipeline.
+        is the epoch after that one. `ResumeError` if the state is of another pipeline. With `strict=False` its steps
+        need only have the same names: maps and filters may come, go or change, others may have other arguments, files
+        other names and sizes. Whether that makes sense you must know.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.counter().iterate() as numbers:
         ...     next(numbers)
         0
         """
-        place = Place(self._plan, next(self._epochs)) if state is None else place_of(self._plan, state)
+        place = Place(self._plan, next(self._epochs)) if state is None else place_of(self._plan, state, strict)
         self._plan, self._epochs = place.plan, counting(place.epoch + 1)
         return DatasetIterator(self._options, place)
 

@@ -238,9 +238,12 @@ class DatasetIterator(Generic[T]):
         """
         return self._reader.state()
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where the iterator stood that gave `state`; `ResumeError` if it read another pipeline."""
-        place = place_of(self._reader.user_plan, state)
+    def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
+        """Go on where the iterator stood that gave `state`; `ResumeError` if it read another pipeline.
+
+        With `strict=False` it may have been a similar one: see `Dataset.iterate`.
+        """
+        place = place_of(self._reader.user_plan, state, strict)
         self._reader.abandon()
         self._reader.begin(place)
 

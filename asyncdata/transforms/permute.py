@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from operator import index
 from typing import Final, final
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.errors import PlanError
+from asyncdata.errors import PlanError, ResumeError
 from asyncdata.plan import Node, Unary, finite
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.random import Chance
@@ -66,14 +65,15 @@ def mixed(values: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
 class Shuffled(Same):
     """The tickets of elements that stand in the shuffled order from place `start` on."""
 
-    __slots__ = ("start",)
+    __slots__ = ("size", "start")
 
-    def __init__(self, whole: Tickets, start: int) -> None:
+    def __init__(self, whole: Tickets, start: int, size: int) -> None:
         super().__init__(whole)
         self.start = start
+        self.size = size
 
-    def at(self, count: int) -> int:
-        return self.start + count
+    def at(self, count: int) -> Position:
+        return [self.start + count, self.size]
 
     def run_from(self, ordinal: int) -> bool:
         return False
@@ -102,7 +102,7 @@ class Permute(Unary):
         return Permute(plan, seed, reshuffle is not False, drawn)
 
     def seek(self, count: int) -> Position:
-        return count
+        return [count, self.input.cardinality]
 
     def stage(self) -> Merge:
         return Merge(self.blocks)
@@ -113,10 +113,12 @@ class Permute(Unary):
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Fetch the elements in the order of the permutation."""
         key = epoch_key(self.seed, scope.epoch if self.reshuffle else ())
-        place, size = self.told(position or 0, index), self.input.cardinality
+        place, size = self.told(position or [0, self.input.cardinality], tuple)
+        if size != self.input.cardinality:
+            raise ResumeError(f"{self.label()} was of {size} elements, and is of {self.input.cardinality} now")
         while place < size:
             places: list[int] = permuted(place, min(place + AT_ONCE, size), size, key).tolist()
             async with aclosing(inputs[0](scope, want, Start(END, self.input.address(places)))) as source:
                 async for block in source:
-                    yield Block(block.items, Shuffled(block.tickets, place), block.failed)
+                    yield Block(block.items, Shuffled(block.tickets, place, size), block.failed)
                     place += len(block)

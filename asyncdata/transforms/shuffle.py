@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -97,10 +97,10 @@ class Shuffle(Unary):
         key = epoch_key(self.seed, deal.epoch if self.reshuffle else ())
         told: list[dict[str, Any]] = [{"seen": 0, **named(at, "input")} for at in positions]
         places = [ShufflePlace(**at) for at in told]
-        mine = deal.mine([ticket for place in places for ticket in place.tickets(self.size, key)])
+        mine = deal.mine([ticket for place in places for ticket in place.tickets(key)])
         held, rest = mine[: self.size], mine[self.size :]
         inner = self.input.dealt([place.input for place in places], deal)
-        return behind(asdict(ShufflePlace(len(held), inner, None, encode_all(held))), rest)
+        return behind(ShufflePlace(len(held), inner, held=encode_all(held)).told(), rest)
 
 
 EVERYTHING = 1 << 31
@@ -116,19 +116,24 @@ def size_label(size: int, reshuffle: bool) -> str:
 class ShufflePlace:
     """A position: elements seen, the input's position, and what the buffer held, or still has to give out if `drained`.
 
-    Where tickets are ordinals, what it held is a function of the number seen, and is not told.
+    Where tickets are ordinals, what it held is a function of the number seen and the buffer's size, and is not told.
     """
 
     seen: int
     input: Position
     drained: int | None = None
     held: list[Any] | None = None
+    size: int | None = None
 
-    def tickets(self, size: int, key: int) -> list[Ticket]:
+    def told(self) -> Position:
+        """Return it as JSON, without what is not known."""
+        return {name: value for name, value in vars(self).items() if value is not None or name == "input"}
+
+    def tickets(self, key: int) -> list[Ticket]:
         """Return the tickets of what the buffer holds: by slot, or what is left in the order of its way out."""
         if self.held is not None:
             return decode_all(self.held)
-        inside = occupants(self.seen, size, key)
+        inside = occupants(self.seen, self.size or 1, key)
         if self.drained is None:
             return inside
         return [inside[place] for place in drain_order(len(inside), key)[self.drained :]]
@@ -195,8 +200,9 @@ class Shuffler(Step):
 
     def resume(self, position: Position) -> Start:
         place = ShufflePlace(**position)
-        self.seen, self.drained, self.dense = place.seen, place.drained, place.held is None
-        tickets = place.tickets(self.size, self.key)
+        self.seen, self.drained = place.seen, place.drained
+        self.dense = place.held is None and place.size == self.size
+        tickets = place.tickets(self.key)
         self.expected = len(tickets)
         return Start.of(place.input, tickets)
 
@@ -207,7 +213,7 @@ class Shuffler(Step):
         self.failed |= block.failed
         if self.expected:
             block = self.put_back(block)
-        filling = min(len(block), self.size - len(self.held))
+        filling = max(0, min(len(block), self.size - len(self.held)))  # another pipeline's buffer may have been larger
         if filling:
             self.count(block.tickets.part(0, filling))
             self.hold(block, filling)
@@ -245,8 +251,8 @@ class Shuffler(Step):
             held[place] = pair
 
         def position(count: int) -> Position:
-            inside = None if since is None else since[0].at(since[1], count)
-            return asdict(ShufflePlace(before + count, block.tickets.at(count), None, inside))
+            place = ShufflePlace(before + count, block.tickets.at(count), size=self.size)
+            return (place if since is None else replace(place, held=since[0].at(since[1], count), size=None)).told()
 
         return self.block(out, position)
 
@@ -262,8 +268,9 @@ class Shuffler(Step):
         pairs = [self.held[place] for place in order]
 
         def position(count: int) -> Position:
-            left = None if dense else encode_all([ticket for _, ticket in pairs[count:]])
-            return asdict(ShufflePlace(seen, END, drained + count, left))
+            if dense:
+                return ShufflePlace(seen, END, drained + count, size=self.size).told()
+            return ShufflePlace(seen, END, drained + count, encode_all([ticket for _, ticket in pairs[count:]])).told()
 
         if pairs:
             yield self.block(pairs, position)

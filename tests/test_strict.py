@@ -1,0 +1,121 @@
+"""A state of a similar pipeline: refused, or with `strict=False` used as far as the names of steps are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata import ResumeError
+
+Build = Callable[[ad.Dataset[int]], ad.Dataset[Any]]
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+def triple(x: int) -> int:
+    return 3 * x
+
+
+def taken(ds: ad.Dataset[Any], count: int) -> tuple[list[Any], dict[str, Any]]:
+    with ds.iterate() as elements:
+        return [next(elements) for _ in range(count)], elements.state_dict()
+
+
+R = ad.Dataset.range(40)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rest"),
+    [
+        (R.map(double), R.map(triple), [3 * x for x in range(10, 40)]),
+        (R.map(double), R, list(range(10, 40))),
+        (R, R.map(double, num_parallel_calls=2).filter(lambda x: x % 3 == 0), [2 * x for x in range(12, 40, 3)]),
+        (R.take(20), R.take(30), list(range(10, 30))),
+        (R.enumerate(), R.map(double).enumerate(), [(x, 2 * x) for x in range(10, 40)]),
+        (R, R.skip(15), list(range(10, 40))),
+        (R.repeat(2), R.map(double).repeat(3), [2 * x for x in [*range(10, 40), *range(40), *range(40)]]),
+    ],
+    ids=str,
+)
+def test_what_has_the_same_name_goes_on(before: ad.Dataset[Any], after: ad.Dataset[Any], rest: list[Any]) -> None:
+    _, state = taken(before, 10)
+    with pytest.raises(ResumeError):
+        after.iterate(state=state)
+    assert list(after.iterate(state=state, strict=False)) == rest
+    with after.iterate() as elements:
+        elements.load_state_dict(state, strict=False)
+        assert list(elements) == rest
+
+
+def test_batches_of_another_size_lose_and_repeat_nothing() -> None:
+    found, state = taken(R.map(double, num_parallel_calls=2).batch(3), 4)
+    rest = list(R.map(double).batch(7).iterate(state=state, strict=False))
+    assert [int(x) for batch in [*found, *rest] for x in batch] == [2 * x for x in range(40)]
+    assert [len(batch) for batch in rest] == [7, 7, 7, 7]
+
+
+@pytest.mark.parametrize(("before", "after"), [(10, 4), (4, 10), (10, 100)])
+@pytest.mark.parametrize("source", [R, R.filter(lambda x: x % 2), R.flat_map(ad.Dataset.from_tensors)], ids=str)
+def test_a_buffer_of_another_size_loses_and_repeats_nothing(source: ad.Dataset[int], before: int, after: int) -> None:
+    everything = list(source)
+    for count in (0, 1, 7, len(everything) - 3):
+        found, state = taken(source.shuffle(before, seed=1).map(double), count)
+        rest = list(source.shuffle(after, seed=2).map(double).iterate(state=state, strict=False))
+        assert sorted(int(x) for x in [*found, *rest]) == [2 * int(x) for x in everything]
+
+
+def test_the_seeds_of_the_state_go_with_the_steps_that_they_belonged_to() -> None:
+    def crop(x: int, rng: Any) -> int:
+        return x + int(rng.integers(10)) * 100
+
+    found, state = taken(R.shuffle(8).map(crop, rng=True), 10)
+    ds = R.shuffle(8).map(double).map(crop, rng=True)
+    rest = list(ds.iterate(state=state, strict=False))
+    assert sorted([*[x % 100 for x in found], *[x % 100 // 2 for x in rest]]) == list(range(40))
+
+
+def test_other_files_go_on_by_their_numbers(tmp_path: Path) -> None:
+    def write(name: str, records: int) -> None:
+        with ad.TFRecordWriter(tmp_path / name) as writer:
+            for record in range(records):
+                writer.write(f"{name}-{record}".encode())
+
+    def build() -> ad.Dataset[bytes]:
+        return ad.TFRecordDataset(sorted(tmp_path.glob("*.tfrecord")))
+
+    write("a.tfrecord", 5)
+    write("b.tfrecord", 5)
+    _, state = taken(build(), 7)
+    write("c.tfrecord", 2)
+    with pytest.raises(ResumeError, match="file"):
+        build().iterate(state=state)
+    rest = list(build().iterate(state=state, strict=False))
+    assert rest == [b"b.tfrecord-2", b"b.tfrecord-3", b"b.tfrecord-4", b"c.tfrecord-0", b"c.tfrecord-1"]
+    write("b.tfrecord", 6)
+    with pytest.raises(ResumeError, match="had .* bytes when the state was made"):
+        list(build().iterate(state=state, strict=False))
+
+
+@pytest.mark.parametrize(
+    "after",
+    [R.batch(2), R.shuffle(3).take(20), R.repeat(2), ad.Dataset.from_iterable([1]).take(3), R.take(20).take(3)],
+    ids=str,
+)
+def test_steps_that_remember_something_must_be_the_same(after: ad.Dataset[Any]) -> None:
+    _, state = taken(R.take(20), 5)
+    with pytest.raises(
+        ResumeError, match=r"strict=False goes on in a pipeline with the same steps .* were range → take"
+    ):
+        after.iterate(state=state, strict=False)
+
+
+def test_a_shuffle_of_everything_needs_as_much() -> None:
+    _, state = taken(R.shuffle(), 5)
+    with pytest.raises(ResumeError, match="was of 40 elements, and is of 30 now"):
+        list(ad.Dataset.range(30).shuffle().iterate(state=state, strict=False))
