@@ -12,6 +12,7 @@ from asyncdata.storage.local import LocalStore as LocalStore
 from asyncdata.storage.registry import read_file as read_file
 from asyncdata.storage.registry import size_of as size_of
 from asyncdata.storage.registry import store_for as store_for
+from asyncdata.storage.whole import write_whole as write_whole
 
 __all__ = (
     "BLOCK_BYTES",
@@ -24,4 +25,5 @@ __all__ = (
     "read_file",
     "size_of",
     "store_for",
+    "write_whole",
 )
