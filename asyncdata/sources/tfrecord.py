@@ -11,12 +11,14 @@ from typing import Any, final
 
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import FRAMING, RecordParser, decompressor, read_large
+from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, picked
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import Position, Ticket, Tickets
+from asyncdata.sources.record_index import Indexes, gathered
 from asyncdata.storage import BLOCK_BYTES, Buffer, FileStream, Stream, size_of, store_for
 from asyncdata.structure import TensorSpec
 
@@ -30,6 +32,7 @@ class RecordFile(Node):
     path: str
     compression: str | None = None
     block_bytes: int = BLOCK_BYTES
+    indexes: Indexes | None = None
 
     def stage(self) -> Produce:
         return Produce(self.blocks)
@@ -46,8 +49,21 @@ class RecordFile(Node):
         """The label with the base name: files may be moved to another folder."""
         return f"TFRecordDataset({os.path.basename(self.path)})"
 
+    @property
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY if self.indexes is None else self.indexes.of(self.path).count
+
+    @property
+    def addressable(self) -> bool:
+        return self.indexes is not None
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return places
+
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return picked(self, scope, tickets)
+        if self.indexes is None:
+            return picked(self, scope, want, tickets)
+        return gathered(self.indexes, [(self.path, record) for record in tickets], scope, want, tickets)
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many records as are wanted and have been read."""

@@ -9,6 +9,7 @@ from asyncdata.storage.base import Store as Store
 from asyncdata.storage.base import Stream as Stream
 from asyncdata.storage.local import FileStream as FileStream
 from asyncdata.storage.local import LocalStore as LocalStore
+from asyncdata.storage.local import RandomFile as RandomFile
 from asyncdata.storage.registry import read_file as read_file
 from asyncdata.storage.registry import size_of as size_of
 from asyncdata.storage.registry import store_for as store_for
@@ -20,6 +21,7 @@ __all__ = (
     "FileStream",
     "InThread",
     "LocalStore",
+    "RandomFile",
     "Store",
     "Stream",
     "read_file",

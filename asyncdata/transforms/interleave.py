@@ -53,7 +53,7 @@ class Interleave(Node):
         return f"{self.function.name[:-1]}, cycle_length={self.cycle_length}{block}{workers}{unordered})"
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return from_inner(self.input, self.function, scope, tickets)
+        return from_inner(self.input, self.function, scope, want, tickets)
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Open inner datasets and merge them."""
