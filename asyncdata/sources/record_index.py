@@ -146,13 +146,14 @@ class Gathering:
         What lies in the page cache is read first, and the kernel reads the rest meanwhile.
         """
         self.choose()
-        self.buffer = np.empty(self.stops[-1], np.uint8).data  # not filled with zeros first
+        self.buffer = np.empty(self.stops[-1], np.uint8).data
         self.sizes = [0] * len(self.spans)
         for fill in (RandomFile.peek_at, RandomFile.fill_at):
             for path, places in self.files.items():
                 if left := [place for place in places if self.sizes[place] < self.spans[place]]:
                     self.fill(path, left, fill)
-        return records_in(self.buffer, self.spans) or [self.one(place) for place in range(len(self.spans))]
+        records = records_in(self.buffer, self.spans) if self.sizes == self.spans else None
+        return records or [self.one(place) for place in range(len(self.spans))]
 
     def choose(self) -> None:
         """Look up where the records lie."""
