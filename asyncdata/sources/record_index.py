@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -23,7 +22,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import END, Given, Ticket
-from asyncdata.storage import BLOCK_BYTES, RandomFile, store_for, write_whole
+from asyncdata.storage import BLOCK_BYTES, RandomFile, cache_folder, store_for, write_whole
 
 __all__ = ("Indexes", "RecordCatalog", "gathered")
 
@@ -97,20 +96,11 @@ def keep(path: str, index: RecordIndex) -> None:
 
 
 def places(path: str) -> Iterator[Path]:
-    """Yield where the index of a file may lie: beside it, hidden from patterns, else in the user's cache."""
+    """Yield where the index of a file may lie: beside it, hidden from patterns, else in the cache."""
     data = Path(os.path.abspath(path))
     yield data.with_name(f".{data.name}.index")
     with suppress(RuntimeError):  # there is no home
-        yield user_cache() / f"{blake2b(os.fsencode(data), digest_size=16).hexdigest()}.index"
-
-
-def user_cache() -> Path:
-    """Return the folder where this user's programs keep what they can make again."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "asyncdata"
-    name, default = ("LOCALAPPDATA", "AppData/Local") if sys.platform == "win32" else ("XDG_CACHE_HOME", ".cache")
-    folder = Path(os.environ.get(name, ""))
-    return (folder if folder.is_absolute() else Path.home() / default) / "asyncdata"
+        yield cache_folder() / "records" / f"{blake2b(os.fsencode(data), digest_size=16).hexdigest()}.index"
 
 
 async def gathered(

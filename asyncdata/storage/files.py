@@ -1,12 +1,13 @@
-"""Small files written whole or not at all."""
+"""Files of our own: written whole or not at all, and where those go that can be made again."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import sys
 from pathlib import Path
 
-__all__ = ("write_whole",)
+__all__ = ("cache_folder", "write_whole")
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes, *, durable: bool) -> None:
@@ -39,3 +40,17 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def cache_folder() -> Path:
+    """Return the folder that cached files go to: `$ASYNCDATA_CACHE`, or the platform's own place.
+
+    Raises `RuntimeError` if there is no home to look for it in.
+    """
+    if chosen := os.environ.get("ASYNCDATA_CACHE"):
+        return Path(chosen)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "asyncdata" / "Cache"
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/asyncdata").expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "asyncdata"
