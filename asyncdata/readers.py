@@ -36,7 +36,9 @@ class TFRecordDataset(Dataset[bytes]):
     ...         writer.write(b"hello")
     ...         writer.write(b"world")
     ...     list(ad.TFRecordDataset(path))
+    ...     ad.TFRecordDataset(path, index=True)[1]
     [b'hello', b'world']
+    b'world'
     """
 
     def __init__(

@@ -137,7 +137,7 @@ def main() -> None:
     report = Report("TFRecord in any order, from the page cache")
     total = 2_000_000 if arguments.quick else 200_000_000
     with tempfile.TemporaryDirectory() as folder:
-        for kilobytes, bar in ((1, 8), (10, 4), (100, 2.5)):
+        for kilobytes, bar in ((1, 10), (10, 6), (100, 4)):
             orders(Path(folder), kilobytes, bar, total, arguments, report)
         path = str(Path(folder) / "one.tfrecord")
         count = write([path], 10_000, 5 * total)
