@@ -165,9 +165,12 @@ class Gathering:
             with self.opened(path) as file:
                 for place in places:
                     part = self.buffer[self.stops[place] : self.stops[place + 1]]
-                    self.sizes[place] = fill(file, self.begins[place], part)
+                    try:
+                        self.sizes[place] = fill(file, self.begins[place], part)
+                    except OSError as error:
+                        self.errors[place] = error.with_traceback(None)  # which would keep the buffer alive
         except (OSError, DataLossError) as error:
-            self.errors.update((place, copy.copy(error)) for place in places if not self.sizes[place])
+            self.errors.update((place, copy.copy(error)) for place in places)
 
     @contextmanager
     def opened(self, path: str) -> Generator[RandomFile]:
@@ -198,7 +201,7 @@ class Gathering:
                 left = file.status().st_size - begin
                 return lost_record(file.read_at(begin, min(span, left)), path, begin)
         except (OSError, DataLossError) as error:
-            return error
+            return error.with_traceback(None)
 
 
 @dataclass(frozen=True)
