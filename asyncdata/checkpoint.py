@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from difflib import SequenceMatcher
@@ -21,6 +20,7 @@ from asyncdata.errors import ResumeError
 from asyncdata.plan import Node
 from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start
+from asyncdata.storage import write_whole
 
 __all__ = ("Place", "heading", "inspect_state", "load", "merge_states", "place_of", "save", "state_of")
 
@@ -268,30 +268,7 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     >>> next(ad.Dataset.range(10).iterate(state=load(path)))
     2
     """
-    target = Path(path)
-    text = json.dumps(state, separators=(",", ":"))
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        with open(partial, "x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    sync_folder(target.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the disk know a file's new name, where folders can be opened."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_whole(path, json.dumps(state, separators=(",", ":")).encode(), durable=True)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:

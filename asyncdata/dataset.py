@@ -363,8 +363,9 @@ class Dataset(Generic[T]):
 
         The same seed gives the same orders, another one each epoch unless `reshuffle_each_iteration=False`. Without a
         buffer nothing is held in memory and any place is as quick as the first, but the elements must be such as can
-        be had in any order: a range, slices, a list, `from_source`, and what maps, takes or zips those; else
-        `PlanError`. For other inputs a buffer as large as the dataset, or `UNKNOWN_CARDINALITY`, shuffles everything.
+        be had in any order: a range, slices, a list, `from_source`, `TFRecordDataset(index=True)`, and what maps, takes
+        or zips those; else `PlanError`. For other inputs a buffer as large as the dataset, or `UNKNOWN_CARDINALITY`,
+        shuffles everything.
 
         >>> import asyncdata as ad
         >>> sorted(ad.Dataset.range(5).shuffle(3, seed=1))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from asyncdata.errors import PlanError, ResumeError
@@ -26,6 +27,7 @@ __all__ = (
     "UnseekableError",
     "check_count",
     "finite",
+    "in_turn",
     "most",
     "node_of",
     "parallel_label",
@@ -263,7 +265,7 @@ async def nothing() -> Blocks:
         yield block
 
 
-async def picked(node: Node, scope: Scope, tickets: Sequence[Ticket]) -> Blocks:
+async def picked(node: Node, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
     """Yield the elements with these tickets, in this order; the node is run until all are there."""
     found: dict[Ticket, Any] = {}
     wanted = {plain(ticket) for ticket in tickets}
@@ -274,11 +276,21 @@ async def picked(node: Node, scope: Scope, tickets: Sequence[Ticket]) -> Blocks:
                 break
             pairs = zip(map(plain, block.tickets), block.items, strict=True)
             found.update((ticket, item) for ticket, item in pairs if ticket in wanted)
-    for place, ticket in enumerate(tickets):
-        if plain(ticket) not in found:
+    for block in in_turn(found, tickets, want):
+        yield block
+
+
+def in_turn(found: Mapping[Ticket, Any], tickets: Sequence[Ticket], want: Demand) -> Iterator[Block]:
+    """Yield what was found, by tickets as `plain` gives them, in the order of `tickets`, up to one that was not."""
+    done = 0
+    while done < len(tickets):
+        wanted = list(map(plain, tickets[done : done + want.items]))
+        items = [found[ticket] for ticket in takewhile(found.__contains__, wanted)]
+        if items:
+            yield Block(items, Given(tickets, done, done + len(items), END), Failure in set(map(type, items)))
+        if len(items) < len(wanted):
             return
-        item = found[plain(ticket)]
-        yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
+        done += len(items)
 
 
 @dataclass(frozen=True, eq=False)

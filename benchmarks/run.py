@@ -17,7 +17,16 @@ from harness import parse_arguments
 __all__ = ("main",)
 
 HERE = Path(__file__).resolve().parent
-BENCHMARKS = ("import_time", "pace", "guide", "loaders/records", "loaders/resume", "micro/costs", "micro/memory")
+BENCHMARKS = (
+    "import_time",
+    "pace",
+    "guide",
+    "loaders/records",
+    "loaders/resume",
+    "loaders/random_access",
+    "micro/costs",
+    "micro/memory",
+)
 
 
 def run(name: str, quick: bool) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asyncdata.demo.classifier import new_classifier, one_core
 from asyncdata.demo.extra import require
-from asyncdata.demo.photos import cache_folder, ensure_shards
+from asyncdata.demo.photos import ensure_shards
 from asyncdata.demo.pipelines import naive_batches, survey, test_batches, training_batches
 from asyncdata.demo.training import Measured, train
+from asyncdata.storage import cache_folder
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

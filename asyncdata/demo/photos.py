@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ("cache_folder", "ensure_shards", "load_photographs", "patches", "write_shards")
+__all__ = ("ensure_shards", "load_photographs", "patches", "write_shards")
 
 PATCH: Final = 192
 """Height and width of a patch in pixels."""
@@ -31,17 +29,6 @@ BORDER: Final = 213
 
 SHARDS: Final = {"train": 8, "test": 2}
 FOLDER: Final = "photographs-2"
-
-
-def cache_folder() -> Path:
-    """Return the folder that cached files go to: `$ASYNCDATA_CACHE`, or the platform's own place."""
-    if chosen := os.environ.get("ASYNCDATA_CACHE"):
-        return Path(chosen)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "asyncdata" / "Cache"
-    if sys.platform == "darwin":
-        return Path("~/Library/Caches/asyncdata").expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "asyncdata"
 
 
 def ensure_shards(cache: Path) -> Path:

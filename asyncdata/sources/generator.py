@@ -44,7 +44,7 @@ class Pumped(Node):
         return Produce(self.blocks)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return picked(self, scope, tickets)
+        return picked(self, scope, want, tickets)
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield whatever the pump has ready, at most what is wanted; to go on somewhere, run it anew up to there."""

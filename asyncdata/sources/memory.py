@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -223,10 +224,12 @@ class Items(Rows):
 
     @property
     def identity(self) -> str:
-        """The label, and for names a hash of them, with the sizes of the files that they name."""
+        """The label, and for files a hash of their names, from the folder on that holds them all, and sizes."""
         if not self.files:
             return self.label()
-        told = [(name, size_of(name)) for name in self.items]
+        prefix = os.path.commonprefix(self.items)  # noqa: RUF071  of URLs as well; it is cut at a separator
+        folder = len(prefix) - len(os.path.basename(prefix))
+        told = [(name[folder:], size_of(name)) for name in self.items]
         return f"{len(told)} files #{blake2b(repr(told).encode(), digest_size=4).hexdigest()}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
@@ -10,12 +11,14 @@ from typing import Any, final
 
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import FRAMING, RecordParser, decompressor, read_large
+from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, picked
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import Position, Ticket, Tickets
+from asyncdata.sources.record_index import Indexes, gathered
 from asyncdata.storage import BLOCK_BYTES, Buffer, FileStream, Stream, size_of, store_for
 from asyncdata.structure import TensorSpec
 
@@ -29,6 +32,7 @@ class RecordFile(Node):
     path: str
     compression: str | None = None
     block_bytes: int = BLOCK_BYTES
+    indexes: Indexes | None = None
 
     def stage(self) -> Produce:
         return Produce(self.blocks)
@@ -40,12 +44,30 @@ class RecordFile(Node):
     def label(self) -> str:
         return f"TFRecordDataset({self.path})"
 
+    @property
+    def identity(self) -> str:
+        """The label with the base name: files may be moved to another folder."""
+        return f"TFRecordDataset({os.path.basename(self.path)})"
+
+    @property
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY if self.indexes is None else self.indexes.of(self.path).count
+
+    @property
+    def addressable(self) -> bool:
+        return self.indexes is not None
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return places
+
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return picked(self, scope, tickets)
+        if self.indexes is None:
+            return picked(self, scope, want, tickets)
+        return gathered(self.indexes, [(self.path, record) for record in tickets], scope, want, tickets)
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many records as are wanted and have been read."""
-        place = RecordPlace(self.path) if position is None else self.told(position, lambda told: RecordPlace(**told))
+        place = RecordPlace() if position is None else self.told(position, lambda told: RecordPlace(**told))
         if position:
             place.check(self)
         ordinal, skip = place.record, place.skip
@@ -122,9 +144,12 @@ def large_records(chunks: object, parser: RecordParser, want: Demand) -> Iterato
 
 @dataclass(frozen=True)
 class RecordPlace:
-    """A position in a record file: `skip` records after the one at `offset`, which is number `record` of the file."""
+    """A position in a record file: `skip` records after the one at `offset`, which is number `record` of the file.
 
-    path: str
+    Of the file it tells the base name and the size: short, and the same wherever the folder is.
+    """
+
+    name: str = ""
     size: int = -1
     record: int = 0
     offset: int = 0
@@ -132,9 +157,9 @@ class RecordPlace:
 
     def check(self, node: RecordFile) -> None:
         """Raise unless the file is the one that the state was made with."""
-        if self.path != node.path:
-            raise ResumeError(f"{node.label()}: the state was in {self.path!r} there; the list of files has changed")
-        size = size_of(self.path)
+        if self.name != os.path.basename(node.path):
+            raise ResumeError(f"{node.label()}: the state was in {self.name!r} there; the list of files has changed")
+        size = size_of(node.path)
         if size != self.size:
             raise ResumeError(f"{node.label()}: the file had {self.size} bytes when the state was made, now {size}")
 
@@ -165,10 +190,10 @@ class RecordTickets(Tickets):
         return self.record == ordinal
 
     def at(self, count: int) -> Position:
-        size = size_of(self.path)
+        name, size = os.path.basename(self.path), size_of(self.path)
         if self.begin < 0:  # compressed: it can only be read from its beginning
-            return asdict(RecordPlace(self.path, size, skip=self.record + count))
-        place = RecordPlace(self.path, size, self.record, self.begin, count)
+            return asdict(RecordPlace(name, size, skip=self.record + count))
+        place = RecordPlace(name, size, self.record, self.begin, count)
         if count == self.count and self.end >= 0:
             place = replace(place, record=self.record + count, offset=self.end, skip=0)
         return asdict(place)

@@ -7,8 +7,11 @@ from asyncdata.storage.base import Buffer as Buffer
 from asyncdata.storage.base import InThread as InThread
 from asyncdata.storage.base import Store as Store
 from asyncdata.storage.base import Stream as Stream
+from asyncdata.storage.files import cache_folder as cache_folder
+from asyncdata.storage.files import write_whole as write_whole
 from asyncdata.storage.local import FileStream as FileStream
 from asyncdata.storage.local import LocalStore as LocalStore
+from asyncdata.storage.local import RandomFile as RandomFile
 from asyncdata.storage.registry import read_file as read_file
 from asyncdata.storage.registry import size_of as size_of
 from asyncdata.storage.registry import store_for as store_for
@@ -19,9 +22,12 @@ __all__ = (
     "FileStream",
     "InThread",
     "LocalStore",
+    "RandomFile",
     "Store",
     "Stream",
+    "cache_folder",
     "read_file",
     "size_of",
     "store_for",
+    "write_whole",
 )

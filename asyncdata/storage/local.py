@@ -17,10 +17,13 @@ from asyncdata.storage.base import BLOCK_BYTES
 if TYPE_CHECKING:
     from asyncdata.storage.base import InThread
 
-__all__ = ("LocalStore",)
+__all__ = ("FileStream", "LocalStore", "RandomFile")
 
 READ_AHEAD_BLOCKS: Final = 4
 """How many blocks beyond the one being read the kernel is asked to have ready."""
+
+NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+"""Asks for what lies in the page cache alone; 0 where nobody can."""
 
 
 class LocalStore:
@@ -162,3 +165,45 @@ class FileStream:
     def _advanced(self, size: int) -> memoryview:
         self._offset += size
         return memoryview(self._buffer)[:size]
+
+
+class RandomFile:
+    """A file of which parts are read, in the caller's thread; close it by leaving its `with`."""
+
+    def __init__(self, path: str) -> None:
+        self._file = io.FileIO(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def status(self) -> os.stat_result:
+        """Return the file's size, time of change and so on."""
+        return os.fstat(self._file.fileno())
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes from `offset` on, fewer at the end."""
+        self._file.seek(offset)
+        return self._file.read(size)
+
+    def fill_at(self, offset: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `offset` on; return how many bytes there were."""
+        done = 0
+        self._file.seek(offset)
+        while done < len(buffer) and (more := self._file.readinto(buffer[done:])):
+            done += more
+        return done
+
+    def peek_at(self, offset: int, buffer: memoryview) -> int:
+        """Do what `fill_at` does if all lies in the page cache; else have the kernel read it there, and return 0."""
+        if NOWAIT:
+            try:
+                if os.preadv(self._file.fileno(), [buffer], offset, NOWAIT) == len(buffer):
+                    return len(buffer)
+            except OSError:  # it is not, or the file system cannot tell
+                pass
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._file.fileno(), offset, len(buffer), os.POSIX_FADV_WILLNEED)
+        return 0

@@ -96,7 +96,7 @@ class Cache(Unary):
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if isinstance(tickets[0], tuple):
             return self.input.open(self.filling(scope), want, Start(END, [ticket for _, ticket in tickets]))
-        return picked(self, scope, tickets)
+        return picked(self, scope, want, tickets)
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield what is kept, then what the input has beyond it."""

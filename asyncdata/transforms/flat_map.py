@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from asyncdata.plan import Node, node_of
+from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.plan import Node, in_turn, node_of
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, dealt_begun, listed
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe
-from asyncdata.runtime.tickets import END, Children, Given, Listed, Position, Start, Ticket, Tickets, plain, reopening
+from asyncdata.runtime.tickets import END, Children, Listed, Position, Start, Ticket, Tickets, plain, reopening
 
-__all__ = ("FlatMap", "from_inner", "inner_plan", "not_made")
+__all__ = ("Catalog", "FlatMap", "from_inner", "inner_plan", "not_made")
 
 
 async def inner_plan(call: Call, block: Block) -> Node | Failure:
@@ -41,7 +42,7 @@ def not_made(outer: Tickets, failure: Failure, later: Sequence[Position] = ()) -
     return Block([failure], Listed([(outer[0], None)], position), True)
 
 
-async def from_inner(outer: Node, function: Call, scope: Scope, tickets: Sequence[Ticket]) -> Blocks:
+async def from_inner(outer: Node, function: Call, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
     """Yield the elements with these tickets, in this order, of the datasets that `function` makes of `outer`'s."""
     wanted: dict[Ticket, tuple[Ticket, list[Ticket]]] = {}
     for parent, child in tickets:
@@ -52,10 +53,8 @@ async def from_inner(outer: Node, function: Call, scope: Scope, tickets: Sequenc
             parent = plain(block.tickets[0])
             async for child, item in inner_items(function, block, scope, wanted[parent][1]):
                 found[parent, plain(child)] = item
-    for place, ticket in enumerate(map(plain, tickets)):
-        if ticket not in found:
-            return
-        yield Block([found[ticket]], Given(tickets, place, place + 1, END), type(found[ticket]) is Failure)
+    for part in in_turn(found, tickets, want):
+        yield part
 
 
 async def inner_items(
@@ -73,21 +72,51 @@ async def inner_items(
                 yield pair
 
 
+class Catalog(Protocol):
+    """Knows the elements of all inner datasets by number, and has them without running the input."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        ...
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        """Return the tickets of the elements at these places."""
+        ...
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield the elements with these tickets, in this order."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class FlatMap(Node):
     """The elements of `function(element)`, a dataset, for each element in turn."""
 
     input: Node
     function: Call
+    catalog: Catalog | None = None
 
     def stage(self) -> Merge:
         return Merge(self.blocks)
+
+    @property
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY if self.catalog is None else len(self.catalog)
+
+    @property
+    def addressable(self) -> bool:
+        return self.catalog is not None
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return super().address(places) if self.catalog is None else self.catalog.address(places)
 
     def label(self) -> str:
         return self.function.name
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return from_inner(self.input, self.function, scope, tickets)
+        if self.catalog is None:
+            return from_inner(self.input, self.function, scope, want, tickets)
+        return self.catalog.fetch(scope, want, tickets)
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Read one element, run its dataset to the end, then read the next."""

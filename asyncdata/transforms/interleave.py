@@ -54,7 +54,7 @@ class Interleave(Node):
         return f"{self.function.name[:-1]}, cycle_length={self.cycle_length}{block}{workers}{unordered})"
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return from_inner(self.input, self.function, scope, tickets)
+        return from_inner(self.input, self.function, scope, want, tickets)
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         places = [CyclePlace(**named(at, "outer")) for at in positions]

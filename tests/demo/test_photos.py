@@ -56,15 +56,3 @@ def test_no_pixel_is_in_both_parts() -> None:
     assert parts["train"]
     assert parts["test"]
     assert not parts["train"] & parts["test"]
-
-
-def test_cache_folder_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ASYNCDATA_CACHE", str(tmp_path))
-    assert photos.cache_folder() == tmp_path
-    monkeypatch.delenv("ASYNCDATA_CACHE")
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert photos.cache_folder() == tmp_path / "xdg" / "asyncdata"
-    monkeypatch.setattr("sys.platform", "win32")
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
-    assert photos.cache_folder() == tmp_path / "local" / "asyncdata" / "Cache"

@@ -270,6 +270,28 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
         build().iterate(state=state)
 
 
+@PIPELINES
+def test_a_folder_may_be_moved(tmp_path: Path, build: Any) -> None:
+    here, there = tmp_path / "here", tmp_path / "else" / "where"
+    here.mkdir()
+    there.parent.mkdir()
+    names = two_files(here)
+    state = stopped(build(names, None), 3)
+    assert str(tmp_path) not in json.dumps(state)
+    here.rename(there)
+    moved = [str(there / os.path.basename(name)) for name in names]
+    assert len(list(build(moved, None).iterate(state=state))) == len(list(build(moved, None))) - 3
+
+
+def test_one_file_may_be_moved(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    name = two_files(tmp_path)[0]
+    records = list(ad.TFRecordDataset(name))
+    state = stopped(ad.TFRecordDataset(name), 3)
+    moved = (tmp_path / "a.tfrecord").rename(tmp_path / "there" / "a.tfrecord")
+    assert list(ad.TFRecordDataset(moved).iterate(state=state)) == records[3:]
+
+
 def test_another_file_is_refused(tmp_path: Path) -> None:
     one, other = two_files(tmp_path)
     state = stopped(ad.TFRecordDataset(one), 3)
