@@ -18,7 +18,7 @@ from asyncdata.errors import ResumeError
 from asyncdata.plan import Node
 from asyncdata.runtime.tickets import END, FRESH, Position, Start
 
-__all__ = ("Place", "account", "inspect_state", "load", "place_of", "save", "state_of")
+__all__ = ("Account", "Place", "account", "inspect_state", "load", "place_of", "save", "state_of")
 
 VERSION: Final = 1
 
@@ -44,21 +44,26 @@ def nodes_of(plan: Node) -> Iterator[Node]:
     yield plan
 
 
-def account(plan: Node) -> list[str]:
-    """Return a plan in words: what must not change between saving a state and going on with it."""
-    return [words for node in nodes_of(plan) if (words := node.identity) is not None]
+class Account(NamedTuple):
+    """A plan in words, which must not change between saving a state and going on with it; and its seeds."""
+
+    words: list[str]
+    seeds: list[int]
 
 
-def seeds_of(plan: Node) -> list[int]:
-    return [node.chance.seed for node in nodes_of(plan) if node.chance is not None]
+def account(plan: Node) -> Account:
+    """Return what a state says of a plan."""
+    nodes = list(nodes_of(plan))
+    words = [words for node in nodes if (words := node.identity) is not None]
+    return Account(words, [node.chance.seed for node in nodes if node.chance is not None])
 
 
-def state_of(plan: Node, words: list[str], epoch: int, delivered: int, position: Position) -> dict[str, Any]:
-    """Return the state of a run of `plan`, of which `words` is the account."""
+def state_of(plan: Account, epoch: int, delivered: int, position: Position) -> dict[str, Any]:
+    """Return the state of a run of a plan."""
     return {
         "version": VERSION,
-        "plan": list(words),
-        "seeds": seeds_of(plan),
+        "plan": plan.words.copy(),
+        "seeds": plan.seeds.copy(),
         "epoch": epoch,
         "delivered": delivered,
         "position": position,
@@ -68,9 +73,10 @@ def state_of(plan: Node, words: list[str], epoch: int, delivered: int, position:
 def place_of(plan: Node, state: Mapping[str, Any]) -> Place:
     """Return where a run of `plan` goes on from `state`; `ResumeError` if the two do not fit."""
     told = checked(state)
-    compare(told["plan"], account(plan))
-    if len(told["seeds"]) != len(seeds_of(plan)):
-        raise ResumeError(f"the state has {len(told['seeds'])} seeds, the pipeline {len(seeds_of(plan))}")
+    words, seeds = account(plan)
+    compare(told["plan"], words)
+    if len(told["seeds"]) != len(seeds):
+        raise ResumeError(f"the state has {len(told['seeds'])} seeds, the pipeline {len(seeds)}")
     position = told["position"]
     start = FRESH if position is None else plan.told(position, Start.of)
     return Place(with_seeds(plan, iter(told["seeds"])), told["epoch"], told["delivered"], start)

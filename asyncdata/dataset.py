@@ -26,6 +26,7 @@ from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
 from asyncdata.transforms.map import Map, randomized
+from asyncdata.transforms.mix import Choose, Sample, likelihoods
 from asyncdata.transforms.permute import Permute
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Concatenate, Repeat
@@ -324,6 +325,49 @@ class Dataset(Generic[T]):
         other = dataset_for("concatenate", dataset)
         return Dataset(Concatenate(self._plan, other.plan), self._options.merge(other.options()))
 
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Sequence[Dataset[U]],
+        weights: Sequence[float] | None = None,
+        seed: int | None = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Dataset[U]:
+        """Elements of several datasets at random: each place has the next of one that is drawn by `weights`.
+
+        Without weights all are as likely. The same seed gives the same draws, on any machine and in each iteration
+        unless `rerandomize_each_iteration`. A dataset that has ended is drawn no more; with `stop_on_empty_dataset`
+        it ends all. A run may go on from a state with other weights, which hold from there on.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.sample_from_datasets([ad.Dataset.range(9), ad.Dataset.range(90, 99)], [0.7, 0.3], seed=4)
+        >>> list(ds.take(8))
+        [0, 1, 2, 90, 3, 4, 5, 91]
+        """
+        plans, options = several("sample_from_datasets", datasets)
+        plan = sampled(plans, weights, seed, stop=stop_on_empty_dataset, anew=rerandomize_each_iteration)
+        return Dataset(plan, options)
+
+    @staticmethod
+    def choose_from_datasets(
+        datasets: Sequence[Dataset[U]], choice_dataset: Dataset[int], stop_on_empty_dataset: bool = True
+    ) -> Dataset[U]:
+        """Elements of several datasets: for each element of `choice_dataset` the next of the one with that number.
+
+        Ends with the choices, or when one falls on a dataset that has ended; unless `stop_on_empty_dataset`, such
+        choices are skipped. A choice that is no dataset's number is an `IndexError` in its place.
+
+        >>> import asyncdata as ad
+        >>> choices = ad.Dataset.from_iterable([0, 1, 1, 0])
+        >>> list(ad.Dataset.choose_from_datasets([ad.Dataset.range(9), ad.Dataset.range(90, 99)], choices))
+        [0, 90, 91, 1]
+        """
+        plans, options = several("choose_from_datasets", datasets)
+        choices = dataset_for("choose_from_datasets", choice_dataset)
+        return Dataset(
+            Choose.of(plans, choices.plan, stop=bool(stop_on_empty_dataset)), options.merge(choices.options())
+        )
+
     # several elements
 
     def batch(
@@ -621,6 +665,14 @@ def shuffled(plan: Node, size: int | None, seed: int | None, reshuffle: bool | N
     return Shuffle.of(plan, size, chosen, reshuffle, drawn=seed is None)
 
 
+def sampled(
+    plans: tuple[Node, ...], weights: Sequence[float] | None, seed: int | None, *, stop: bool, anew: bool | None
+) -> Sample:
+    """Return the node for a weighted mixture."""
+    chosen = secrets.randbits(63) if seed is None else check_integer("sample_from_datasets", "seed", seed)
+    return Sample(plans, likelihoods(weights, len(plans)), chosen, bool(stop), bool(anew), seed is None)
+
+
 def shared(plan: Node, num_shards: int | None, index: int | None) -> Shard:
     """Return the node for one share of a plan."""
     if num_shards is None and index is None:
@@ -705,6 +757,18 @@ def zipped(args: tuple[Any, ...]) -> Dataset[Any]:
         options = options.merge(dataset.options())
     rebuild = tuple if type(structure) is tuple else level.rebuild
     return Dataset(Zip(tuple(dataset.plan for dataset in datasets), rebuild), options)
+
+
+def several(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
+    """Return the plans of a list of datasets, and what their options are together."""
+    if not isinstance(datasets, (list, tuple)) or not datasets:
+        raise PlanError(f"{method} needs a list of datasets, at least one, got {datasets!r:.80}")
+    options, plans = Options(), list[Node]()
+    for value in cast("Sequence[Any]", datasets):
+        dataset = dataset_for(method, value)
+        plans.append(dataset.plan)
+        options = options.merge(dataset.options())
+    return tuple(plans), options
 
 
 def folded(elements: Iterator[Any], state: Any, fn: Callable[[Any, Any], Any]) -> Any:

@@ -9,7 +9,7 @@ from operator import length_hint
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
-from asyncdata.checkpoint import Place, account, place_of, state_of
+from asyncdata.checkpoint import Account, Place, account, place_of, state_of
 from asyncdata.errors import ClosedError, ConcurrentUseError
 from asyncdata.optimize import optimize
 from asyncdata.options import Options
@@ -61,7 +61,7 @@ class Reader:
         self.items: Iterator[Any] = iter(())
         self.piece: Block | None = None
         self.pieces: Iterator[Block] = iter(())
-        self.words: list[str] | None = None
+        self.account: Account | None = None
         self.exhausted = False
         self.closed = False
 
@@ -74,9 +74,9 @@ class Reader:
             position = going_on(self.place.position, [Given(self.place.back, 0, len(self.place.back), END)])
         else:
             position = self.piece.tickets.at(given)
-        if self.words is None:
-            self.words = account(self.user_plan)
-        return state_of(self.user_plan, self.words, self.epoch, self.delivered + given, position)
+        if self.account is None:
+            self.account = account(self.user_plan)
+        return state_of(self.account, self.epoch, self.delivered + given, position)
 
     def read(self) -> Any:
         """Return the next element when `items` is used up."""

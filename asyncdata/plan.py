@@ -241,7 +241,7 @@ def render(node: Node) -> str:
         return node.label()
     if len(inputs) == 1:
         return f"{render(inputs[0])} → {node.label()}"
-    return f"{type(node).__name__.lower()}({', '.join(map(render, inputs))})"
+    return f"{node.label().partition('(')[0]}({', '.join(map(render, inputs))})"
 
 
 @runtime_checkable

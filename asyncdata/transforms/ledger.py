@@ -92,11 +92,11 @@ def rest(piece: Piece) -> Iterable[Ticket]:
 
 
 class Known(NamedTuple):
-    """The positions of all inputs after `count` elements of a record; nobody changes the list."""
+    """The positions of all inputs after `done` elements of a record; nobody changes the list."""
 
     journal: Journal
     number: int
-    count: int
+    done: int
     inputs: list[Position]
 
 
@@ -145,7 +145,7 @@ class Journal:
 
     def since(self, known: Known, number: int, count: int) -> dict[int, Place] | None:
         """Return what changed from what is known on, or `None` if that is too long ago, or later."""
-        begin, end = (known.number, known.count), (number, count)
+        begin, end = (known.number, known.done), (number, count)
         if known.journal is self and begin <= end:
             return dict(self.between(begin, end))
         if known.journal is self.previous:
@@ -189,9 +189,7 @@ class Mixed(Tickets):
 
     __slots__ = ("inputs", "journal", "listed", "number", "place", "record")
 
-    def __init__(
-        self, journal: Journal, number: int, inputs: int, place: Callable[[int], dict[str, Position]]
-    ) -> None:
+    def __init__(self, journal: Journal, number: int, inputs: int, place: Callable[[int], dict[str, Position]]) -> None:
         self.journal = journal
         self.number = number
         self.inputs = inputs
