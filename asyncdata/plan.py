@@ -23,6 +23,8 @@ __all__ = (
     "Planned",
     "Unary",
     "check_count",
+    "check_integer",
+    "check_parallel",
     "finite",
     "most",
     "node_of",
@@ -282,6 +284,17 @@ def check_count(method: str, name: str, value: Any, least: int, special: tuple[i
     if number < least and number not in special:
         raise PlanError(f"{method}({name}=) must be at least {least}, got {number}")
     return number
+
+
+def check_integer(method: str, name: str, value: Any) -> int:
+    """Return `value` as an int; raise `PlanError` if it is none."""
+    return check_count(method, name, value, -(1 << 63))
+
+
+def check_parallel(method: str, calls: int | None) -> None:
+    """Raise `PlanError` if `num_parallel_calls` is neither a number of calls, nor AUTOTUNE, nor left open."""
+    if calls is not None:
+        check_count(method, "num_parallel_calls", calls, 1, (AUTOTUNE,))
 
 
 def repeated(cardinality: int, count: int) -> int:

@@ -7,6 +7,7 @@ against the cumulated weights of those that are left. So it is the same on every
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from asyncdata.errors import PlanError
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Planned, finite
+from asyncdata.plan import Node, Planned, check_integer, finite
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.random import Chance
@@ -31,7 +32,7 @@ from asyncdata.transforms.ledger import Begin, Ledger
 from asyncdata.transforms.repeat import from_parts
 from asyncdata.transforms.shuffle import epoch_key, mixed
 
-__all__ = ("Choose", "Sample", "likelihoods")
+__all__ = ("Choose", "Sample")
 
 AT_ONCE: Final = 1024
 """For how many elements datasets are chosen at once, unless more are wanted: enough to spread NumPy's overhead."""
@@ -246,6 +247,14 @@ class Sample(Node):
     stop: bool = False
     rerandomize: bool = False
     drawn: bool = False
+
+    @staticmethod
+    def of(
+        plans: tuple[Node, ...], weights: Iterable[float] | None, seed: int | None, *, stop: bool, anew: bool | None
+    ) -> Sample:
+        """Return the node; without a seed one is drawn."""
+        chosen = secrets.randbits(63) if seed is None else check_integer("sample_from_datasets", "seed", seed)
+        return Sample(plans, likelihoods(weights, len(plans)), chosen, bool(stop), bool(anew), seed is None)
 
     @property
     def chance(self) -> Chance:
