@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from difflib import SequenceMatcher
 from itertools import count as counting
 from pathlib import Path
@@ -81,7 +80,8 @@ def heading(place: Place) -> dict[str, Any]:
 
 def state_of(heading: Mapping[str, Any], delivered: int, position: Position) -> dict[str, Any]:
     """Return the state of a run; it is the caller's, who may change it."""
-    return {**deepcopy(heading), "delivered": delivered, "position": position}
+    own: dict[str, Any] = {name: value.copy() if isinstance(value, list) else value for name, value in heading.items()}
+    return {**own, "delivered": delivered, "position": position}
 
 
 def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> Place:

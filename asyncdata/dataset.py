@@ -11,9 +11,9 @@ from typing import Any, Generic, Literal, TypeVar, cast, overload
 from asyncdata.checkpoint import Place, place_of
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator
-from asyncdata.optimize import optimize
+from asyncdata.optimize import explained
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
-from asyncdata.plan import Node, check_count
+from asyncdata.plan import Node, check_count, check_integer, check_parallel
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
 from asyncdata.sources.memory import Chosen, Counter, Getter, Items, Range, Slices, Source, Tensors
@@ -23,8 +23,9 @@ from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
-from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
+from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map, randomized
+from asyncdata.transforms.mix import Choose, Sample
 from asyncdata.transforms.permute import Permute
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Concatenate, Repeat
@@ -298,8 +299,9 @@ class Dataset(Generic[T]):
         >>> [int(x) for x in ds]
         [1, 2, 1, 2, 3, 3]
         """
+        call = Call("interleave", callable_for("interleave", map_func))
         return self._next(
-            interleaved(self._plan, map_func, cycle_length, block_length, num_parallel_calls, deterministic)
+            Interleave.of(self._plan, call, cycle_length, block_length, num_parallel_calls, deterministic)
         )
 
     @staticmethod
@@ -323,6 +325,49 @@ class Dataset(Generic[T]):
         """
         other = dataset_for("concatenate", dataset)
         return Dataset(Concatenate(self._plan, other.plan), self._options.merge(other.options()))
+
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Sequence[Dataset[U]],
+        weights: Sequence[float] | None = None,
+        seed: int | None = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Dataset[U]:
+        """Elements of several datasets at random: each place has the next of one that is drawn by `weights`.
+
+        Without weights all are as likely. The same seed gives the same draws, on any machine and in each iteration
+        unless `rerandomize_each_iteration`. A dataset that has ended is drawn no more; with `stop_on_empty_dataset`
+        it ends all. A run may go on from a state with other weights, which hold from there on.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.sample_from_datasets([ad.Dataset.range(9), ad.Dataset.range(90, 99)], [0.7, 0.3], seed=4)
+        >>> list(ds.take(8))
+        [0, 1, 2, 90, 3, 4, 5, 91]
+        """
+        plans, options = several("sample_from_datasets", datasets)
+        plan = Sample.of(plans, weights, seed, stop=stop_on_empty_dataset, anew=rerandomize_each_iteration)
+        return Dataset(plan, options)
+
+    @staticmethod
+    def choose_from_datasets(
+        datasets: Sequence[Dataset[U]], choice_dataset: Dataset[int], stop_on_empty_dataset: bool = True
+    ) -> Dataset[U]:
+        """Elements of several datasets: for each element of `choice_dataset` the next of the one with that number.
+
+        Ends with the choices, or when one falls on a dataset that has ended; unless `stop_on_empty_dataset`, such
+        choices are skipped. A choice that is no dataset's number is an `IndexError` in its place.
+
+        >>> import asyncdata as ad
+        >>> choices = ad.Dataset.from_iterable([0, 1, 1, 0])
+        >>> list(ad.Dataset.choose_from_datasets([ad.Dataset.range(9), ad.Dataset.range(90, 99)], choices))
+        [0, 90, 91, 1]
+        """
+        plans, options = several("choose_from_datasets", datasets)
+        choices = dataset_for("choose_from_datasets", choice_dataset)
+        return Dataset(
+            Choose.of(plans, choices.plan, stop=bool(stop_on_empty_dataset)), options.merge(choices.options())
+        )
 
     # several elements
 
@@ -536,7 +581,7 @@ class Dataset(Generic[T]):
         >>> ad.Dataset.range(10**9).map(lambda x: x * x).at(10**6)
         1000000000000
         """
-        with Dataset[T](chosen(self._plan, index), self._options).iterate() as found:
+        with Dataset[T](Chosen.of(self._plan, index), self._options).iterate() as found:
             return next(found)
 
     def __getitem__(self, index: int) -> T:
@@ -645,17 +690,6 @@ def gotten(source: Source, num_parallel_calls: int | None) -> Map:
     return Map.of(Range(range(len(source))), Getter(source), num_parallel_calls, None, "thread")
 
 
-def chosen(plan: Node, index: int) -> Chosen:
-    """Return the plan that gives one element of another."""
-    size = plan.cardinality
-    if not plan.addressable:
-        raise PlanError(f"at() needs elements that can be had in any order, which {plan.label()} does not give")
-    place = check_integer("at", "index", index) + (size if index < 0 and size >= 0 else 0)
-    if place < 0 or 0 <= size <= place:
-        raise IndexError(f"there is no element {index}: the dataset has {size}")
-    return Chosen(plan, (place,))
-
-
 def call_for(plan: Node, fn: Callable[..., Any], rng: bool, seed: int | None) -> Call:
     """Return how `map` calls a user's function."""
     fn = callable_for("map", fn)
@@ -664,27 +698,6 @@ def call_for(plan: Node, fn: Callable[..., Any], rng: bool, seed: int | None) ->
             raise PlanError("map(seed=) is for rng=True, which hands the function a generator")
         return Call("map", fn)
     return randomized(plan, fn, None if seed is None else check_integer("map", "seed", seed))
-
-
-def check_integer(method: str, name: str, value: Any) -> int:
-    return check_count(method, name, value, -(1 << 63))
-
-
-def check_parallel(method: str, calls: int | None) -> None:
-    if calls is not None:
-        check_count(method, "num_parallel_calls", calls, 1, (AUTOTUNE,))
-
-
-def interleaved(
-    plan: Node, fn: Any, cycle: int | None, block: int | None, calls: int | None, deterministic: bool | None
-) -> Interleave:
-    length = CYCLE_LENGTH if cycle in (None, AUTOTUNE) else check_count("interleave", "cycle_length", cycle, 1)
-    size = 1 if block is None else check_count("interleave", "block_length", block, 1)
-    check_parallel("interleave", calls)
-    if calls is not None and calls > length:
-        raise PlanError(f"interleave(num_parallel_calls={calls}) must not exceed cycle_length={length}")
-    call = Call("interleave", callable_for("interleave", fn))
-    return Interleave(plan, call, length, size, calls, deterministic)
 
 
 def dataset_for(method: str, value: Any) -> Dataset[Any]:
@@ -714,6 +727,18 @@ def zipped(args: tuple[Any, ...]) -> Dataset[Any]:
     return Dataset(Zip(tuple(dataset.plan for dataset in datasets), rebuild), options)
 
 
+def several(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
+    """Return the plans of a list of datasets, and what their options are together."""
+    if not isinstance(datasets, (list, tuple)) or not datasets:
+        raise PlanError(f"{method} needs a list of datasets, at least one, got {datasets!r:.80}")
+    options, plans = Options(), list[Node]()
+    for value in cast("Sequence[Any]", datasets):
+        dataset = dataset_for(method, value)
+        plans.append(dataset.plan)
+        options = options.merge(dataset.options())
+    return tuple(plans), options
+
+
 def folded(elements: Iterator[Any], state: Any, fn: Callable[[Any, Any], Any]) -> Any:
     for element in elements:
         state = fn(state, element)
@@ -734,15 +759,3 @@ def first_spec(dataset: Dataset[Any]) -> Any:
         for element in elements:
             return spec_of(element)
     raise StructureError("an empty dataset has no element to describe")
-
-
-def explained(plan: Node, options: Options) -> str:
-    optimized = optimize(plan, options)
-    lines = [
-        f"plan       {plan}",
-        f"runs as    {optimized.plan}",
-        f"placement  {options.placement or 'thread'}",
-        "rewrites" if optimized.story else "rewrites   none",
-    ]
-    lines += [f"  {rewrite.rule}  {rewrite.before}  ⇒  {rewrite.after}" for rewrite in optimized.story]
-    return "\n".join(lines)

@@ -19,7 +19,7 @@ from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
 from asyncdata.transforms.shuffle import Shuffle, ShuffleRepeat
 
-__all__ = ("RULES", "Optimized", "Rewrite", "Rule", "optimize")
+__all__ = ("RULES", "Optimized", "Rewrite", "Rule", "explained", "optimize")
 
 Rule: TypeAlias = Callable[[Node], Node | None]
 """Returns what to put in a node's place, or `None` if the rule does not apply."""
@@ -183,3 +183,16 @@ def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node
                 raise StageError(f"the rewrite rules do not settle; the last one was {rule.__name__}")
             return better
     return None
+
+
+def explained(plan: Node, options: Options) -> str:
+    """Return the plan before and after the rewrites, and what each rewrite did."""
+    optimized = optimize(plan, options)
+    lines = [
+        f"plan       {plan}",
+        f"runs as    {optimized.plan}",
+        f"placement  {options.placement or 'thread'}",
+        "rewrites" if optimized.story else "rewrites   none",
+    ]
+    lines += [f"  {rewrite.rule}  {rewrite.before}  ⇒  {rewrite.after}" for rewrite in optimized.story]
+    return "\n".join(lines)

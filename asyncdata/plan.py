@@ -26,6 +26,8 @@ __all__ = (
     "Unary",
     "UnseekableError",
     "check_count",
+    "check_integer",
+    "check_parallel",
     "finite",
     "in_turn",
     "most",
@@ -315,7 +317,7 @@ def render(node: Node) -> str:
         return node.label()
     if len(inputs) == 1:
         return f"{render(inputs[0])} → {node.label()}"
-    return f"{type(node).__name__.lower()}({', '.join(map(render, inputs))})"
+    return f"{node.label().partition('(')[0]}({', '.join(map(render, inputs))})"
 
 
 @runtime_checkable
@@ -356,6 +358,17 @@ def check_count(method: str, name: str, value: Any, least: int, special: tuple[i
     if number < least and number not in special:
         raise PlanError(f"{method}({name}=) must be at least {least}, got {number}")
     return number
+
+
+def check_integer(method: str, name: str, value: Any) -> int:
+    """Return `value` as an int; raise `PlanError` if it is none."""
+    return check_count(method, name, value, -(1 << 63))
+
+
+def check_parallel(method: str, calls: int | None) -> None:
+    """Raise `PlanError` if `num_parallel_calls` is neither a number of calls, nor AUTOTUNE, nor left open."""
+    if calls is not None:
+        check_count(method, "num_parallel_calls", calls, 1, (AUTOTUNE,))
 
 
 def repeated(cardinality: int, count: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.transforms.permute import permuted
-from asyncdata.transforms.shuffle import drain_order, epoch_key, slots
+from asyncdata.transforms.shuffle import drain_order, epoch_key, mixed, slots
 
 Elements = Iterable[Any]
 
@@ -183,6 +183,45 @@ def zip_(*inputs: Elements) -> Iterator[Any]:
 
 def concatenate(first: Elements, second: Elements) -> Iterator[Any]:
     return itertools.chain(first, second)
+
+
+def sample_from_datasets(
+    inputs: list[Elements], weights: list[float], seed: int, epoch: tuple[int, ...], stop: bool
+) -> Iterator[Any]:
+    """Place t goes to the dataset in whose share of the weights left a hash of t falls."""
+    key, iterators, weights = epoch_key(seed, epoch), list(map(iter, inputs)), list(weights)
+    t = ended = 0
+    while any(weights):
+        spot = int(mixed(t, t + 1, key + ended & 0xFFFFFFFFFFFFFFFF)[0] >> np.uint64(11)) / 2**53 * sum(weights)
+        bounds = enumerate(itertools.accumulate(weights))
+        chosen = next(number for number, bound in bounds if spot < bound)
+        try:
+            yield next(iterators[chosen])
+            t += 1
+        except StopIteration:
+            if stop:
+                return
+            weights[chosen] = 0
+            ended += 1
+
+
+def choose_from_datasets(inputs: list[Elements], choices: Elements, stop: bool = True) -> Iterator[Any]:
+    """A choice of a dataset that has ended ends all or is passed over; at the latest when all are known to have."""
+    left = dict(enumerate(map(iter, inputs)))
+    for choice in choices:
+        if not isinstance(choice, int):
+            yield choice if isinstance(choice, Failed) else failed(TypeError())
+            continue
+        if not 0 <= choice < len(inputs):
+            yield failed(IndexError())
+            continue
+        try:
+            if choice in left:
+                yield next(left[choice])
+        except StopIteration:
+            del left[choice]
+            if stop or not left:
+                return
 
 
 def enumerate_(elements: Elements, start: int = 0) -> Iterator[Any]:

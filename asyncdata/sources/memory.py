@@ -9,9 +9,9 @@ from hashlib import blake2b
 from operator import index
 from typing import Any, Protocol
 
-from asyncdata.errors import StageError
+from asyncdata.errors import PlanError, StageError
 from asyncdata.options import INFINITE_CARDINALITY
-from asyncdata.plan import Node
+from asyncdata.plan import Node, check_integer
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
@@ -239,6 +239,17 @@ class Chosen(Node):
 
     input: Node
     places: Sequence[int]
+
+    @staticmethod
+    def of(plan: Node, index: int) -> Chosen:
+        """Return the plan that gives one element of another."""
+        size = plan.cardinality
+        if not plan.addressable:
+            raise PlanError(f"at() needs elements that can be had in any order, which {plan.label()} does not give")
+        place = check_integer("at", "index", index) + (size if index < 0 and size >= 0 else 0)
+        if place < 0 or 0 <= size <= place:
+            raise IndexError(f"there is no element {index}: the dataset has {size}")
+        return Chosen(plan, (place,))
 
     def stage(self) -> Produce:
         return Produce(self.blocks)

@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Final, final
 
-from asyncdata.plan import Node, parallel_label
+from asyncdata.errors import PlanError
+from asyncdata.options import AUTOTUNE
+from asyncdata.plan import Node, check_count, check_parallel, parallel_label
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.dealing import Deal, dealt_begun, named
 from asyncdata.runtime.executors import Call
@@ -35,6 +37,18 @@ class Interleave(Node):
     block_length: int = 1
     workers: int | None = None
     ordered: bool | None = None
+
+    @staticmethod
+    def of(
+        plan: Node, call: Call, cycle: int | None, block: int | None, calls: int | None, deterministic: bool | None
+    ) -> Interleave:
+        """Return the node for what the user asked for."""
+        length = CYCLE_LENGTH if cycle in (None, AUTOTUNE) else check_count("interleave", "cycle_length", cycle, 1)
+        size = 1 if block is None else check_count("interleave", "block_length", block, 1)
+        check_parallel("interleave", calls)
+        if calls is not None and calls > length:
+            raise PlanError(f"interleave(num_parallel_calls={calls}) must not exceed cycle_length={length}")
+        return Interleave(plan, call, length, size, calls, deterministic)
 
     def stage(self) -> Merge:
         return Merge(self.blocks)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, UnseekableError, finite, repeated
@@ -16,9 +16,13 @@ from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
-from asyncdata.runtime.tickets import END, Children, Position, Start, Ticket, Tickets, children
+from asyncdata.runtime.tickets import END, NOTHING, Children, Given, Position, Start, Ticket, Tickets, children
+from asyncdata.transforms.draw import Choices, Draws
 
 __all__ = ("Concatenate", "Repeat", "from_parts", "in_turn", "turn_and_places")
+
+OPEN: Final = 16
+"""How many parts are open at once to fetch elements, unless a node has more of them open anyway."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +66,7 @@ class Repeat(Unary):
         return self.input.open(scope, want, start) if self.count == 1 else super().run(scope, want, start)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return from_parts(lambda turn, start: self.input.open(scope.at(turn), want, start), tickets)
+        return from_parts(lambda turn, inner, start: self.input.open(scope.at(turn), inner, start), want, tickets)
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Run the input again and again, each time as an epoch of its own."""
@@ -112,10 +116,9 @@ class Concatenate(Node):
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         size = self.first.cardinality
-        return [
-            (0, self.first.address([place])[0]) if place < size else (1, self.second.address([place - size])[0])
-            for place in places
-        ]
+        first = iter(self.first.address([place for place in places if place < size]))
+        second = iter(self.second.address([place - size for place in places if place >= size]))
+        return [(0, next(first)) if place < size else (1, next(second)) for place in places]
 
     def seek(self, count: int) -> Position:
         size = known_size(self.first)
@@ -127,7 +130,7 @@ class Concatenate(Node):
         return first if first == second else None
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return from_parts(lambda index, start: self.inputs[index].open(scope, want, start), tickets)
+        return from_parts(lambda index, inner, start: self.inputs[index].open(scope, inner, start), want, tickets)
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Run one input after the other."""
@@ -172,9 +175,49 @@ def part_and_place(position: Sequence[Any]) -> tuple[int, Position]:
     return part.__index__(), inner
 
 
-async def from_parts(open_part: Callable[[int, Start], Blocks], tickets: Sequence[Ticket]) -> Blocks:
-    """Yield the elements with these tickets, each from the part that it names, in runs of the same part."""
-    for part, run in groupby(tickets, itemgetter(0)):
-        async with aclosing(open_part(part, Start(END, [child for _, child in run]))) as source:
-            async for block in source:
-                yield block
+async def from_parts(
+    open_part: Callable[[int, Demand, Start], Blocks], want: Demand, tickets: Sequence[Ticket], most: int = OPEN
+) -> Blocks:
+    """Yield the elements with these tickets, in this order, each from the part that it names.
+
+    A part is opened once for all of its tickets, unless they name more than `most` parts, which are open at once.
+    """
+    done = 0
+    while done < len(tickets):
+        parts, wanted, chosen = by_part(map(tickets.__getitem__, range(done, len(tickets))), most)
+
+        def open_named(
+            number: int, inner: Demand, parts: list[int] = parts, wanted: list[list[Ticket]] = wanted
+        ) -> Blocks:
+            return open_part(parts[number], inner, Start(END, wanted[number]))
+
+        async with AsyncExitStack() as stack:
+            draws = Draws(open_named, [NOTHING] * len(parts), stack)
+            start = 0
+            while start < len(chosen):
+                drawn = await draws.draw(chosen[start : start + draws.room(want)])
+                if drawn.items:
+                    stop = done + len(drawn.items)
+                    yield Block(drawn.items, Given(tickets, done, stop, END), drawn.failed)
+                    start, done = start + len(drawn.items), stop
+                if drawn.ended is not None:  # an element is not there any more: the caller sees which
+                    return
+
+
+def by_part(tickets: Iterable[Ticket], most: int) -> tuple[list[int], list[list[Ticket]], Choices]:
+    """Return the first parts that are named, the tickets in each, and in which order these come.
+
+    Stops before a ticket that names one part too many.
+    """
+    numbers: dict[int, int] = {}
+    wanted: list[list[Ticket]] = []
+    chosen: list[int] = []
+    for part, child in tickets:
+        number = numbers.setdefault(part, len(wanted))
+        if number == len(wanted):
+            if number == most:
+                break
+            wanted.append([])
+        wanted[number].append(child)
+        chosen.append(number)
+    return list(numbers), wanted, np.array(chosen, np.intp)

@@ -37,7 +37,7 @@ from asyncdata.runtime.tickets import (
 )
 from asyncdata.transforms.repeat import from_parts, in_turn, turn_and_places
 
-__all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "epoch_key", "slots")
+__all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "epoch_key", "mixed", "slots")
 
 
 def epoch_key(seed: int, epoch: tuple[Any, ...]) -> int:
@@ -305,7 +305,7 @@ class ShuffleRepeat(Unary):
         return Shuffle(self.input, self.size, self.seed, self.reshuffle)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return from_parts(lambda turn, start: self.input.open(scope.at(turn), want, start), tickets)
+        return from_parts(lambda turn, inner, start: self.input.open(scope.at(turn), inner, start), want, tickets)
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield epoch after epoch, each through a buffer of its own."""

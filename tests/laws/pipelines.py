@@ -460,6 +460,64 @@ def concatenate(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return replace(both, ordered=pipe.ordered and other.ordered, counted=pipe.counted and other.counted)
 
 
+def sample_from_datasets(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    others = draw(st.lists(chains(sources(), ORDERED_STEPS, 2), min_size=1, max_size=2))
+    pipes = draw(st.permutations([pipe, *others]))
+    weights = draw(st.sampled_from([[1.0, 1.0, 1.0], [0.7, 0.1, 0.2], [1e-9, 1, 1], [0.0, 2.5, 0.5]]))[: len(pipes)]
+    seed, anew = draw(st.integers(0, 3)), draw(st.booleans())
+    ordered = all(one.ordered for one in pipes)
+    stop = ordered and draw(st.booleans())  # which elements come before the end depends on order
+    return replace(
+        pipe,
+        text=f"sample_from_datasets({pipes}, {weights}, {seed}, {stop}, {anew})",
+        build=lambda: ad.Dataset.sample_from_datasets([one.build() for one in pipes], weights, seed, stop, anew),
+        meaning=lambda epoch: reference.sample_from_datasets(
+            [one.meaning(epoch) for one in pipes], weights, seed, epoch if anew else (), stop
+        ),
+        ordered=ordered,
+        counted=all(one.counted for one in pipes),
+    )
+
+
+def choices(draw: st.DrawFn) -> Pipeline:
+    """Numbers of three datasets, sound ones alone or others among them."""
+    chosen = draw(st.lists(st.sampled_from([0, 0, 1, 1, 2]), max_size=60))
+    if draw(st.booleans()):
+        chosen = [number if digest(place) % 7 else -1 - digest(place) % 9 for place, number in enumerate(chosen)]
+    odd: list[Any] = [*chosen, draw(st.sampled_from([3, "x", None, 1.0, 0]))]
+    pipe = Pipeline(f"from_iterable({odd})", lambda: ad.Dataset.from_iterable(odd), lambda epoch: odd)
+    return draw(st.sampled_from([lambda _, same: same, map_choice, shuffle, repeat]))(draw, pipe)
+
+
+def map_choice(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    def remap(choice: Any) -> Any:
+        if digest(choice) % 5 == 3:
+            raise Boom(choice)
+        return choice
+
+    how = draw(st.sampled_from([{}, {"num_parallel_calls": 2}]))
+    return pipe.then(
+        f"map(remap{arguments(how)})",
+        lambda ds: ds.map(remap, **how),
+        lambda epoch: reference.map_(pipe.meaning(epoch), remap),
+    )
+
+
+def choose_from_datasets(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    ordered = chains(sources(), ORDERED_STEPS, 2).filter(lambda other: other.ordered)
+    pipes = draw(st.permutations([pipe, *draw(st.lists(ordered, min_size=1, max_size=2))]))
+    chosen, stop = choices(draw), draw(st.sampled_from([False, False, True]))
+    return replace(
+        pipe,
+        text=f"choose_from_datasets({pipes}, {chosen}, {stop})",
+        build=lambda: ad.Dataset.choose_from_datasets([one.build() for one in pipes], chosen.build(), stop),
+        meaning=lambda epoch: reference.choose_from_datasets(
+            [one.meaning(epoch) for one in pipes], chosen.meaning(epoch), stop
+        ),
+        counted=all(one.counted for one in (*pipes, chosen)),
+    )
+
+
 def options(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("with_options(Options())", lambda ds: ds.with_options(ad.Options()), pipe.meaning)
 
@@ -467,7 +525,10 @@ def options(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 INNER_STEPS: tuple[Step, ...] = (map_, filter_, batch, take, skip, enumerate_, prefetch)
 """What the inner datasets of flat_map and interleave are made of."""
 
-UNORDERED_STEPS: tuple[Step, ...] = (map_, filter_, prefetch, cache, unbatch, options, flat_map, concatenate, shuffle)
+UNORDERED_STEPS: tuple[Step, ...] = (
+    *(map_, filter_, prefetch, cache, unbatch, options, flat_map, concatenate, shuffle),
+    sample_from_datasets,
+)
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
 ORDERED_STEPS: tuple[Step, ...] = (
@@ -483,9 +544,10 @@ GROWING_STEPS: tuple[Step, ...] = (
     shuffle_repeat,
     shuffle_repeat,
     concatenate,
+    sample_from_datasets,
 )
 
-ALL_STEPS: tuple[Step, ...] = (*ORDERED_STEPS, *GROWING_STEPS, interleave, zip_, unbatch)
+ALL_STEPS: tuple[Step, ...] = (*ORDERED_STEPS, *GROWING_STEPS, interleave, zip_, unbatch, choose_from_datasets)
 
 
 @st.composite

@@ -113,6 +113,48 @@ def test_without_prefetch_a_consumer_that_stops_has_caused_no_further_calls(coun
     assert gauge.calls == count
 
 
+def mixed(inputs: list[ad.Dataset[Any]], choices: ad.Dataset[Any] | None) -> ad.Dataset[Any]:
+    """Several datasets in an order that is drawn, or the one that is given."""
+    if choices is None:
+        return ad.Dataset.sample_from_datasets(inputs, [0.6, 0.3, 0.1], seed=1)
+    return ad.Dataset.choose_from_datasets(inputs, choices)
+
+
+@pytest.mark.parametrize("placement", ["thread", "current"])
+@given(size=st.integers(0, 20), count=st.integers(0, 60), by_choice=st.booleans())
+def test_a_mixture_asks_its_inputs_for_no_more_than_promised(
+    placement: Any, size: int, count: int, by_choice: bool
+) -> None:
+    inputs, choices = [Gauge() for _ in range(3)], Gauge()
+    numbers = ad.Dataset.range(1000)
+    chosen = numbers.map(choices.plain).map(lambda x: x % 3) if by_choice else None
+    ds = mixed([numbers.map(gauge.plain) for gauge in inputs], chosen).prefetch(size)
+    with ds.with_options(ad.Options(optimize=False, placement=placement)).iterate() as elements:
+        for consumed in range(1, count + 1):
+            next(elements)
+            limit = consumed + (ahead(size) if size else 0)
+            assert sum(gauge.calls for gauge in inputs) <= limit
+            assert choices.calls <= limit
+
+
+@given(count=st.integers(0, 100), by_choice=st.booleans(), optimize=st.booleans())
+def test_take_of_a_mixture_reads_no_more_of_its_inputs_than_it_takes(
+    count: int, by_choice: bool, optimize: bool
+) -> None:
+    gauge = Gauge()
+    inputs = [ad.Dataset.range(1000).map(gauge.plain) for _ in range(3)]
+    ds = mixed(inputs, ad.Dataset.range(3).repeat() if by_choice else None).take(count)
+    assert len(list(ds.with_options(ad.Options(optimize=optimize)))) == count == gauge.calls
+
+
+@given(count=st.integers(0, 60))
+def test_a_shuffle_of_several_parts_reads_no_more_of_them_than_is_taken(count: int) -> None:
+    gauge = Gauge()
+    part = ad.Dataset.range(500).map(gauge.plain)
+    ds = part.concatenate(part.repeat(3)).shuffle(seed=1).take(count).with_options(ad.Options(optimize=False))
+    assert len(list(ds)) == count == gauge.calls
+
+
 @given(calls=st.integers(1, 8), coroutine=st.booleans(), ordered=st.booleans(), length=st.integers(0, 40))
 def test_no_more_calls_at_once_than_asked_for(calls: int, coroutine: bool, ordered: bool, length: int) -> None:
     gauge = Gauge()
