@@ -121,6 +121,8 @@ class Dataset(Generic[T]):
         With a signature (a structure of `TensorSpec`) each element is converted to its dtypes; one that does not fit
         is a `StructureError` in its place. An exception in the generator is raised in its place too.
 
+        From a state it is run again up to the place, or goes on at its own offset if what is returned is `Stateful`.
+
         >>> import asyncdata as ad
         >>> def squares(n):
         ...     for i in range(n):
@@ -136,6 +138,9 @@ class Dataset(Generic[T]):
     @staticmethod
     def from_iterable(iterable: Iterable[U]) -> Dataset[U]:
         """The items of an iterable, as they are. A sequence is read where it is, anything else in a thread of its own.
+
+        From a state it is run again up to the place, or goes on at its own offset if it is `Stateful`; a sequence goes
+        on at the item.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_iterable("abc"))
@@ -162,7 +167,8 @@ class Dataset(Generic[T]):
     def from_async_iterable(iterable: AsyncIterable[U]) -> Dataset[U]:
         """The items of an async iterable, run on the event loop of whoever iterates with `async for`.
 
-        Under a plain `for` it runs on the pipeline's own loop.
+        Under a plain `for` it runs on the pipeline's own loop. From a state it is run again up to the place, or goes on
+        at its own offset if it is `Stateful`.
 
         >>> import asyncdata as ad
         >>> class Ticks:

@@ -204,11 +204,11 @@ async def nothing() -> Blocks:
         yield block
 
 
-async def picked(node: Node, scope: Scope, tickets: Sequence[Ticket]) -> Blocks:
-    """Yield the elements with these tickets, in this order; the node is run until all are there."""
+async def picked(node: Node, scope: Scope, tickets: Sequence[Ticket], start: Start = FRESH) -> Blocks:
+    """Yield the elements with these tickets, in this order; the node is run from `start` until all are there."""
     found: dict[Ticket, Any] = {}
     wanted = {plain(ticket) for ticket in tickets}
-    async with aclosing(node.run(scope, Demand(1024), FRESH)) as source:
+    async with aclosing(node.run(scope, Demand(1024), start)) as source:
         while len(found) < len(wanted):
             block = await anext(source, None)
             if block is None:

@@ -8,16 +8,20 @@ that a state costs something only when somebody asks for it.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
+
+from asyncdata.errors import ResumeError
 
 __all__ = (
     "END",
     "FRESH",
     "NOTHING",
+    "Anchor",
     "Arrived",
     "Children",
     "Given",
@@ -26,6 +30,7 @@ __all__ = (
     "Listed",
     "Numbered",
     "Ordinals",
+    "Placed",
     "Position",
     "Same",
     "Start",
@@ -116,6 +121,43 @@ class Ordinals(Tickets):
 
 
 NOTHING: Final = Ordinals(0, 0)
+
+
+class Anchor(NamedTuple):
+    """A source's own state just before its element `number`, as JSON; `None` at its beginning, or why there is none.
+
+    As text, because whoever gave the state, or gets it back, may change what it is made of.
+    """
+
+    number: int
+    state: str | ResumeError | None
+
+    @classmethod
+    def of(cls, position: dict[str, Any]) -> Anchor:
+        """Return the anchor that a position tells."""
+        return cls(position["number"] - position["skip"], json.dumps(position["state"]))
+
+    def position(self, number: int) -> Position:
+        """Return the position of element `number`: `skip` elements after this state."""
+        if self.state is None:
+            return number
+        if isinstance(self.state, ResumeError):
+            raise ResumeError(*self.state.args) from self.state.__cause__
+        return {"state": json.loads(self.state), "skip": number - self.number, "number": number}
+
+
+@final
+class Placed(int):
+    """The ordinal of an element of a source that has states, with one from which it can be read again."""
+
+    anchor: Anchor
+
+    @classmethod
+    def at(cls, number: int, anchor: Anchor) -> Placed:
+        """Return element `number`, to be read from `anchor` on."""
+        placed = cls(number)
+        placed.anchor = anchor
+        return placed
 
 
 @final
@@ -357,7 +399,7 @@ FRESH: Final = Start()
 
 def going_on(position: Position, back: Sequence[Tickets]) -> Position:
     """Return the position that gives the elements `back` first."""
-    told = list(chain.from_iterable(map(encode_runs, back)))
+    told = joined(chain.from_iterable(map(encode_runs, back)))
     if not told:
         return position
     goal: Position = position
@@ -382,27 +424,56 @@ def encode_runs(tickets: Tickets) -> list[Any]:
     return [encode(ticket) for ticket in tickets]
 
 
+def joined(told: Iterable[Any]) -> list[Any]:
+    """Return tickets as JSON with those that follow each other, from one state of a source, as one."""
+    runs: list[Any] = []
+    for one in told:
+        if runs and follows(runs[-1], one):
+            runs[-1] = {**runs[-1], "count": runs[-1].get("count", 1) + one.get("count", 1)}
+        else:
+            runs.append(one)
+    return runs
+
+
+def follows(last: Any, one: Any) -> bool:
+    if not (isinstance(last, dict) and isinstance(one, dict) and "state" in last and "state" in one):
+        return False
+    before, after = cast("dict[str, Any]", last), cast("dict[str, Any]", one)
+    step: int = after["number"] - before["number"]
+    return (
+        step == before.get("count", 1) and step == after["skip"] - before["skip"] and before["state"] == after["state"]
+    )
+
+
 def decode_run(told: Any) -> Sequence[Ticket]:
     """Return the tickets that `encode_runs` made this of."""
     if isinstance(told, dict) and "run" in told:
         first, count = cast("dict[str, list[int]]", told)["run"]
         return range(first, first + count)
+    if isinstance(told, dict) and "state" in told:
+        run = cast("dict[str, Any]", told)
+        anchor, number = Anchor.of(run), run["number"]
+        return [Placed.at(number + place, anchor) for place in range(run.get("count", 1))]
     return [decode(told)]
 
 
 def encode(ticket: Ticket) -> Any:
-    """Return a ticket as JSON: a pair as a list, what has members as an object."""
+    """Return a ticket as JSON: a pair as a list, what has members or a state as an object."""
     if isinstance(ticket, tuple):
         return [encode(part) for part in cast("tuple[Any, ...]", ticket)]
-    return {"of": [encode(part) for part in ticket]} if isinstance(ticket, Tickets) else ticket
+    if isinstance(ticket, Placed):
+        return ticket.anchor.position(int(ticket))
+    return {"of": joined(encode_runs(ticket))} if isinstance(ticket, Tickets) else ticket
 
 
 def decode(told: Any) -> Ticket:
     """Return the ticket that `encode` made this of."""
     if isinstance(told, list):
         return tuple([decode(part) for part in cast("list[Any]", told)])
+    if isinstance(told, dict) and "state" in told:
+        return decode_run(told)[0]
     if isinstance(told, dict):
-        members = [decode(part) for part in cast("dict[str, list[Any]]", told)["of"]]
+        members = [*chain.from_iterable(map(decode_run, cast("dict[str, list[Any]]", told)["of"]))]
         return Given(members, 0, len(members), END)
     return told
 
