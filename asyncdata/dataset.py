@@ -8,7 +8,7 @@ from itertools import count as counting
 from os import PathLike
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
-from asyncdata.checkpoint import Place, place_of
+from asyncdata.checkpoint import Place, nodes_of, place_of
 from asyncdata.distributed import this_rank
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator
@@ -560,13 +560,17 @@ class Dataset(Generic[T]):
         return first_spec(self) if known is None else known
 
     def explain(self) -> str:
-        """Return the plan before and after the rewrites, and what each rewrite did.
+        """Return the plan before and after the rewrites, how it goes on from a state, and what each rewrite did.
+
+        A state goes on at the element, which is `exact`, but for what is named. Whatever is named, the elements are
+        the same. The datasets that `flat_map` and `interleave` will make are not seen here.
 
         >>> import asyncdata as ad
         >>> print(ad.Dataset.range(9).skip(0).take(2).explain())
         plan       range(9) → skip(0) → take(2)
         runs as    range(9) → take(2) → prefetch(AUTOTUNE)
         placement  thread
+        resume     exact
         rewrites
           noop_elimination  range(9) → skip(0)  ⇒  range(9)
           inject_prefetch  range(9) → take(2)  ⇒  range(9) → take(2) → prefetch(AUTOTUNE)
@@ -735,12 +739,18 @@ def first_spec(dataset: Dataset[Any]) -> Any:
     raise StructureError("an empty dataset has no element to describe")
 
 
+def resumptions(plan: Node) -> list[str]:
+    """Return what a plan does otherwise than to go on at the element, sources first."""
+    return [words for node in nodes_of(plan) if (words := node.resumption) is not None]
+
+
 def explained(plan: Node, options: Options) -> str:
     optimized = optimize(plan, options)
     lines = [
         f"plan       {plan}",
         f"runs as    {optimized.plan}",
         f"placement  {options.placement or 'thread'}",
+        "resume     " + ("\n" + 11 * " ").join(resumptions(plan) or ["exact"]),
         "rewrites" if optimized.story else "rewrites   none",
     ]
     lines += [f"  {rewrite.rule}  {rewrite.before}  ⇒  {rewrite.after}" for rewrite in optimized.story]

@@ -166,6 +166,11 @@ class Node:
         """What a state says of this node, so that it is not used with another one; `None` for what changes nothing."""
         return self.label()
 
+    @property
+    def resumption(self) -> str | None:
+        """How this node goes on from a state, in words; `None` where it goes on at the element."""
+        return None
+
     def label(self) -> str:
         """Return the node alone, as it is drawn: its name and arguments without its inputs."""
         parts: list[str] = []

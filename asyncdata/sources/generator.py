@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from inspect import isasyncgenfunction, isfunction, isgeneratorfunction, isroutine
 from itertools import count
 from typing import Any
 
@@ -28,7 +29,7 @@ from asyncdata.runtime.tickets import (
     Tickets,
     decode,
 )
-from asyncdata.sources.stateful import Anchored, StreamPlace, begun
+from asyncdata.sources.stateful import Anchored, Stateful, StreamPlace, begun
 from asyncdata.structure import conform
 
 __all__ = ("AsyncIterated", "Generated", "Iterated")
@@ -43,6 +44,18 @@ class Pumped(Node):
 
     def pump(self, scope: Scope, place: StreamPlace) -> Pump:
         """Start to run the user's iterator where it belongs, from the state of a place on."""
+        raise NotImplementedError
+
+    @property
+    def resumption(self) -> str:
+        kind, make = self.made_by()
+        if kind is not None and issubclass(kind, Stateful):
+            return f"{self.label()} goes on at its own offset"
+        unseen = ", unless its iterator is Stateful" if not self.once and may_return_anything(make) else ""
+        return f"{self.label()} is run again up to the place{unseen}"
+
+    def made_by(self) -> tuple[type | None, object]:
+        """Return the class of what is iterated, where it is known, and what makes the iterator."""
         raise NotImplementedError
 
     def where(self) -> str:
@@ -157,6 +170,10 @@ class Generated(Pumped):
         """Call the function, and iterate over what it returns from a state on."""
         return begun(self.label(), self.generator(*self.args), iter, state)
 
+    def made_by(self) -> tuple[type | None, object]:
+        made = self.generator
+        return (made, getattr(made, "__iter__", None)) if isinstance(made, type) else (None, made)
+
     def converted(self, items: list[Any]) -> list[Any]:
         return items if self.declared is None else [self.conformed(item) for item in items]
 
@@ -195,6 +212,9 @@ class Iterated(Pumped):
         once_only(self)
         return begun(self.label(), self.iterable, iter, state)
 
+    def made_by(self) -> tuple[type | None, object]:
+        return type(self.iterable), type(self.iterable).__iter__
+
     def label(self) -> str:
         return f"from_iterable({type(self.iterable).__name__})"
 
@@ -218,6 +238,9 @@ class AsyncIterated(Pumped):
         once_only(self)
         return begun(self.label(), self.iterable, aiter, state)
 
+    def made_by(self) -> tuple[type | None, object]:
+        return type(self.iterable), type(self.iterable).__aiter__
+
     def label(self) -> str:
         return f"from_async_iterable({type(self.iterable).__name__})"
 
@@ -230,6 +253,13 @@ def once_only(node: Iterated | AsyncIterated) -> None:
             "shuffle holds elements, give an iterable that starts again, Dataset.from_generator with a function, or "
             "cache()"
         )
+
+
+def may_return_anything(make: object) -> bool:
+    """Tell whether calling this may give an iterator of the user's own: it is neither a generator nor Python's own."""
+    if isgeneratorfunction(make) or isasyncgenfunction(make):
+        return False
+    return isfunction(make) or not isroutine(make)
 
 
 def oldest(tickets: Sequence[Ticket]) -> Anchor | None:

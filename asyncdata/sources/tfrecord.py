@@ -40,6 +40,10 @@ class RecordFile(Node):
     def label(self) -> str:
         return f"TFRecordDataset({self.path})"
 
+    @property
+    def resumption(self) -> str | None:
+        return f"{self.label()} is decompressed from its beginning" if self.compression else None
+
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return picked(self, scope, tickets)
 
