@@ -11,18 +11,18 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from asyncdata.errors import ResumeError
 from asyncdata.plan import Node
 from asyncdata.runtime.tickets import END, FRESH, Position, Start
+from asyncdata.sources.files import brief
 
 __all__ = ("Place", "account", "inspect_state", "load", "place_of", "save", "state_of")
 
 VERSION: Final = 1
-
-FILES_DIFFER: Final = "a file was added, removed or renamed, or has another size; "
 
 KINDS: Final = {"plan": list, "seeds": list, "epoch": int, "delivered": int}
 """What the parts of a state are."""
@@ -68,7 +68,7 @@ def state_of(plan: Node, words: list[str], epoch: int, delivered: int, position:
 def place_of(plan: Node, state: Mapping[str, Any]) -> Place:
     """Return where a run of `plan` goes on from `state`; `ResumeError` if the two do not fit."""
     told = checked(state)
-    compare(told["plan"], account(plan))
+    compare(told["plan"], plan)
     if len(told["seeds"]) != len(seeds_of(plan)):
         raise ResumeError(f"the state has {len(told['seeds'])} seeds, the pipeline {len(seeds_of(plan))}")
     position = told["position"]
@@ -94,17 +94,17 @@ def checked(state: Any) -> Mapping[str, Any]:
     return told
 
 
-def compare(was: list[str], now: list[str]) -> None:
-    """Raise and name the first node that is another one now."""
-    if was == now:
-        return
-    place = next((i for i, (old, new) in enumerate(zip(was, now, strict=False)) if old != new), min(len(was), len(now)))
-    old, new = (plan[place] if place < len(plan) else "nothing" for plan in (was, now))
-    raise ResumeError(
-        f"the state is of another pipeline: step {place + 1} was {old} when it was saved, and is {new} now; "
-        f"{FILES_DIFFER if ' files #' in old and ' files #' in new else ''}"
-        "build the same pipeline, or start without the state"
-    )
+def compare(was: list[str], plan: Node) -> None:
+    """Raise and name the first node that is another one now, and what in it differs where that is known."""
+    now = [(words, node) for node in nodes_of(plan) if (words := node.identity) is not None]
+    for place, (old, pair) in enumerate(zip_longest(was, now)):
+        new, node = pair or (None, None)
+        if old != new:
+            told = node.difference(old) if node is not None and old is not None else ""
+            raise ResumeError(
+                f"the state is of another pipeline: step {place + 1} was {brief(old or 'nothing')} when it was saved, "
+                f"and is {brief(new or 'nothing')} now; {told}build the same pipeline, or start without the state"
+            )
 
 
 def with_seeds(plan: Node, seeds: Iterator[int]) -> Node:
@@ -186,7 +186,7 @@ def inspect_state(state: Mapping[str, Any]) -> str:
     shown = "at the beginning" if position is None else "at the end" if position == END else json.dumps(position)
     size = len(json.dumps(state, separators=(",", ":")))
     rows = {
-        "plan": " → ".join(state["plan"]),
+        "plan": " → ".join(map(brief, state["plan"])),
         "epoch": state["epoch"],
         "delivered": state["delivered"],
         "position": shown,

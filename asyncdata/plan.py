@@ -166,6 +166,10 @@ class Node:
         """What a state says of this node, so that it is not used with another one; `None` for what changes nothing."""
         return self.label()
 
+    def difference(self, words: str) -> str:
+        """Say what in this node differs from what a state says of it, beyond the words themselves; empty if unknown."""
+        return ""
+
     @property
     def resumption(self) -> str | None:
         """How this node goes on from a state, in words; `None` where it goes on at the element."""
