@@ -42,6 +42,7 @@ from asyncdata.formats.tfrecord import TFRecordWriter
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
 from asyncdata.readers import TFRecordDataset
+from asyncdata.sources.stateful import Stateful
 from asyncdata.storage import read_file
 from asyncdata.structure import TensorSpec
 
@@ -63,6 +64,7 @@ __all__ = (
     "PlanError",
     "ResumeError",
     "StageError",
+    "Stateful",
     "StructureError",
     "TFRecordDataset",
     "TFRecordWriter",

@@ -12,20 +12,20 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import count as counting
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from asyncdata.errors import ResumeError
-from asyncdata.plan import Node
+from asyncdata.plan import Node, nodes_of
 from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start
+from asyncdata.sources.files import brief
 from asyncdata.storage import write_whole
 
 __all__ = ("Place", "heading", "inspect_state", "load", "merge_states", "place_of", "save", "state_of")
 
 VERSION: Final = 2
-
-FILES_DIFFER: Final = "a file was added, removed or renamed, or has another size; "
 
 KINDS: Final = {"plan": list, "seeds": list, "shares": list, "epoch": int, "delivered": int}
 """What the parts of a state are."""
@@ -42,13 +42,6 @@ class Place(NamedTuple):
     delivered: int = 0
     start: Start = FRESH
     dealt: bool = False
-
-
-def nodes_of(plan: Node) -> Iterator[Node]:
-    """Yield the nodes of a plan, sources first."""
-    for node in plan.inputs:
-        yield from nodes_of(node)
-    yield plan
 
 
 def account(plan: Node) -> list[str]:
@@ -87,13 +80,13 @@ def state_of(heading: Mapping[str, Any], delivered: int, position: Position) -> 
 def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> Place:
     """Return where a run of `plan` goes on from `state`; `ResumeError` if the two do not fit."""
     told = checked(state)
-    seeds, now = dict[int, int](told["seeds"]), account(plan)
+    seeds = dict[int, int](told["seeds"])
     if strict:
-        compare(told["plan"], now)
+        compare(told["plan"], plan)
         if seeds.keys() != seeds_of(plan).keys():
             raise ResumeError(f"the state has seeds for steps {[*seeds]}, the pipeline for {[*seeds_of(plan)]}")
     else:
-        places = matched(told["plan"], now)
+        places = matched(told["plan"], account(plan))
         seeds = {places[place]: seed for place, seed in seeds.items() if place in places}
     plan = with_seeds(plan, seeds, strict, counting())
     if "merged" in told:
@@ -230,17 +223,17 @@ def checked(state: Any) -> Mapping[str, Any]:
     return told
 
 
-def compare(was: list[str], now: list[str]) -> None:
-    """Raise and name the first node that is another one now."""
-    if was == now:
-        return
-    place = next((i for i, (old, new) in enumerate(zip(was, now, strict=False)) if old != new), min(len(was), len(now)))
-    old, new = (plan[place] if place < len(plan) else "nothing" for plan in (was, now))
-    raise ResumeError(
-        f"the state is of another pipeline: step {place + 1} was {old} when it was saved, and is {new} now; "
-        f"{FILES_DIFFER if ' files #' in old and ' files #' in new else ''}"
-        "build the same pipeline, or start without the state"
-    )
+def compare(was: list[str], plan: Node) -> None:
+    """Raise and name the first node that is another one now, and what in it differs where that is known."""
+    now = [(words, node) for node in nodes_of(plan) if (words := node.identity) is not None]
+    for place, (old, pair) in enumerate(zip_longest(was, now)):
+        new, node = pair or (None, None)
+        if old != new:
+            told = node.difference(old) if node is not None and old is not None else ""
+            raise ResumeError(
+                f"the state is of another pipeline: step {place + 1} was {brief(old or 'nothing')} when it was saved, "
+                f"and is {brief(new or 'nothing')} now; {told}build the same pipeline, or start without the state"
+            )
 
 
 def with_seeds(plan: Node, seeds: Mapping[int, int], strict: bool, places: Iterator[int]) -> Node:
@@ -301,7 +294,7 @@ def inspect_state(state: Mapping[str, Any]) -> str:
     size = len(json.dumps(state, separators=(",", ":")))
     shares = ", ".join(f"{share.number} of {share.num_shards}" for share in map(share_in, state["shares"]))
     rows = {
-        "plan": " → ".join(state["plan"]),
+        "plan": " → ".join(map(brief, state["plan"])),
         **({"shares": f"{len(position or ())} merged" if "merged" in state else shares} if shares else {}),
         "epoch": state["epoch"],
         "delivered": state["delivered"],

@@ -122,6 +122,8 @@ class Dataset(Generic[T]):
         With a signature (a structure of `TensorSpec`) each element is converted to its dtypes; one that does not fit
         is a `StructureError` in its place. An exception in the generator is raised in its place too.
 
+        From a state it is run again up to the place, or goes on at its own offset if what is returned is `Stateful`.
+
         >>> import asyncdata as ad
         >>> def squares(n):
         ...     for i in range(n):
@@ -137,6 +139,9 @@ class Dataset(Generic[T]):
     @staticmethod
     def from_iterable(iterable: Iterable[U]) -> Dataset[U]:
         """The items of an iterable, as they are. A sequence is read where it is, anything else in a thread of its own.
+
+        From a state it is run again up to the place, or goes on at its own offset if it is `Stateful`; a sequence goes
+        on at the item.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_iterable("abc"))
@@ -163,7 +168,8 @@ class Dataset(Generic[T]):
     def from_async_iterable(iterable: AsyncIterable[U]) -> Dataset[U]:
         """The items of an async iterable, run on the event loop of whoever iterates with `async for`.
 
-        Under a plain `for` it runs on the pipeline's own loop.
+        Under a plain `for` it runs on the pipeline's own loop. From a state it is run again up to the place, or goes on
+        at its own offset if it is `Stateful`.
 
         >>> import asyncdata as ad
         >>> class Ticks:
@@ -616,13 +622,17 @@ class Dataset(Generic[T]):
         return first_spec(self) if known is None else known
 
     def explain(self) -> str:
-        """Return the plan before and after the rewrites, and what each rewrite did.
+        """Return the plan before and after the rewrites, how it goes on from a state, and what each rewrite did.
+
+        A state goes on at the element, which is `exact`, but for what is named. Whatever is named, the elements are
+        the same. The datasets that `flat_map` and `interleave` will make are not seen here.
 
         >>> import asyncdata as ad
         >>> print(ad.Dataset.range(9).skip(0).take(2).explain())
         plan       range(9) → skip(0) → take(2)
         runs as    range(9) → take(2) → prefetch(AUTOTUNE)
         placement  thread
+        resume     exact
         rewrites
           noop_elimination  range(9) → skip(0)  ⇒  range(9)
           inject_prefetch  range(9) → take(2)  ⇒  range(9) → take(2) → prefetch(AUTOTUNE)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from asyncdata.errors import PlanError, StageError
 from asyncdata.options import AUTOTUNE, Options
-from asyncdata.plan import Node, OneForOne
+from asyncdata.plan import Node, OneForOne, nodes_of
 from asyncdata.transforms.batch import Unbatch
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
@@ -185,6 +185,11 @@ def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node
     return None
 
 
+def resumptions(plan: Node) -> list[str]:
+    """Return what a plan does otherwise than to go on at the element, sources first."""
+    return [words for node in nodes_of(plan) if (words := node.resumption) is not None]
+
+
 def explained(plan: Node, options: Options) -> str:
     """Return the plan before and after the rewrites, and what each rewrite did."""
     optimized = optimize(plan, options)
@@ -192,6 +197,7 @@ def explained(plan: Node, options: Options) -> str:
         f"plan       {plan}",
         f"runs as    {optimized.plan}",
         f"placement  {options.placement or 'thread'}",
+        "resume     " + ("\n" + 11 * " ").join(resumptions(plan) or ["exact"]),
         "rewrites" if optimized.story else "rewrites   none",
     ]
     lines += [f"  {rewrite.rule}  {rewrite.before}  ⇒  {rewrite.after}" for rewrite in optimized.story]

@@ -32,6 +32,7 @@ __all__ = (
     "in_turn",
     "most",
     "node_of",
+    "nodes_of",
     "parallel_label",
     "render",
     "repeated",
@@ -226,6 +227,15 @@ class Node:
         """What a state says of this node, so that it is not used with another one; `None` for what changes nothing."""
         return self.label()
 
+    def difference(self, words: str) -> str:
+        """Say what in this node differs from what a state says of it, beyond the words themselves; empty if unknown."""
+        return ""
+
+    @property
+    def resumption(self) -> str | None:
+        """How this node goes on from a state, in words; `None` where it goes on at the element."""
+        return None
+
     def label(self) -> str:
         """Return the node alone, as it is drawn: its name and arguments without its inputs."""
         parts: list[str] = []
@@ -267,11 +277,11 @@ async def nothing() -> Blocks:
         yield block
 
 
-async def picked(node: Node, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-    """Yield the elements with these tickets, in this order; the node is run until all are there."""
+async def picked(node: Node, scope: Scope, want: Demand, tickets: Sequence[Ticket], start: Start = FRESH) -> Blocks:
+    """Yield the elements with these tickets, in this order; the node is run from `start` until all are there."""
     found: dict[Ticket, Any] = {}
     wanted = {plain(ticket) for ticket in tickets}
-    async with aclosing(node.run(scope, Demand(1024), FRESH)) as source:
+    async with aclosing(node.run(scope, Demand(1024), start)) as source:
         while len(found) < len(wanted):
             block = await anext(source, None)
             if block is None:
@@ -308,6 +318,13 @@ class OneForOne(Unary):
 
     def seek(self, count: int) -> Position:
         return self.input.seek(count)
+
+
+def nodes_of(plan: Node) -> Iterator[Node]:
+    """Yield the nodes of a plan, sources first."""
+    for node in plan.inputs:
+        yield from nodes_of(node)
+    yield plan
 
 
 def render(node: Node) -> str:

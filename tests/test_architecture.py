@@ -23,7 +23,7 @@ PACKAGE = Path(__file__).parents[1] / "asyncdata"
 LAYERS = (
     ("errors", "structure", "options", "distributed"),
     ("formats",),
-    ("runtime.packing",),
+    ("runtime.anchors", "runtime.packing"),
     ("runtime.tickets",),
     ("runtime.dealing",),
     ("runtime.block", "runtime.memory", "runtime.queue"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
 import pytest
 
 import asyncdata as ad
@@ -104,3 +107,64 @@ def test_explain_tells_what_each_rewrite_did() -> None:
     assert "runs as    range(10) → take(2) → map(inc, num_parallel_calls=2) → prefetch(AUTOTUNE)" in text
     assert "take_pushdown" in text
     assert "inject_prefetch" in text
+
+
+def squares() -> Iterator[int]:
+    yield from (x * x for x in range(5))
+
+
+class Numbers:
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(5))
+
+    async def __aiter__(self) -> AsyncIterator[int]:
+        yield 1
+
+
+class Offset(Numbers):
+    def state_dict(self) -> int:
+        return 0
+
+    def load_state_dict(self, state: int) -> None: ...
+
+
+UNLESS = "is run again up to the place, unless its iterator is Stateful"
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: R.shuffle(3).batch(2), ["exact"]),
+        (lambda: ad.Dataset.from_iterable([1, 2]).repeat(), ["exact"]),
+        (lambda: ad.TFRecordDataset("a.tfrecord"), ["exact"]),
+        (lambda: ad.Dataset.from_generator(squares), ["from_generator(squares) is run again up to the place"]),
+        (lambda: ad.Dataset.from_generator(lambda: iter([])), [f"from_generator(<lambda>) {UNLESS}"]),
+        (lambda: ad.Dataset.from_generator(Offset), ["from_generator(Offset) goes on at its own offset"]),
+        (lambda: ad.Dataset.from_generator(Numbers), [f"from_generator(Numbers) {UNLESS}"]),
+        (lambda: ad.Dataset.from_iterable({1: 2}), ["from_iterable(dict) is run again up to the place"]),
+        (lambda: ad.Dataset.from_iterable(squares()), ["from_iterable(generator) is run again up to the place"]),
+        (lambda: ad.Dataset.from_iterable(Numbers()), [f"from_iterable(Numbers) {UNLESS}"]),
+        (lambda: ad.Dataset.from_iterable(Offset()).batch(2), ["from_iterable(Offset) goes on at its own offset"]),
+        (
+            lambda: ad.Dataset.from_async_iterable(Numbers()),
+            ["from_async_iterable(Numbers) is run again up to the place"],
+        ),
+        (lambda: ad.Dataset.from_async_iterable(Offset()), ["from_async_iterable(Offset) goes on at its own offset"]),
+        (
+            lambda: ad.Dataset.zip(
+                ad.TFRecordDataset("a.tfrecord", "GZIP").cache(), ad.Dataset.from_generator(squares)
+            ),
+            [
+                "TFRecordDataset(a.tfrecord) is decompressed from its beginning",
+                "cache() is filled again",
+                "from_generator(squares) is run again up to the place",
+            ],
+        ),
+    ],
+)
+def test_explain_says_how_a_state_of_the_pipeline_goes_on(build: Any, said: list[str]) -> None:
+    lines = build().explain().splitlines()
+    place = next(place for place, line in enumerate(lines) if line.startswith("resume     "))
+    end = next(place for place, line in enumerate(lines) if line.startswith("rewrites"))
+    assert [line[11:] for line in lines[place:end]] == said
+    assert {line[:11] for line in lines[place + 1 : end]} <= {11 * " "}

@@ -9,25 +9,39 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+from asyncdata.errors import ResumeError
+from asyncdata.runtime.anchors import Anchor
 from asyncdata.runtime.block import Failure
 from asyncdata.runtime.queue import LoopSignal
 from asyncdata.runtime.scope import Scope
 
-__all__ = ("LoopPump", "Pump", "ThreadPump")
+__all__ = ("LoopPump", "Pump", "Tell", "ThreadPump")
 
 END: Final = object()
 
+Tell: TypeAlias = Callable[[], str | ResumeError | None]
+"""Gives the state of a source that has states, as JSON: `None` at its beginning, or why it cannot be told."""
+
 
 class Pump:
-    """The engine's side: orders items, never more than it was asked for, and takes what is there."""
+    """The engine's side: orders items, never more than it was asked for, and takes what is there.
 
-    def __init__(self, scope: Scope) -> None:
+    A source that has states is asked for one before the first item of each order, and after each failure, which need
+    not happen again. It is asked where it runs, between two items, and the state is here before the item that follows.
+    """
+
+    def __init__(self, scope: Scope, first: int) -> None:
         self.ready: deque[Any] = deque()
         self.signal = LoopSignal(scope.loop, threadsafe=True)
         self.ordered = 0
         self.over = False
+        self.begun = False
+        self.tell: Tell | None = None
+        self.number: int = first  # of the next item, on the other side
+        self.told: deque[Anchor] = deque()
+        self.anchors: list[Anchor] = []
 
     def order(self, count: int) -> None:
         """Ask the other side for `count` more items."""
@@ -55,6 +69,19 @@ class Pump:
             items.pop()
         return items
 
+    def anchors_of(self, stop: int) -> list[Anchor]:
+        """Return the states that the items before number `stop` go back to; none if the source has no states."""
+        while self.told and self.told[0].number <= stop:
+            self.anchors.append(self.told.popleft())
+        found = self.anchors
+        self.anchors = found[-1:]
+        return found
+
+    def ask(self, number: int) -> None:
+        """Ask the source for its state before item `number`; runs on the other side."""
+        if self.tell is not None:
+            self.told.append(Anchor(number, self.tell()))
+
     def hand(self, item: Any) -> None:
         """Hand an item to the engine; runs on the other side."""
         self.ready.append(item)
@@ -65,8 +92,10 @@ class Pump:
 class ThreadPump(Pump):
     """Runs a plain iterator in a thread of its own, so that one that blocks stalls nothing else."""
 
-    def __init__(self, scope: Scope, make: Callable[[], Iterator[Any]], name: str) -> None:
-        super().__init__(scope)
+    def __init__(
+        self, scope: Scope, make: Callable[[], tuple[Iterator[Any], Tell | None]], name: str, first: int
+    ) -> None:
+        super().__init__(scope, first)
         self.make = make
         self.orders: SimpleQueue[int | None] = SimpleQueue()
         scope.owned.start(self.run, name)
@@ -81,11 +110,12 @@ class ThreadPump(Pump):
     def run(self) -> None:
         """Make the iterator and serve orders until it ends or is told to stop."""
         try:
-            iterator = self.make()
+            iterator, self.tell = self.make()
         except BaseException as error:  # becomes an element's failure
             self.hand(Failure(error))
             self.hand(END)
             return
+        self.begun = True
         while not self.over and (count := self.orders.get()) is not None:
             if not self.serve(iterator, count):
                 break
@@ -96,7 +126,8 @@ class ThreadPump(Pump):
 
     def serve(self, iterator: Iterator[Any], count: int) -> bool:
         """Hand over `count` items, failures included; return whether there may be more."""
-        left = count
+        left, last = count, self.number + count
+        self.ask(self.number)
         while left and not self.over:
             try:
                 for item in islice(iterator, left):
@@ -108,24 +139,27 @@ class ThreadPump(Pump):
                         return False
             except BaseException as error:  # becomes an element's failure
                 left -= 1
+                self.ask(last - left)
                 self.hand(Failure(error))
                 continue
             if left:
                 self.hand(END)
                 return False
+        self.number = last
         return True
 
 
 class LoopPump(Pump):
     """Runs an async iterator as a task of the loop that it belongs to, which need not be the engine's."""
 
-    def __init__(self, scope: Scope, make: Callable[[], AsyncIterator[Any]]) -> None:
-        super().__init__(scope)
+    def __init__(self, scope: Scope, make: Callable[[], tuple[AsyncIterator[Any], Tell | None]], first: int) -> None:
+        super().__init__(scope, first)
         self.make = make
         self.scope = scope
         self.loop = scope.home
         self.same = self.loop is scope.loop
         self.quota = 0
+        self.fresh = False
         self.task: asyncio.Task[None] | None = None
         self.signal = LoopSignal(scope.loop, threadsafe=not self.same)
         self.orders = LoopSignal(self.loop)
@@ -148,6 +182,7 @@ class LoopPump(Pump):
 
     def add(self, count: int) -> None:
         self.quota += count
+        self.fresh = True
         self.orders.notify()
 
     def stop(self) -> None:
@@ -165,10 +200,14 @@ class LoopPump(Pump):
         """Serve orders until the iterator ends; it is closed where it ran."""
         iterator: AsyncIterator[Any] | None = None
         try:
-            iterator = self.make()
+            iterator, self.tell = self.make()
+            self.begun = True
             while True:
                 await self.orders.until(self.allowed)
                 self.quota -= 1
+                if self.fresh:
+                    self.fresh = False
+                    self.ask(self.number)
                 if not await self.step(iterator):
                     break
         except CancelledError as error:
@@ -187,11 +226,15 @@ class LoopPump(Pump):
 
     async def step(self, iterator: AsyncIterator[Any]) -> bool:
         """Hand over one item, or the failure in its place; return whether there may be more."""
+        item: Any
         try:
-            self.hand(await anext(iterator))
+            item = await anext(iterator)
         except StopAsyncIteration:
             self.hand(END)
             return False
         except Exception as error:
-            self.hand(Failure(error))
+            item = Failure(error)
+            self.ask(self.number + 1)
+        self.number += 1
+        self.hand(item)
         return True

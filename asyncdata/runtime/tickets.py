@@ -9,11 +9,12 @@ that a state costs something only when somebody asks for it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
 
+from asyncdata.runtime.anchors import Anchor, Placed
 from asyncdata.runtime.packing import pack, unpack
 
 __all__ = (
@@ -371,7 +372,7 @@ FRESH: Final = Start()
 
 def going_on(position: Position, back: Sequence[Tickets]) -> Position:
     """Return the position that gives the elements `back` first."""
-    told = list(chain.from_iterable(map(encode_runs, back)))
+    told = joined(chain.from_iterable(map(encode_runs, back)))
     if not told:
         return position
     goal: Position = position
@@ -389,11 +390,16 @@ def reopening(element: Tickets, by_place: bool) -> Position:
 
 def encode_runs(tickets: Tickets) -> list[Any]:
     """Return tickets as JSON, ordinals that follow each other as one: the first and how many there are."""
-    if len(tickets) > 2 and isinstance(first := tickets[0], int) and tickets.run_from(first):
-        return [{"run": [first, len(tickets)]}]
-    if isinstance(tickets, Joined) and any(part.run_from(part[0]) for part in tickets.parts if len(part) > 2):
+    if is_run(tickets):
+        return [{"run": [tickets[0], len(tickets)]}]
+    if isinstance(tickets, Joined) and any(map(is_run, tickets.parts)):
         return list(chain.from_iterable(map(encode_runs, tickets.parts)))
     return encode_all([*tickets])
+
+
+def is_run(tickets: Tickets) -> bool:
+    """Tell whether tickets are known to be ordinals that follow each other."""
+    return len(tickets) > 2 and isinstance(first := tickets[0], int) and tickets.run_from(first)
 
 
 def encode_all(tickets: Sequence[Ticket]) -> list[Any]:
@@ -407,6 +413,27 @@ def decode_all(told: Sequence[Any]) -> list[Ticket]:
     return list(chain.from_iterable(map(decode_run, told)))
 
 
+def joined(told: Iterable[Any]) -> list[Any]:
+    """Return tickets as JSON with those that follow each other, from one state of a source, as one."""
+    runs: list[Any] = []
+    for one in told:
+        if runs and follows(runs[-1], one):
+            runs[-1] = {**runs[-1], "count": runs[-1].get("count", 1) + one.get("count", 1)}
+        else:
+            runs.append(one)
+    return runs
+
+
+def follows(last: Any, one: Any) -> bool:
+    if not (isinstance(last, dict) and isinstance(one, dict) and "state" in last and "state" in one):
+        return False
+    before, after = cast("dict[str, Any]", last), cast("dict[str, Any]", one)
+    step: int = after["number"] - before["number"]
+    return (
+        step == before.get("count", 1) and step == after["skip"] - before["skip"] and before["state"] == after["state"]
+    )
+
+
 def decode_run(told: Any) -> Sequence[Ticket]:
     """Return the tickets that `encode_runs` made this of."""
     if isinstance(told, dict) and "run" in told:
@@ -414,22 +441,30 @@ def decode_run(told: Any) -> Sequence[Ticket]:
         return range(first, first + count)
     if isinstance(told, dict) and "packed" in told:
         return unpack(cast("dict[str, Any]", told))
+    if isinstance(told, dict) and "state" in told:
+        run = cast("dict[str, Any]", told)
+        anchor, number = Anchor.of(run), run["number"]
+        return [Placed.at(number + place, anchor) for place in range(run.get("count", 1))]
     return [decode(told)]
 
 
 def encode(ticket: Ticket) -> Any:
-    """Return a ticket as JSON: a pair as a list, what has members as an object."""
+    """Return a ticket as JSON: a pair as a list, what has members or a state as an object."""
     if isinstance(ticket, tuple):
         return [encode(part) for part in cast("tuple[Any, ...]", ticket)]
-    return {"of": [encode(part) for part in ticket]} if isinstance(ticket, Tickets) else ticket
+    if isinstance(ticket, Placed):
+        return ticket.anchor.position(int(ticket))
+    return {"of": joined(encode_runs(ticket))} if isinstance(ticket, Tickets) else ticket
 
 
 def decode(told: Any) -> Ticket:
     """Return the ticket that `encode` made this of."""
     if isinstance(told, list):
         return tuple([decode(part) for part in cast("list[Any]", told)])
+    if isinstance(told, dict) and "state" in told:
+        return decode_run(told)[0]
     if isinstance(told, dict):
-        members = [decode(part) for part in cast("dict[str, list[Any]]", told)["of"]]
+        members = [*chain.from_iterable(map(decode_run, cast("dict[str, list[Any]]", told)["of"]))]
         return Given(members, 0, len(members), END)
     return told
 

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from inspect import isasyncgenfunction, isfunction, isgeneratorfunction, isroutine
 from itertools import count
-from operator import index
 from typing import Any
 
-from asyncdata.errors import PlanError, StructureError
+from asyncdata.errors import PlanError, ResumeError, StructureError
 from asyncdata.plan import Node, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import locate, noted
-from asyncdata.runtime.pump import LoopPump, Pump, ThreadPump
+from asyncdata.runtime.pump import LoopPump, Pump, Tell, ThreadPump
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
-from asyncdata.runtime.tickets import Ordinals, Position, Ticket
+from asyncdata.runtime.tickets import (
+    END,
+    FRESH,
+    Anchor,
+    Given,
+    Ordinals,
+    Placed,
+    Position,
+    Start,
+    Ticket,
+    Tickets,
+    decode,
+)
+from asyncdata.sources.stateful import Anchored, Stateful, StreamPlace, begun
 from asyncdata.structure import conform
 
 __all__ = ("AsyncIterated", "Generated", "Iterated")
@@ -28,8 +42,20 @@ class Pumped(Node):
     def repeatable(self) -> bool:
         return False
 
-    def pump(self, scope: Scope) -> Pump:
-        """Start to run the user's iterator where it belongs."""
+    def pump(self, scope: Scope, place: StreamPlace) -> Pump:
+        """Start to run the user's iterator where it belongs, from the state of a place on."""
+        raise NotImplementedError
+
+    @property
+    def resumption(self) -> str:
+        kind, make = self.made_by()
+        if kind is not None and issubclass(kind, Stateful):
+            return f"{self.label()} goes on at its own offset"
+        unseen = ", unless its iterator is Stateful" if not self.once and may_return_anything(make) else ""
+        return f"{self.label()} is run again up to the place{unseen}"
+
+    def made_by(self) -> tuple[type | None, object]:
+        """Return the class of what is iterated, where it is known, and what makes the iterator."""
         raise NotImplementedError
 
     def where(self) -> str:
@@ -44,23 +70,77 @@ class Pumped(Node):
         return Produce(self.blocks)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return picked(self, scope, want, tickets)
+        begin = oldest(tickets)
+        return picked(self, scope, want, tickets, FRESH if begin is None else Start(begin.position(begin.number)))
+
+    def run_after(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        place = None if start.position == END else self.told(start.position, StreamPlace.of)
+        begin = None if place is None or place.state is None else oldest([*start.back, decode(start.position)])
+        if place is None or begin is None:
+            return super().run_after(scope, want, start)
+        return self.run_through(scope, want, start, begin, place.number)
+
+    async def run_through(self, scope: Scope, want: Demand, start: Start, begin: Anchor, goal: int) -> Blocks:
+        """Yield what is to be given once more and go on, in one run: a stream may be there to be read only once."""
+        found: dict[int, Any] = dict.fromkeys(start.back)
+        inner, reached = Demand(), begin.number
+        async with aclosing(self.blocks(scope, inner, begin.position(begin.number))) as source:
+            while reached < goal:
+                inner.items = min(4096, goal - reached)
+                if (block := await anext(source, None)) is None:
+                    raise self.ended(reached, goal)
+                found.update(pair for pair in enumerate(block.items, reached) if pair[0] in found)
+                reached += len(block)
+            for place, ticket in enumerate(start.back):
+                item = found[ticket]
+                yield Block([item], Given(start.back, place, place + 1, start.position), type(item) is Failure)
+            found.clear()
+            inner.items = want.items
+            while (block := await anext(source, None)) is not None:
+                yield block
+                inner.items = want.items
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
-        """Yield whatever the pump has ready, at most what is wanted; to go on somewhere, run it anew up to there."""
-        pump = self.pump(scope)
-        start, first = 0, self.told(position or 0, index)
+        """Yield whatever the pump has ready, at most what is wanted; to go on somewhere, run it up to there."""
+        place = self.told(position, StreamPlace.of)
+        pump = self.pump(scope, place)
+        start, first, lost = place.first, place.number, None
         try:
             while items := await pump.pull(min(4096, first - start) if start < first else want.items):
+                if not pump.begun and (place.state is not None or first > 1):
+                    raise self.refused(items[0].error)
                 stop = start + len(items)
-                if stop > first:
-                    fresh = max(start, first)
-                    yield self.block(items[fresh - start :], Ordinals(fresh, stop))
+                if start >= first:
+                    yield self.block(items, self.tickets(pump, start, stop))
+                elif type(items[-1]) is Failure:
+                    lost = items[-1].error
                 start = stop
+            if start < first:
+                raise self.ended(start, first) from lost
         finally:
             pump.stop()
 
-    def block(self, items: list[Any], tickets: Ordinals) -> Block:
+    def tickets(self, pump: Pump, start: int, stop: int) -> Tickets:
+        """Return the tickets of elements that came from a pump."""
+        anchors = pump.anchors_of(stop)
+        return Anchored(start, stop, anchors) if anchors else Ordinals(start, stop)
+
+    def refused(self, error: BaseException) -> ResumeError:
+        """Return the error for a source that cannot be run again."""
+        if isinstance(error, ResumeError):
+            return error
+        refusal = ResumeError(f"{self.where()}: it cannot be run to go on: {error}")
+        refusal.__cause__ = error
+        return refusal
+
+    def ended(self, count: int, expected: int) -> ResumeError:
+        """Return the error for a source that gives less than it gave before."""
+        return ResumeError(
+            f"{self.where()}: it ended after {count} elements, and {expected} had been read when the state was saved; "
+            "run again it must give the same elements"
+        )
+
+    def block(self, items: list[Any], tickets: Tickets) -> Block:
         """Return `items` as a block, converted, with notes on what failed."""
         items = self.converted(items)
         failed = Failure in set(map(type, items))
@@ -83,8 +163,16 @@ class Generated(Pumped):
     def signature(self) -> Any:
         return self.declared
 
-    def pump(self, scope: Scope) -> Pump:
-        return ThreadPump(scope, lambda: iter(self.generator(*self.args)), "asyncdata-generator")
+    def pump(self, scope: Scope, place: StreamPlace) -> Pump:
+        return ThreadPump(scope, lambda: self.start(place.state), "asyncdata-generator", place.first)
+
+    def start(self, state: str | None) -> tuple[Iterator[Any], Tell | None]:
+        """Call the function, and iterate over what it returns from a state on."""
+        return begun(self.label(), self.generator(*self.args), iter, state)
+
+    def made_by(self) -> tuple[type | None, object]:
+        made = self.generator
+        return (made, getattr(made, "__iter__", None)) if isinstance(made, type) else (None, made)
 
     def converted(self, items: list[Any]) -> list[Any]:
         return items if self.declared is None else [self.conformed(item) for item in items]
@@ -116,13 +204,16 @@ class Iterated(Pumped):
     def once(self) -> bool:
         return isinstance(self.iterable, Iterator)
 
-    def pump(self, scope: Scope) -> Pump:
-        return ThreadPump(scope, self.start, "asyncdata-iterable")
+    def pump(self, scope: Scope, place: StreamPlace) -> Pump:
+        return ThreadPump(scope, lambda: self.start(place.state), "asyncdata-iterable", place.first)
 
-    def start(self) -> Iterator[Any]:
-        iterator = iter(self.iterable)
-        once_only(self, iterator)
-        return iterator
+    def start(self, state: str | None) -> tuple[Iterator[Any], Tell | None]:
+        """Iterate over it from a state on."""
+        once_only(self)
+        return begun(self.label(), self.iterable, iter, state)
+
+    def made_by(self) -> tuple[type | None, object]:
+        return type(self.iterable), type(self.iterable).__iter__
 
     def label(self) -> str:
         return f"from_iterable({type(self.iterable).__name__})"
@@ -139,22 +230,39 @@ class AsyncIterated(Pumped):
     def once(self) -> bool:
         return isinstance(self.iterable, AsyncIterator)
 
-    def pump(self, scope: Scope) -> Pump:
-        return LoopPump(scope, self.start)
+    def pump(self, scope: Scope, place: StreamPlace) -> Pump:
+        return LoopPump(scope, lambda: self.start(place.state), place.first)
 
-    def start(self) -> AsyncIterator[Any]:
-        iterator = aiter(self.iterable)
-        once_only(self, iterator)
-        return iterator
+    def start(self, state: str | None) -> tuple[AsyncIterator[Any], Tell | None]:
+        """Iterate over it from a state on."""
+        once_only(self)
+        return begun(self.label(), self.iterable, aiter, state)
+
+    def made_by(self) -> tuple[type | None, object]:
+        return type(self.iterable), type(self.iterable).__aiter__
 
     def label(self) -> str:
         return f"from_async_iterable({type(self.iterable).__name__})"
 
 
-def once_only(node: Iterated | AsyncIterated, iterator: object) -> None:
+def once_only(node: Iterated | AsyncIterated) -> None:
     """Raise when an iterator, which can be read once, is to be read again: it would look like an empty epoch."""
-    if node.iterable is iterator and next(node.reads) > 0:
+    if node.once and next(node.reads) > 0:
         raise PlanError(
-            f"{node.label()}: an iterator can be read only once; for a second epoch give an iterable that starts "
-            "again, Dataset.from_generator with a function, or cache()"
+            f"{node.label()}: an iterator can be read only once; for a second epoch, or to go on where a step such as "
+            "shuffle holds elements, give an iterable that starts again, Dataset.from_generator with a function, or "
+            "cache()"
         )
+
+
+def may_return_anything(make: object) -> bool:
+    """Tell whether calling this may give an iterator of the user's own: it is neither a generator nor Python's own."""
+    if isgeneratorfunction(make) or isasyncgenfunction(make):
+        return False
+    return isfunction(make) or not isroutine(make)
+
+
+def oldest(tickets: Sequence[Ticket]) -> Anchor | None:
+    """Return the first state from which all these elements can be read, `None` if there is none for one of them."""
+    anchors = [ticket.anchor for ticket in tickets if isinstance(ticket, Placed)]
+    return min(anchors, key=lambda anchor: anchor.number) if len(anchors) == len(tickets) else None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from operator import index
 from typing import Any, Protocol
 
@@ -17,7 +15,7 @@ from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket
-from asyncdata.storage import size_of
+from asyncdata.sources.files import Files
 from asyncdata.structure import TensorSpec, slice_rows, spec_of
 
 __all__ = ("Chosen", "Counter", "Getter", "Items", "Range", "Slices", "Source", "Tensors")
@@ -224,13 +222,12 @@ class Items(Rows):
 
     @property
     def identity(self) -> str:
-        """The label, and for files a hash of their names, from the folder on that holds them all, and sizes."""
-        if not self.files:
-            return self.label()
-        prefix = os.path.commonprefix(self.items)  # noqa: RUF071  of URLs as well; it is cut at a separator
-        folder = len(prefix) - len(os.path.basename(prefix))
-        told = [(name[folder:], size_of(name)) for name in self.items]
-        return f"{len(told)} files #{blake2b(repr(told).encode(), digest_size=4).hexdigest()}"
+        """The label, and for names what tells them and the sizes of the files that they name from others."""
+        return str(Files.of(self.items)) if self.files else self.label()
+
+    def difference(self, words: str) -> str:
+        was = Files.told(words) if self.files else None
+        return "" if was is None else was.difference(self.items)
 
 
 @dataclass(frozen=True, eq=False)

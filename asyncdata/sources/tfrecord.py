@@ -60,6 +60,10 @@ class RecordFile(Node):
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return places
 
+    @property
+    def resumption(self) -> str | None:
+        return f"{self.label()} is decompressed from its beginning" if self.compression else None
+
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if self.indexes is None:
             return picked(self, scope, want, tickets)

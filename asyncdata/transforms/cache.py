@@ -90,6 +90,10 @@ class Cache(Unary):
 
     store: MemoryCache = field(default_factory=MemoryCache, repr=False)
 
+    @property
+    def resumption(self) -> str:
+        return f"{self.label()} is filled again"
+
     def stage(self) -> Merge:
         return Merge(self.blocks)
 

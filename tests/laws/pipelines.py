@@ -82,6 +82,50 @@ def generated(count: int, fails: bool) -> Iterator[Any]:
         raise Boom("generator")
 
 
+class Offsets:
+    """An iterator, plain and async, that has a state: how many elements it has given."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items, self.place = items, 0
+
+    def __iter__(self) -> Offsets:
+        return self
+
+    def __next__(self) -> Any:
+        if self.place == len(self.items):
+            raise StopIteration
+        self.place += 1
+        return self.items[self.place - 1]
+
+    def __aiter__(self) -> Offsets:
+        return self
+
+    async def __anext__(self) -> Any:
+        await asyncio.sleep(0)
+        for item in self:
+            return item
+        raise StopAsyncIteration
+
+    def state_dict(self) -> Any:
+        return {"place": [self.place]}
+
+    def load_state_dict(self, state: Any) -> None:
+        (self.place,) = state["place"]
+
+
+class Resuming:
+    """An iterable whose iterators have states."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __iter__(self) -> Offsets:
+        return Offsets(self.items)
+
+    def __aiter__(self) -> Offsets:
+        return Offsets(self.items)
+
+
 def counts(*likely: int) -> st.SearchStrategy[int]:
     """One of some sizes, each as likely: left to itself Hypothesis likes nothing better than 0."""
     return st.sampled_from(likely)
@@ -169,6 +213,16 @@ def from_async_iterable(draw: st.DrawFn) -> Pipeline:
     )
 
 
+def stateful(draw: st.DrawFn) -> Pipeline:
+    items, kind = list(range(draw(SIZES))), draw(st.sampled_from(["iterable", "async_iterable", "generator"]))
+    source = (lambda: Resuming(items)) if kind == "generator" else Resuming(items)
+    return Pipeline(
+        f"from_{kind}({len(items)}, stateful)",
+        lambda: getattr(ad.Dataset, f"from_{kind}")(source),
+        lambda epoch: items,
+    )
+
+
 class Squares:
     """A source with elements by number, some of which cannot be had."""
 
@@ -206,6 +260,7 @@ SOURCES = (
     from_generator,
     from_iterable,
     from_async_iterable,
+    stateful,
 )
 
 

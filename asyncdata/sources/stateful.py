@@ -1,0 +1,179 @@
+"""Sources that tell where they are and go on there: the protocol, and what of it is written into positions."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from itertools import chain
+from operator import index
+from typing import Any, Protocol, Self, TypeVar, cast, final, runtime_checkable
+
+from asyncdata.errors import PlanError, ResumeError
+from asyncdata.runtime.anchors import Anchor, Placed
+from asyncdata.runtime.pump import Tell
+from asyncdata.runtime.tickets import Position, Tickets
+
+__all__ = ("Anchored", "Stateful", "StreamPlace", "begun")
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """What has an offset of its own: an iterable, or the iterator that it gives, plain or async.
+
+    Given to `from_iterable` or `from_async_iterable`, or returned by the function of `from_generator`, it goes on at
+    its own offset when a pipeline goes on, and is not run again from its beginning. Both methods are plain ones, for
+    an async iterable too. They are called where the iterator runs, between two elements: `state_dict` now and then,
+    `load_state_dict` before the first element is asked for. torchdata's protocol of this name is the same.
+
+    >>> import asyncdata as ad
+    >>> class Lines:
+    ...     def __init__(self, path):
+    ...         self.file = open(path)
+    ...     def __iter__(self):
+    ...         return self
+    ...     def __next__(self):
+    ...         if line := self.file.readline():
+    ...             return line.strip()
+    ...         raise StopIteration
+    ...     def close(self):
+    ...         self.file.close()
+    ...     def state_dict(self):
+    ...         return {"offset": self.file.tell()}
+    ...     def load_state_dict(self, state):
+    ...         self.file.seek(state["offset"])
+    >>> import pathlib, tempfile
+    >>> log = pathlib.Path(tempfile.mkdtemp(), "log")
+    >>> _ = log.write_text("one\\ntwo\\nthree\\n")
+    >>> ds = ad.Dataset.from_generator(Lines, args=(log,))
+    >>> with ds.iterate() as lines:
+    ...     _ = next(lines), next(lines)
+    ...     state = lines.state_dict()
+    >>> list(ds.iterate(state=state))
+    ['three']
+    """
+
+    def state_dict(self) -> Any:
+        """Return where it is: what JSON knows, and what is enough to go on after the last element that was given."""
+        ...
+
+    def load_state_dict(self, state: Any, /) -> object:
+        """Go on there; called before the first element is asked for, and on an iterable before `iter`."""
+        ...
+
+
+def begun(label: str, source: T, iterate: Callable[[T], R], state: str | None) -> tuple[R, Tell | None]:
+    """Return an iterator of `source` that is set to a state, and how it tells its own if it has one.
+
+    An iterable that is asked for the state of its iterator knows none before that has begun, or still that of the last
+    one; where it begins is known here.
+    """
+    stateful = stateful_of(label, source)
+    if stateful is not None and state is not None:
+        restore(label, stateful, state)
+    iterator = iterate(source)
+    known = [] if stateful is None or stateful is iterator else [state]
+    if stateful is None and (stateful := stateful_of(label, iterator)) is not None and state is not None:
+        restore(label, stateful, state)
+    if stateful is None and state is not None:
+        raise ResumeError(f"{label}: it had state_dict and load_state_dict when the state was saved, and has not now")
+    return iterator, None if stateful is None else chain(known, snapshots(label, stateful)).__next__
+
+
+def snapshots(label: str, stateful: Stateful) -> Iterator[str | ResumeError]:
+    """Yield the state that a source is in, again and again."""
+    while True:
+        yield snapshot(label, stateful)
+
+
+def stateful_of(label: str, value: object) -> Stateful | None:
+    """Return `value` if it has states; awaiting its methods would be a mistake that nobody sees."""
+    if not isinstance(value, Stateful):
+        return None
+    if iscoroutinefunction(value.state_dict) or iscoroutinefunction(value.load_state_dict):
+        raise PlanError(f"{label}: state_dict and load_state_dict must be plain methods, not coroutine functions")
+    return value
+
+
+def restore(label: str, stateful: Stateful, state: str) -> None:
+    """Set a source to a state."""
+    try:
+        stateful.load_state_dict(json.loads(state))
+    except Exception as error:
+        raise ResumeError(f"{label}: load_state_dict({state:.80}) failed: {error!r}") from error
+
+
+def snapshot(label: str, stateful: Stateful) -> str | ResumeError:
+    """Return the state of a source as JSON. What goes wrong is for whoever asks for a state, not for who does not."""
+    try:
+        state = stateful.state_dict()
+    except BaseException as error:  # noqa: BLE001  carried to whoever asks for a state
+        return untold(f"{label}: state_dict() failed: {error!r}", error)
+    try:
+        return json.dumps(state, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        return untold(f"{label}: state_dict() must return what JSON knows, got {state!r:.80}", error)
+
+
+def untold(message: str, cause: BaseException) -> ResumeError:
+    error = ResumeError(message)
+    error.__cause__ = cause
+    return error
+
+
+@dataclass(frozen=True)
+class StreamPlace:
+    """A position: the number of the next element, and a state of the source `skip` elements before it.
+
+    Without a state the source is run from its beginning; the position of a source that has none is the number alone.
+    """
+
+    number: int = 0
+    skip: int = 0
+    state: str | None = None
+
+    @classmethod
+    def of(cls, position: Position) -> Self:
+        """Return what a position says."""
+        if not isinstance(position, dict):
+            number = index(position or 0)
+            return cls(number, number)
+        told = cast("dict[str, Any]", position)
+        return cls(index(told["number"]), index(told["skip"]), json.dumps(told["state"]))
+
+    @property
+    def first(self) -> int:
+        """The number of the first element that comes after the state."""
+        return self.number - self.skip
+
+
+@final
+class Anchored(Tickets):
+    """Elements `start` to `stop` of a source that has states; the first of the `anchors` is not after `start`."""
+
+    __slots__ = ("anchors", "start", "stop")
+
+    def __init__(self, start: int, stop: int, anchors: Sequence[Anchor]) -> None:
+        self.start = start
+        self.stop = stop
+        self.anchors = anchors
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __getitem__(self, index: int) -> Placed:
+        number = self.start + index
+        return Placed.at(number, self.anchor(number))
+
+    def at(self, count: int) -> Position:
+        number = self.start + count
+        return self.anchor(number).position(number)
+
+    def anchor(self, number: int) -> Anchor:
+        """Return the last state before an element."""
+        return self.anchors[bisect_right(self.anchors, number, key=lambda anchor: anchor.number) - 1]
