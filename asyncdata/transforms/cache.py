@@ -21,8 +21,6 @@ from asyncdata.runtime.tickets import (
     Start,
     Ticket,
     Wrapped,
-    decode,
-    encode,
     plain,
 )
 from asyncdata.structure import freeze
@@ -41,15 +39,7 @@ class MemoryCache:
     def __init__(self) -> None:
         self.items: list[Any] = []
         self.complete = False
-        self.epoch: tuple[Any, ...] | None = None
         self.lock = threading.Lock()
-
-    def begin(self, epoch: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the epoch of the input that is being kept: the first one that was asked for."""
-        with self.lock:
-            if self.epoch is None:
-                self.epoch = epoch
-            return self.epoch
 
     def offer(self, position: int, block: Block) -> None:
         """Keep the elements of `block`, number `position` and following, if they follow what is kept."""
@@ -99,16 +89,14 @@ class Cache(Unary):
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if isinstance(tickets[0], tuple):
-            return self.input.open(self.filling(scope), want, Start(END, [ticket for _, ticket in tickets]))
+            return self.input.open(first_of_all(scope), want, Start(END, [ticket for _, ticket in tickets]))
         return picked(self, scope, want, tickets)
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield what is kept, then what the input has beyond it."""
         place = self.told(position or {}, lambda told: CachePlace(**told))
-        if place.epoch is not None:
-            self.store.begin(decode(place.epoch))
         if place.input is not None:
-            passing = self.passing(inputs[0](self.filling(scope), want, Start.of(place.input)))
+            passing = self.passing(inputs[0](first_of_all(scope), want, Start.of(place.input)))
         elif self.input.in_order or self.store.complete:
             passing = self.ordered(scope, inputs[0], want, place.done)
         else:
@@ -116,10 +104,6 @@ class Cache(Unary):
         async with aclosing(passing):
             async for block in passing:
                 yield block
-
-    def filling(self, scope: Scope) -> Scope:
-        """Return the scope of the epoch that is kept."""
-        return scope.with_epoch(self.store.begin(scope.epoch))
 
     async def ordered(self, scope: Scope, opener: Opener, want: Demand, done: int) -> Blocks:
         """Yield all but the first `done` elements; those that are not kept are read, also to be kept."""
@@ -134,7 +118,7 @@ class Cache(Unary):
                     if store.complete:
                         return
                     if source is None:
-                        source = self.beyond(position, self.filling(scope), opener, want)
+                        source = self.beyond(position, first_of_all(scope), opener, want)
                         await stack.enter_async_context(aclosing(source))
                     block = await anext(source, None)
                     if block is None:
@@ -142,19 +126,9 @@ class Cache(Unary):
                     store.offer(position, block)
                 first, position = position, position + len(block)
                 if position > done:
-                    yield self.numbered(block, first).part(max(0, done - first), len(block))
+                    yield numbered(block, first).part(max(0, done - first), len(block))
         store.finish(position)
         self.store.adopt(store)
-
-    def numbered(self, block: Block, first: int) -> Block:
-        """Return a block with its elements' numbers for tickets."""
-        epoch = self.store.epoch
-        numbers = Ordinals(first, first + len(block))
-        return Block(
-            block.items,
-            Wrapped(numbers, lambda _, done: asdict(CachePlace(done, None if epoch is None else encode(epoch)))),
-            block.failed,
-        )
 
     def beyond(self, position: int, scope: Scope, opener: Opener, want: Demand) -> Blocks:
         """Run the input from element `position` on."""
@@ -164,7 +138,7 @@ class Cache(Unary):
         """Yield an input that has no order, and keep it in that of its tickets, which is the same in every run."""
         store = MemoryCache()
         kept: list[tuple[Ticket, Block]] = []
-        async with aclosing(self.passing(opener(self.filling(scope), want, FRESH))) as source:
+        async with aclosing(self.passing(opener(first_of_all(scope), want, FRESH))) as source:
             async for block in source:
                 kept += [(plain(block.tickets[i]), block.part(i, i + 1)) for i in range(len(block))]
                 if done == 0:
@@ -182,11 +156,22 @@ class Cache(Unary):
         """Yield elements as they come, for the first time: a state tells where the input was."""
         async with aclosing(source):
             async for block in source:
-                yield Block(block.items, Children(FIRST, block.tickets, self.first_time), block.failed)
+                tickets = Children(FIRST, block.tickets, lambda position: asdict(CachePlace(0, position)))
+                yield Block(block.items, tickets, block.failed)
 
-    def first_time(self, position: Position) -> Position:
-        epoch = self.store.epoch
-        return asdict(CachePlace(0, None if epoch is None else encode(epoch), position))
+
+def first_of_all(scope: Scope) -> Scope:
+    """Return the scope of the epoch that is kept: the very first, whichever it is that fills the cache.
+
+    So a cache that is filled again, in a later epoch of another process, holds the same.
+    """
+    return scope.with_epoch((0,) * len(scope.epoch))
+
+
+def numbered(block: Block, first: int) -> Block:
+    """Return a block with its elements' numbers for tickets."""
+    numbers = Ordinals(first, first + len(block))
+    return Block(block.items, Wrapped(numbers, lambda _, done: asdict(CachePlace(done))), block.failed)
 
 
 FIRST = -1
@@ -195,8 +180,7 @@ FIRST = -1
 
 @dataclass(frozen=True)
 class CachePlace:
-    """How many elements are done, in which epoch the cache was filled; the input's position while it has no order."""
+    """How many elements are done; the input's position while it has no order."""
 
     done: int = 0
-    epoch: Any = None
     input: Position = None

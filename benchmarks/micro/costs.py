@@ -3,13 +3,15 @@
     python benchmarks/micro/costs.py [--quick] [--json FILE]
 
 A part's cost is the time of a pipeline with it less the time of the same pipeline without it, per element (or per
-block). `skip` swallows the elements at the end, so that only the rows on the bridge pay for the bridge.
+block). `skip` swallows the elements at the end, so that only the rows on the bridge pay for the bridge. A mixture is
+also run beside tf.data's, where TensorFlow is installed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ import asyncdata as ad
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness import Report, Row, alternate, parse_arguments
+from harness import AtLeast, AtMost, Report, Row, alternate, parse_arguments, tensorflow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +103,48 @@ def stage_parts(count: int) -> tuple[Part, ...]:
         Part("filter", swallowed(numbers.filter(is_even)), base, count),
         Part("shuffle(1000)", swallowed(numbers.shuffle(1000, seed=0)), base, count),
         Part("batch(256) of ints, per element", swallowed(numbers.batch(256)), base, count),
+        Part("sample_from_datasets of 2, per element", swallowed(sampled(ad.Dataset, count, 2)), base, count),
+        Part("sample_from_datasets of 100, per element", swallowed(sampled(ad.Dataset, count, 100)), base, count),
     )
+
+
+def sampled(kind: Any, count: int, datasets: int) -> Any:
+    """Return a mixture of ranges, ours or tf.data's."""
+    return kind.sample_from_datasets([kind.range(count // datasets)] * datasets, seed=1)
+
+
+def mixtures(arguments: Arguments, report: Report) -> None:
+    """Add what a mixture costs beside tf.data's, and what a state of many datasets costs."""
+    tf, count = tensorflow(), 2_000 if arguments.quick else 50_000
+    sides = {"asyncdata": swallowed(sampled(ad.Dataset, count, 2))}
+    if tf is not None:
+        theirs = sampled(tf.data.Dataset, count, 2).skip(EVERYTHING)
+        sides["tf.data"] = lambda: lambda: consume(theirs)
+    samples = alternate(sides, arguments.rounds(7))
+    ours, other = samples["asyncdata"].median, samples["tf.data"].median if tf is not None else None
+    reference = None if other is None else other / count * 1e6
+    raw = {name: runs.seconds for name, runs in samples.items()}
+    name = "sample_from_datasets of 2, the whole pipeline"
+    report.add(Row(name, ours / count * 1e6, "us", "tf.data", reference, AtLeast(5), raw))
+    times = sorted(state_times(200 if arguments.quick else 2_000))
+    median = times[len(times) // 2] * 1e6
+    report.add(Row("state of 10,000 datasets, each 32 elements", median, "us", "bar", 100, AtMost(1)))
+
+
+def state_times(states: int) -> list[float]:
+    """Return the seconds of each of many states of a mixture of 10,000 datasets, one after each batch."""
+    datasets = [ad.Dataset.counter(number) for number in range(10_000)]
+    mixture = ad.Dataset.sample_from_datasets(datasets, seed=1).batch(32)
+    found: list[float] = []
+    with mixture.with_options(ad.Options(placement="current")).iterate() as batches:
+        next(batches)
+        batches.state_dict()
+        for _ in range(states):
+            next(batches)
+            begin = time.perf_counter()
+            batches.state_dict()
+            found.append(time.perf_counter() - begin)
+    return found
 
 
 def picture_parts(batches: int) -> tuple[Part, ...]:
@@ -151,6 +194,7 @@ def main() -> None:
     count = 20_000 if arguments.quick else 1_000_000
     for part in (*stage_parts(count), *picture_parts(3 if arguments.quick else 40), *bridge_parts(count)):
         measure(part, arguments, report)
+    mixtures(arguments, report)
     report.finish(arguments.json)
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from tests.reference import Failed
+from tests.running import results
 
 NUMBERS = ad.Dataset.range(10, 20)
 
@@ -108,6 +110,48 @@ def test_several_are_asked_for_at_once() -> None:
     source = AtOnce()
     assert list(ad.Dataset.from_source(source).skip(3)) == ["d", "e"]
     assert {index for indices in source.asked for index in indices} == {3, 4}
+
+
+class Asked:
+    """A source that counts how often it is asked for several elements at once."""
+
+    def __init__(self, first: int, count: int) -> None:
+        self.first, self.count, self.times = first, count, 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        return self.first + index
+
+    def get_batch(self, indices: list[int]) -> list[int]:
+        self.times += 1
+        return [self[index] for index in indices]
+
+
+def test_parts_that_take_turns_are_each_asked_for_many_at_once() -> None:
+    one, other = Asked(0, 1000), Asked(1000, 1000)
+    ds = ad.Dataset.from_source(one).concatenate(ad.Dataset.from_source(other)).shuffle(seed=1)
+    expected = list(ad.Dataset.range(2000).shuffle(seed=1))
+    assert list(ds.prefetch(2000).with_options(ad.Options(optimize=False))) == expected
+    assert one.times + other.times < 500
+
+
+@pytest.mark.parametrize("times", [2, 16, 17, 100])
+def test_more_parts_than_are_open_at_once(times: int) -> None:
+    ds = ad.Dataset.range(7).map(plus_ten).repeat(times).shuffle(seed=2)
+    assert list(ds) == [10 + place % 7 for place in ad.Dataset.range(7 * times).shuffle(seed=2)]
+
+
+def test_a_failure_in_a_part_has_its_place() -> None:
+    def fail(x: int) -> int:
+        if x == 3:
+            raise KeyError(x)
+        return x
+
+    ds = ad.Dataset.range(3).concatenate(ad.Dataset.range(3, 6).map(fail)).shuffle(seed=1)
+    expected = [Failed("KeyError") if x == 3 else x for x in ad.Dataset.range(6).shuffle(seed=1)]
+    assert results(ds) == expected
 
 
 def test_a_batch_of_the_wrong_length_ends_the_pipeline() -> None:
