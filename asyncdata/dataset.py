@@ -1,47 +1,35 @@
-"""Dataset: a description of a pipeline, one short method per transformation, with tf.data's names and defaults."""
+"""Dataset: a description of a pipeline: where its elements come from, what it is, and how it is iterated."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count as counting
 from os import PathLike
-from typing import Any, Generic, Literal, TypeVar, cast, overload
+from typing import Any, TypeVar, cast
 
 from asyncdata.checkpoint import Place, place_of
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator
 from asyncdata.optimize import explained
-from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
-from asyncdata.plan import Node, check_count, check_integer, check_parallel
+from asyncdata.options import INFINITE_CARDINALITY, Options
+from asyncdata.plan import Node, check_integer
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
 from asyncdata.sources.memory import Chosen, Counter, Getter, Items, Range, Slices, Source, Tensors
 from asyncdata.storage import store_for
-from asyncdata.structure import as_arrays, leading, open_level, paired, spec_of
-from asyncdata.transforms.batch import Batch, Unbatch
-from asyncdata.transforms.cache import Cache
-from asyncdata.transforms.filter import Filter, Predicate
-from asyncdata.transforms.flat_map import FlatMap
-from asyncdata.transforms.interleave import Interleave
-from asyncdata.transforms.map import Map, randomized
+from asyncdata.structure import as_arrays, open_level, paired, spec_of
+from asyncdata.transformations import Transformations, dataset_for
+from asyncdata.transforms.map import Map
 from asyncdata.transforms.mix import Choose, Sample
-from asyncdata.transforms.permute import Permute
-from asyncdata.transforms.prefetch import Prefetch
-from asyncdata.transforms.repeat import Concatenate, Repeat
-from asyncdata.transforms.select import Skip, Take
-from asyncdata.transforms.shard import Shard
-from asyncdata.transforms.shuffle import Shuffle
-from asyncdata.transforms.zip import Enumerate, Zip
+from asyncdata.transforms.zip import Zip
 
 __all__ = ("Dataset",)
 
 T = TypeVar("T")
 U = TypeVar("U")
-Executor = Literal["inline", "thread"]
 
 
-class Dataset(Generic[T]):
+class Dataset(Transformations[T]):
     """An immutable description of a pipeline. Building one starts nothing; iterating it runs it.
 
     Iterate with `for` or `async for`, any number of times; each time is an epoch, and starts again.
@@ -75,7 +63,7 @@ class Dataset(Generic[T]):
         >>> list(ad.Dataset.range(2, 8, 3))
         [2, 5]
         """
-        return Dataset(Range(python_range(args)))
+        return Dataset(Range.of(args))
 
     @staticmethod
     def counter(start: int = 0, step: int = 1) -> Dataset[int]:
@@ -107,7 +95,7 @@ class Dataset(Generic[T]):
         1 a
         2 b
         """
-        return Dataset(sliced(tensors))
+        return Dataset(Slices.of(tensors))
 
     @staticmethod
     def from_generator(
@@ -203,112 +191,7 @@ class Dataset(Generic[T]):
         files: Dataset[str] = Dataset(Items(matching(file_pattern), files=True))
         return files if shuffle is False else files.shuffle(len(files), seed=seed)
 
-    # one element at a time
-
-    @overload
-    def map(
-        self,
-        map_func: Callable[..., Awaitable[U]],
-        num_parallel_calls: int | None = None,
-        deterministic: bool | None = None,
-        *,
-        executor: Executor | int | None = None,
-        rng: bool = False,
-        seed: int | None = None,
-    ) -> Dataset[U]: ...
-
-    @overload
-    def map(
-        self,
-        map_func: Callable[..., U],
-        num_parallel_calls: int | None = None,
-        deterministic: bool | None = None,
-        *,
-        executor: Executor | int | None = None,
-        rng: bool = False,
-        seed: int | None = None,
-    ) -> Dataset[U]: ...
-
-    def map(
-        self,
-        map_func: Callable[..., Any],
-        num_parallel_calls: int | None = None,
-        deterministic: bool | None = None,
-        *,
-        executor: Executor | int | None = None,
-        rng: bool = False,
-        seed: int | None = None,
-    ) -> Dataset[Any]:
-        """Call a function on each element; a tuple is unpacked into arguments.
-
-        A plain function is called in order on the engine's thread, or with `num_parallel_calls` by that many threads.
-        A coroutine function is awaited on the engine's loop, with `num_parallel_calls` that many at once; what it
-        uses must not belong to another loop (`Options(placement="current")` runs everything on yours).
-        Order is kept unless `deterministic=False`. An exception is raised in the element's place.
-
-        With `rng=True` the function is also given `rng=`, a `numpy.random.Generator` of the element's own: the same
-        for the same `seed`, element and epoch, whatever the parallelism, the order or how often the run was resumed.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(3).map(lambda x: x + 1, num_parallel_calls=2))
-        [1, 2, 3]
-        >>> list(ad.Dataset.range(3).map(lambda x, rng: x + rng.integers(10), rng=True, seed=1))
-        [np.int64(6), np.int64(2), np.int64(9)]
-        """
-        call = call_for(self._plan, map_func, rng, seed)
-        return self._next(Map.of(self._plan, call, num_parallel_calls, deterministic, executor))
-
-    def filter(self, predicate: Callable[..., Any]) -> Dataset[T]:
-        """Keep the elements for which `predicate` is true.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(6).filter(lambda x: x % 2))
-        [1, 3, 5]
-        """
-        return self._next(Filter(self._plan, Predicate(callable_for("filter", predicate))))
-
-    def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
-        """Pair each element with its number, counted from `start`.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.from_iterable("ab").enumerate())
-        [(0, 'a'), (1, 'b')]
-        """
-        return self._next(Enumerate(self._plan, check_integer("enumerate", "start", start)))
-
     # several datasets
-
-    def flat_map(self, map_func: Callable[..., Any]) -> Dataset[Any]:
-        """The elements of the dataset that `map_func` returns for each element, one dataset after the other.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(3).flat_map(lambda n: ad.Dataset.range(n)))
-        [0, 0, 1]
-        """
-        return self._next(FlatMap(self._plan, Call("flat_map", callable_for("flat_map", map_func))))
-
-    def interleave(
-        self,
-        map_func: Callable[..., Any],
-        cycle_length: int | None = None,
-        block_length: int | None = None,
-        num_parallel_calls: int | None = None,
-        deterministic: bool | None = None,
-    ) -> Dataset[Any]:
-        """`block_length` elements in turn from each of `cycle_length` datasets that `map_func` returns.
-
-        With `num_parallel_calls` the open datasets are read at once, each by its own task, and the order is the same;
-        `deterministic=False` gives elements as they come. `cycle_length` is 16 unless given, on every machine.
-
-        >>> import asyncdata as ad
-        >>> ds = ad.Dataset.range(1, 4).interleave(lambda x: ad.Dataset.from_tensors(x).repeat(2), cycle_length=2)
-        >>> [int(x) for x in ds]
-        [1, 2, 1, 2, 3, 3]
-        """
-        call = Call("interleave", callable_for("interleave", map_func))
-        return self._next(
-            Interleave.of(self._plan, call, cycle_length, block_length, num_parallel_calls, deterministic)
-        )
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None) -> Dataset[Any]:
@@ -321,16 +204,6 @@ class Dataset(Generic[T]):
         [(0, 'a'), (1, 'b')]
         """
         return zipped(args if datasets is None else (datasets,))
-
-    def concatenate(self, dataset: Dataset[Any]) -> Dataset[Any]:
-        """All elements of this dataset, then all of the other.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(2).concatenate(ad.Dataset.range(1)))
-        [0, 1, 0]
-        """
-        other = dataset_for("concatenate", dataset)
-        return Dataset(Concatenate(self._plan, other.plan), self._options.merge(other.options()))
 
     @staticmethod
     def sample_from_datasets(
@@ -375,137 +248,6 @@ class Dataset(Generic[T]):
             Choose.of(plans, choices.plan, stop=bool(stop_on_empty_dataset)), options.merge(choices.options())
         )
 
-    # several elements
-
-    def batch(
-        self,
-        batch_size: int,
-        drop_remainder: bool = False,
-        num_parallel_calls: int | None = None,
-        deterministic: bool | None = None,
-    ) -> Dataset[Any]:
-        """Stack every `batch_size` consecutive elements into one, leaves along a new first axis.
-
-        Arrays and numbers become arrays of NumPy's dtype, anything else an object array. The last batch may be shorter,
-        or is dropped with `drop_remainder`. A failed element is raised before the batch it would have been in.
-        Batches are stacked in order whatever `num_parallel_calls` and `deterministic` say.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(5).batch(2, drop_remainder=True))
-        [array([0, 1]), array([2, 3])]
-        """
-        check_parallel("batch", num_parallel_calls)
-        return self._next(Batch(self._plan, check_count("batch", "batch_size", batch_size, 1), drop_remainder))
-
-    def unbatch(self) -> Dataset[Any]:
-        """Split each element along the first axis of its leaves.
-
-        >>> import asyncdata as ad
-        >>> import numpy as np
-        >>> [int(x) for x in ad.Dataset.from_tensors(np.arange(3)).unbatch()]
-        [0, 1, 2]
-        """
-        return self._next(Unbatch(self._plan))
-
-    def shuffle(
-        self, buffer_size: int | None = None, seed: int | None = None, reshuffle_each_iteration: bool | None = None
-    ) -> Dataset[T]:
-        """Give elements in random order, each chosen from a buffer of `buffer_size`; without one, from all of them.
-
-        The same seed gives the same orders, another one each epoch unless `reshuffle_each_iteration=False`. Without a
-        buffer nothing is held in memory and any place is as quick as the first, but the elements must be such as can
-        be had in any order: a range, slices, a list, `from_source`, `TFRecordDataset(index=True)`, and what maps, takes
-        or zips those; else `PlanError`. For other inputs a buffer as large as the dataset, or `UNKNOWN_CARDINALITY`,
-        shuffles everything.
-
-        >>> import asyncdata as ad
-        >>> sorted(ad.Dataset.range(5).shuffle(3, seed=1))
-        [0, 1, 2, 3, 4]
-        >>> list(ad.Dataset.range(10**9).shuffle(seed=1).take(3))
-        [37354210, 465257133, 36768346]
-        """
-        return self._next(shuffled(self._plan, buffer_size, seed, reshuffle_each_iteration))
-
-    def repeat(self, count: int | None = None) -> Dataset[T]:
-        """Run the dataset `count` times, for ever if `None` or -1.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(2).repeat(2))
-        [0, 1, 0, 1]
-        """
-        times = -1 if count is None else check_count("repeat", "count", count, 0, (-1,))
-        return self._next(Repeat(self._plan, times))
-
-    def take(self, count: int) -> Dataset[T]:
-        """Give the first `count` elements, all if -1.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.counter().take(2))
-        [0, 1]
-        """
-        return self._next(Take(self._plan, check_count("take", "count", count, 0, (-1,))))
-
-    def skip(self, count: int) -> Dataset[T]:
-        """Leave out the first `count` elements, all if -1.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(4).skip(2))
-        [2, 3]
-        """
-        return self._next(Skip(self._plan, check_count("skip", "count", count, 0, (-1,))))
-
-    def shard(
-        self,
-        num_shards: int | None = None,
-        index: int | None = None,
-        *,
-        drop_remainder: bool = False,
-        pad_remainder: bool = False,
-    ) -> Dataset[Any]:
-        """Give every `num_shards`-th element, beginning with number `index`.
-
-        Without arguments, this process's share: number and rank come from torch.distributed or JAX where they are set
-        up, else from the variables of launchers (`WORLD_SIZE` and `RANK`, SLURM's, MPI's); `PlanError` if none knows.
-
-        Some shares have one element more than others. With `drop_remainder` they are equal, and the last elements are
-        left out; with `pad_remainder` they are made equal: each element is then a pair of itself and True, or of a copy
-        of another one and False. Then no process waits for others at the end, if as much is made of each element: put
-        `filter` and `flat_map` before `shard`.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(7).shard(3, 1))
-        [1, 4]
-        >>> [list(ad.Dataset.range(3).shard(2, index, pad_remainder=True)) for index in range(2)]
-        [[(0, True), (2, True)], [(1, True), (2, False)]]
-        """
-        return self._next(Shard.of(self._plan, num_shards, index, drop_remainder, pad_remainder))
-
-    def cache(self) -> Dataset[T]:
-        """Keep the elements of the first epoch in memory for the following ones; their arrays become read-only.
-
-        What was read is kept when an epoch is left early, and the next one reads on from there. Put random
-        augmentation and `shuffle` after it.
-
-        >>> import asyncdata as ad
-        >>> ds = ad.Dataset.range(3).map(print).cache()
-        >>> for epoch in range(2):
-        ...     _ = list(ds)
-        0
-        1
-        2
-        """
-        return self._next(Cache(self._plan))
-
-    def prefetch(self, buffer_size: int | None = None) -> Dataset[T]:
-        """Read up to `buffer_size` elements ahead while the consumer works; AUTOTUNE (or `None`) finds how many.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(3).prefetch(ad.AUTOTUNE))
-        [0, 1, 2]
-        """
-        size = AUTOTUNE if buffer_size is None else buffer_size
-        return self._next(Prefetch(self._plan, check_count("prefetch", "buffer_size", size, 0, (AUTOTUNE,))))
-
     # all of it
 
     def reduce(self, initial_state: U, reduce_func: Callable[[U, T], U]) -> U:
@@ -517,28 +259,6 @@ class Dataset(Generic[T]):
         """
         with self.iterate() as elements:
             return folded(elements, initial_state, reduce_func)
-
-    def apply(self, transformation_func: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
-        """Return `transformation_func(self)`, so that transformations of your own can stand in the chain.
-
-        >>> import asyncdata as ad
-        >>> list(ad.Dataset.range(4).apply(lambda ds: ds.filter(lambda x: x > 1)))
-        [2, 3]
-        """
-        return dataset_for("apply", transformation_func(self))
-
-    def with_options(self, options: Options) -> Dataset[T]:
-        """Return the dataset with `options` set; what is set later wins.
-
-        >>> import asyncdata as ad
-        >>> ad.Dataset.range(3).with_options(ad.Options(deterministic=False)).options().deterministic
-        False
-        """
-        return Dataset(self._plan, self._options.merge(options_for(options)))
-
-    def options(self) -> Options:
-        """Return a copy of the options that are set."""
-        return Options().merge(self._options)
 
     # iteration
 
@@ -642,23 +362,8 @@ class Dataset(Generic[T]):
     def __repr__(self) -> str:
         return f"<Dataset {self._plan}>"
 
-    def _next(self, plan: Node) -> Dataset[Any]:
-        return Dataset(plan, self._options)
-
-
-def python_range(args: tuple[int, ...]) -> range:
-    try:
-        return range(*args)
-    except (TypeError, ValueError) as error:
-        raise PlanError(f"Dataset.range{args}: {error}") from None
-
-
-def sliced(tensors: Any) -> Slices:
-    arrays = as_arrays(tensors)
-    rows, problem = leading(arrays)
-    if problem is not None:
-        raise PlanError(f"from_tensor_slices: {problem}; every leaf needs the same number of rows")
-    return Slices(arrays, rows)
+    def _next(self, plan: Node, options: Options | None = None) -> Dataset[Any]:
+        return Dataset(plan, options or self._options)
 
 
 def matching(pattern: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
@@ -672,25 +377,10 @@ def matching(pattern: str | PathLike[str] | Sequence[str | PathLike[str]]) -> li
     return found
 
 
-def callable_for(method: str, fn: Any) -> Callable[..., Any]:
-    if not callable(fn):
-        raise PlanError(f"{method} needs a function, got {fn!r}")
-    return fn
-
-
 def iterable_for(value: Any) -> Iterable[Any]:
     if not hasattr(value, "__iter__"):
         raise PlanError(f"from_iterable needs an iterable, got {value!r}")
     return value
-
-
-def shuffled(plan: Node, size: int | None, seed: int | None, reshuffle: bool | None) -> Node:
-    """Return the node for a shuffle through a buffer, or of everything."""
-    chosen = secrets.randbits(63) if seed is None else check_integer("shuffle", "seed", seed)
-    if size is None:
-        return Permute.of(plan, chosen, reshuffle, drawn=seed is None)
-    size = check_count("shuffle", "buffer_size", size, 1, (UNKNOWN_CARDINALITY,))
-    return Shuffle.of(plan, size, chosen, reshuffle, drawn=seed is None)
 
 
 def gotten(source: Source, num_parallel_calls: int | None) -> Map:
@@ -698,28 +388,6 @@ def gotten(source: Source, num_parallel_calls: int | None) -> Map:
     if not hasattr(source, "__getitem__") or not hasattr(source, "__len__"):
         raise PlanError(f"from_source needs an object with __len__ and __getitem__, got {source!r:.80}")
     return Map.of(Range(range(len(source))), Getter(source), num_parallel_calls, None, "thread")
-
-
-def call_for(plan: Node, fn: Callable[..., Any], rng: bool, seed: int | None) -> Call:
-    """Return how `map` calls a user's function."""
-    fn = callable_for("map", fn)
-    if not rng:
-        if seed is not None:
-            raise PlanError("map(seed=) is for rng=True, which hands the function a generator")
-        return Call("map", fn)
-    return randomized(plan, fn, None if seed is None else check_integer("map", "seed", seed))
-
-
-def dataset_for(method: str, value: Any) -> Dataset[Any]:
-    if not isinstance(value, Dataset):
-        raise PlanError(f"{method} needs a Dataset, got {type(value).__name__}: {value!r:.60}")
-    return cast("Dataset[Any]", value)
-
-
-def options_for(value: Any) -> Options:
-    if not isinstance(value, Options):
-        raise PlanError(f"with_options needs an asyncdata.Options, got {value!r}")
-    return value
 
 
 def zipped(args: tuple[Any, ...]) -> Dataset[Any]:

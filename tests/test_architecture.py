@@ -37,11 +37,17 @@ LAYERS = (
     ("optimize",),
     ("runtime.bridge", "runtime.pipeline"),
     ("checkpoint",),
+    ("transformations",),
     ("dataset", "iterator", "readers"),
     ("testing", "demo"),
     ("__main__",),
 )
 USERS = ("testing", "demo", "__main__")  # these alone may `import asyncdata` as a user does
+
+# What may be imported from above for its types alone, and why.
+TYPES_FROM_ABOVE = {
+    ("asyncdata.transformations", "asyncdata.dataset"): "each transformation gives a dataset, which has them all",
+}
 
 # What may be imported inside a function, and why.
 OPTIONAL = {
@@ -102,7 +108,9 @@ def imported_modules(module: Module) -> Iterator[str]:
             assert node.level == 0, f"{module.path}:{node.lineno}: relative import"
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                yield from (name for name in (full if full in known else node.module,) if name in known)
+                name = full if full in known else node.module
+                if name in known and (module.name, name) not in TYPES_FROM_ABOVE:
+                    yield name
 
 
 @each_module

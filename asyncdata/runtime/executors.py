@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from types import CoroutineType
 from typing import Any, Final, cast
 
+from asyncdata.errors import PlanError
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
 
@@ -83,6 +84,8 @@ class Call:
     __slots__ = ("fn", "is_async", "label", "name", "spread")
 
     def __init__(self, kind: str, fn: Callable[..., Any], *, spread: bool = True) -> None:
+        if not callable(fn):
+            raise PlanError(f"{kind} needs a function, got {fn!r:.80}")
         self.fn = fn
         self.spread = spread
         self.name = f"{kind}({short(fn)})"

@@ -16,7 +16,7 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket
 from asyncdata.sources.files import Files
-from asyncdata.structure import TensorSpec, slice_rows, spec_of
+from asyncdata.structure import TensorSpec, as_arrays, leading, slice_rows, spec_of
 
 __all__ = ("Chosen", "Counter", "Getter", "Items", "Range", "Slices", "Source", "Tensors")
 
@@ -113,6 +113,14 @@ class Range(Rows):
 
     values: range
 
+    @staticmethod
+    def of(args: tuple[int, ...]) -> Range:
+        """Return the source for the arguments of Python's `range`."""
+        try:
+            return Range(range(*args))
+        except (TypeError, ValueError) as error:
+            raise PlanError(f"Dataset.range{args}: {error}") from None
+
     def rows(self, start: int, stop: int) -> list[int]:
         return list(self.values[start:stop])
 
@@ -163,6 +171,15 @@ class Slices(Rows):
 
     arrays: Any = field(repr=False)
     count: int
+
+    @staticmethod
+    def of(tensors: Any) -> Slices:
+        """Return the source for the rows of a structure of arrays or lists."""
+        arrays = as_arrays(tensors)
+        rows, problem = leading(arrays)
+        if problem is not None:
+            raise PlanError(f"from_tensor_slices: {problem}; every leaf needs the same number of rows")
+        return Slices(arrays, rows)
 
     def rows(self, start: int, stop: int) -> list[Any]:
         return slice_rows(self.arrays, start, stop)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import Node, OneForOne, check_count, parallel_label
+from asyncdata.plan import Node, OneForOne, check_count, check_integer, parallel_label
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.dealing import Deal, named
 from asyncdata.runtime.executors import Call, default_workers
@@ -19,7 +19,7 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.tickets import END, Position, Start, Ticket
 
-__all__ = ("EXECUTORS", "Map", "randomized", "workers_for")
+__all__ = ("EXECUTORS", "Map", "call_for", "workers_for")
 
 EXECUTORS: Final = (None, AUTOTUNE, "inline", "thread")
 
@@ -41,6 +41,15 @@ def randomized(plan: Node, fn: Callable[..., Any], seed: int | None) -> Randomiz
     """Return a function that takes `rng=`, told apart from others with the same seed by how many come before it."""
     chance = Chance(secrets.randbits(63) if seed is None else seed, seed is None)
     return Randomized(fn, chance, earlier(plan))
+
+
+def call_for(plan: Node, fn: Callable[..., Any], rng: bool, seed: int | None) -> Call:
+    """Return how `map` calls a user's function."""
+    if rng:
+        return randomized(plan, fn, None if seed is None else check_integer("map", "seed", seed))
+    if seed is not None:
+        raise PlanError("map(seed=) is for rng=True, which hands the function a generator")
+    return Call("map", fn)
 
 
 def earlier(plan: Node) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -11,15 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import PlanError, ResumeError
-from asyncdata.plan import Node, Unary, finite
+from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.plan import Node, Unary, check_count, check_integer, finite
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.random import Chance
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
 from asyncdata.runtime.tickets import END, Position, Same, Start, Tickets
-from asyncdata.transforms.shuffle import epoch_key
+from asyncdata.transforms.shuffle import Shuffle, epoch_key
 
-__all__ = ("Permute", "permuted")
+__all__ = ("Permute", "permuted", "shuffled")
 
 ROUNDS: Final = 6
 AT_ONCE: Final = 4096
@@ -122,3 +124,12 @@ class Permute(Unary):
                 async for block in source:
                     yield Block(block.items, Shuffled(block.tickets, place, size), block.failed)
                     place += len(block)
+
+
+def shuffled(plan: Node, size: int | None, seed: int | None, reshuffle: bool | None) -> Node:
+    """Return the node for a shuffle through a buffer, or of everything."""
+    chosen = secrets.randbits(63) if seed is None else check_integer("shuffle", "seed", seed)
+    if size is None:
+        return Permute.of(plan, chosen, reshuffle, drawn=seed is None)
+    size = check_count("shuffle", "buffer_size", size, 1, (UNKNOWN_CARDINALITY,))
+    return Shuffle.of(plan, size, chosen, reshuffle, drawn=seed is None)

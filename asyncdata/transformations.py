@@ -1,0 +1,320 @@
+"""Transformations: one short method per transformation, with tf.data's names, arguments and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+
+from asyncdata.errors import PlanError
+from asyncdata.options import AUTOTUNE, Options
+from asyncdata.plan import Node, check_count, check_integer, check_parallel
+from asyncdata.runtime.executors import Call
+from asyncdata.transforms.batch import Batch, Unbatch
+from asyncdata.transforms.cache import Cache
+from asyncdata.transforms.filter import Filter, Predicate
+from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.interleave import Interleave
+from asyncdata.transforms.map import Map, call_for
+from asyncdata.transforms.permute import shuffled
+from asyncdata.transforms.prefetch import Prefetch
+from asyncdata.transforms.repeat import Concatenate, Repeat
+from asyncdata.transforms.select import Skip, Take
+from asyncdata.transforms.shard import Shard
+from asyncdata.transforms.zip import Enumerate
+
+if TYPE_CHECKING:
+    from asyncdata.dataset import Dataset
+
+__all__ = ("Transformations", "dataset_for")
+
+T = TypeVar("T")
+U = TypeVar("U")
+Executor = Literal["inline", "thread"]
+
+
+class Transformations(Generic[T]):
+    """What a dataset can be made into. Each method returns a new dataset and starts nothing."""
+
+    _plan: Node
+    _options: Options
+
+    def _next(self, plan: Node, options: Options | None = None) -> Dataset[Any]:
+        """Return the dataset with another plan."""
+        raise NotImplementedError
+
+    @overload
+    def map(
+        self,
+        map_func: Callable[..., Awaitable[U]],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        executor: Executor | int | None = None,
+        rng: bool = False,
+        seed: int | None = None,
+    ) -> Dataset[U]: ...
+
+    @overload
+    def map(
+        self,
+        map_func: Callable[..., U],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        executor: Executor | int | None = None,
+        rng: bool = False,
+        seed: int | None = None,
+    ) -> Dataset[U]: ...
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        executor: Executor | int | None = None,
+        rng: bool = False,
+        seed: int | None = None,
+    ) -> Dataset[Any]:
+        """Call a function on each element; a tuple is unpacked into arguments.
+
+        A plain function is called in order on the engine's thread, or with `num_parallel_calls` by that many threads.
+        A coroutine function is awaited on the engine's loop, with `num_parallel_calls` that many at once; what it
+        uses must not belong to another loop (`Options(placement="current")` runs everything on yours).
+        Order is kept unless `deterministic=False`. An exception is raised in the element's place.
+
+        With `rng=True` the function is also given `rng=`, a `numpy.random.Generator` of the element's own: the same
+        for the same `seed`, element and epoch, whatever the parallelism, the order or how often the run was resumed.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(3).map(lambda x: x + 1, num_parallel_calls=2))
+        [1, 2, 3]
+        >>> list(ad.Dataset.range(3).map(lambda x, rng: x + rng.integers(10), rng=True, seed=1))
+        [np.int64(6), np.int64(2), np.int64(9)]
+        """
+        call = call_for(self._plan, map_func, rng, seed)
+        return self._next(Map.of(self._plan, call, num_parallel_calls, deterministic, executor))
+
+    def filter(self, predicate: Callable[..., Any]) -> Dataset[T]:
+        """Keep the elements for which `predicate` is true.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(6).filter(lambda x: x % 2))
+        [1, 3, 5]
+        """
+        return self._next(Filter(self._plan, Predicate(predicate)))
+
+    def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
+        """Pair each element with its number, counted from `start`.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_iterable("ab").enumerate())
+        [(0, 'a'), (1, 'b')]
+        """
+        return self._next(Enumerate(self._plan, check_integer("enumerate", "start", start)))
+
+    def flat_map(self, map_func: Callable[..., Any]) -> Dataset[Any]:
+        """The elements of the dataset that `map_func` returns for each element, one dataset after the other.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(3).flat_map(lambda n: ad.Dataset.range(n)))
+        [0, 0, 1]
+        """
+        return self._next(FlatMap(self._plan, Call("flat_map", map_func)))
+
+    def interleave(
+        self,
+        map_func: Callable[..., Any],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset[Any]:
+        """`block_length` elements in turn from each of `cycle_length` datasets that `map_func` returns.
+
+        With `num_parallel_calls` the open datasets are read at once, each by its own task, and the order is the same;
+        `deterministic=False` gives elements as they come. `cycle_length` is 16 unless given, on every machine.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(1, 4).interleave(lambda x: ad.Dataset.from_tensors(x).repeat(2), cycle_length=2)
+        >>> [int(x) for x in ds]
+        [1, 2, 1, 2, 3, 3]
+        """
+        call = Call("interleave", map_func)
+        return self._next(
+            Interleave.of(self._plan, call, cycle_length, block_length, num_parallel_calls, deterministic)
+        )
+
+    def concatenate(self, dataset: Dataset[Any]) -> Dataset[Any]:
+        """All elements of this dataset, then all of the other.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(2).concatenate(ad.Dataset.range(1)))
+        [0, 1, 0]
+        """
+        other = dataset_for("concatenate", dataset)
+        return self._next(Concatenate(self._plan, other.plan), self._options.merge(other.options()))
+
+    def batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset[Any]:
+        """Stack every `batch_size` consecutive elements into one, leaves along a new first axis.
+
+        Arrays and numbers become arrays of NumPy's dtype, anything else an object array. The last batch may be shorter,
+        or is dropped with `drop_remainder`. A failed element is raised before the batch it would have been in.
+        Batches are stacked in order whatever `num_parallel_calls` and `deterministic` say.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(5).batch(2, drop_remainder=True))
+        [array([0, 1]), array([2, 3])]
+        """
+        check_parallel("batch", num_parallel_calls)
+        return self._next(Batch(self._plan, check_count("batch", "batch_size", batch_size, 1), drop_remainder))
+
+    def unbatch(self) -> Dataset[Any]:
+        """Split each element along the first axis of its leaves.
+
+        >>> import asyncdata as ad
+        >>> import numpy as np
+        >>> [int(x) for x in ad.Dataset.from_tensors(np.arange(3)).unbatch()]
+        [0, 1, 2]
+        """
+        return self._next(Unbatch(self._plan))
+
+    def shuffle(
+        self, buffer_size: int | None = None, seed: int | None = None, reshuffle_each_iteration: bool | None = None
+    ) -> Dataset[T]:
+        """Give elements in random order, each chosen from a buffer of `buffer_size`; without one, from all of them.
+
+        The same seed gives the same orders, another one each epoch unless `reshuffle_each_iteration=False`. Without a
+        buffer nothing is held in memory and any place is as quick as the first, but the elements must be such as can
+        be had in any order: a range, slices, a list, `from_source`, `TFRecordDataset(index=True)`, and what maps, takes
+        or zips those; else `PlanError`. For other inputs a buffer as large as the dataset, or `UNKNOWN_CARDINALITY`,
+        shuffles everything.
+
+        >>> import asyncdata as ad
+        >>> sorted(ad.Dataset.range(5).shuffle(3, seed=1))
+        [0, 1, 2, 3, 4]
+        >>> list(ad.Dataset.range(10**9).shuffle(seed=1).take(3))
+        [37354210, 465257133, 36768346]
+        """
+        return self._next(shuffled(self._plan, buffer_size, seed, reshuffle_each_iteration))
+
+    def repeat(self, count: int | None = None) -> Dataset[T]:
+        """Run the dataset `count` times, for ever if `None` or -1.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(2).repeat(2))
+        [0, 1, 0, 1]
+        """
+        times = -1 if count is None else check_count("repeat", "count", count, 0, (-1,))
+        return self._next(Repeat(self._plan, times))
+
+    def take(self, count: int) -> Dataset[T]:
+        """Give the first `count` elements, all if -1.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.counter().take(2))
+        [0, 1]
+        """
+        return self._next(Take(self._plan, check_count("take", "count", count, 0, (-1,))))
+
+    def skip(self, count: int) -> Dataset[T]:
+        """Leave out the first `count` elements, all if -1.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(4).skip(2))
+        [2, 3]
+        """
+        return self._next(Skip(self._plan, check_count("skip", "count", count, 0, (-1,))))
+
+    def shard(
+        self,
+        num_shards: int | None = None,
+        index: int | None = None,
+        *,
+        drop_remainder: bool = False,
+        pad_remainder: bool = False,
+    ) -> Dataset[Any]:
+        """Give every `num_shards`-th element, beginning with number `index`.
+
+        Without arguments, this process's share: number and rank come from torch.distributed or JAX where they are set
+        up, else from the variables of launchers (`WORLD_SIZE` and `RANK`, SLURM's, MPI's); `PlanError` if none knows.
+
+        Some shares have one element more than others. With `drop_remainder` they are equal, and the last elements are
+        left out; with `pad_remainder` they are made equal: each element is then a pair of itself and True, or of a copy
+        of another one and False. Then no process waits for others at the end, if as much is made of each element: put
+        `filter` and `flat_map` before `shard`.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(7).shard(3, 1))
+        [1, 4]
+        >>> [list(ad.Dataset.range(3).shard(2, index, pad_remainder=True)) for index in range(2)]
+        [[(0, True), (2, True)], [(1, True), (2, False)]]
+        """
+        return self._next(Shard.of(self._plan, num_shards, index, drop_remainder, pad_remainder))
+
+    def cache(self) -> Dataset[T]:
+        """Keep the elements of the first epoch in memory for the following ones; their arrays become read-only.
+
+        What was read is kept when an epoch is left early, and the next one reads on from there. Put random
+        augmentation and `shuffle` after it.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(3).map(print).cache()
+        >>> for epoch in range(2):
+        ...     _ = list(ds)
+        0
+        1
+        2
+        """
+        return self._next(Cache(self._plan))
+
+    def prefetch(self, buffer_size: int | None = None) -> Dataset[T]:
+        """Read up to `buffer_size` elements ahead while the consumer works; AUTOTUNE (or `None`) finds how many.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(3).prefetch(ad.AUTOTUNE))
+        [0, 1, 2]
+        """
+        size = AUTOTUNE if buffer_size is None else buffer_size
+        return self._next(Prefetch(self._plan, check_count("prefetch", "buffer_size", size, 0, (AUTOTUNE,))))
+
+    def apply(self, transformation_func: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
+        """Return `transformation_func(self)`, so that transformations of your own can stand in the chain.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(4).apply(lambda ds: ds.filter(lambda x: x > 1)))
+        [2, 3]
+        """
+        return dataset_for("apply", transformation_func(self._next(self._plan)))
+
+    def with_options(self, options: Options) -> Dataset[T]:
+        """Return the dataset with `options` set; what is set later wins.
+
+        >>> import asyncdata as ad
+        >>> ad.Dataset.range(3).with_options(ad.Options(deterministic=False)).options().deterministic
+        False
+        """
+        return self._next(self._plan, self._options.merge(options_for(options)))
+
+    def options(self) -> Options:
+        """Return a copy of the options that are set."""
+        return Options().merge(self._options)
+
+
+def dataset_for(method: str, value: Any) -> Dataset[Any]:
+    """Return a dataset, or raise `PlanError` if it is none."""
+    if not isinstance(value, Transformations):
+        raise PlanError(f"{method} needs a Dataset, got {type(value).__name__}: {value!r:.60}")
+    return cast("Dataset[Any]", value)
+
+
+def options_for(value: Any) -> Options:
+    if not isinstance(value, Options):
+        raise PlanError(f"with_options needs an asyncdata.Options, got {value!r}")
+    return value
