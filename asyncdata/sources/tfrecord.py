@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import FRAMING, RecordParser, decompressor, read_large
@@ -71,19 +71,20 @@ class RecordFile(Node):
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many records as are wanted and have been read."""
-        place = RecordPlace() if position is None else self.told(position, lambda told: RecordPlace(**told))
+        file = File(os.path.basename(self.path), size_of(self.path))
+        place = RecordPlace() if position is None else self.told(position, lambda told: RecordPlace(*told))
         if position:
-            place.check(self)
+            place.check(self, file)
         ordinal, skip = place.record, place.skip
         async with aclosing(self.records(scope, want, place.offset)) as found:
             async for records, begin, end in found:
-                block = self.block(records, ordinal, begin, end)
+                block = self.block(file, records, ordinal, begin, end)
                 ordinal += len(records)
                 if skip < len(records):
                     yield block.part(skip, len(records)) if skip else block
                 skip = max(0, skip - len(records))
 
-    def block(self, records: list[Any], ordinal: int, begin: int, end: int) -> Block:
+    def block(self, file: File, records: list[Any], ordinal: int, begin: int, end: int) -> Block:
         """Return the records in bytes `begin` to `end` of the file as a block, errors among them as failures."""
         failed = set(map(type, records)) != {bytes}
         if failed:
@@ -92,7 +93,7 @@ class RecordFile(Node):
                     records[place] = noted(record, self.label(), ordinal + place)
         if self.compression:
             begin = -1
-        tickets = RecordTickets(self.path, ordinal, len(records), begin, -1 if failed else end)
+        tickets = RecordTickets(file, ordinal, len(records), begin, -1 if failed else end)
         return Block(records, tickets, failed)
 
     async def records(
@@ -146,12 +147,15 @@ def large_records(chunks: object, parser: RecordParser, want: Demand) -> Iterato
         yield records, begin, start
 
 
-@dataclass(frozen=True)
-class RecordPlace:
-    """A position in a record file: `skip` records after the one at `offset`, which is number `record` of the file.
+class File(NamedTuple):
+    """What a position tells of a file: its base name, which is short and may lie in any folder, and its size."""
 
-    Of the file it tells the base name and the size: short, and the same wherever the folder is.
-    """
+    name: str = ""
+    size: int = -1
+
+
+class RecordPlace(NamedTuple):
+    """A position in a record file: `skip` records after the one at `offset`, which is number `record` of the file."""
 
     name: str = ""
     size: int = -1
@@ -159,23 +163,24 @@ class RecordPlace:
     offset: int = 0
     skip: int = 0
 
-    def check(self, node: RecordFile) -> None:
+    def check(self, node: RecordFile, file: File) -> None:
         """Raise unless the file is the one that the state was made with."""
-        if self.name != os.path.basename(node.path):
+        if self.name != file.name:
             raise ResumeError(f"{node.label()}: the state was in {self.name!r} there; the list of files has changed")
-        size = size_of(node.path)
-        if size != self.size:
-            raise ResumeError(f"{node.label()}: the file had {self.size} bytes when the state was made, now {size}")
+        if self.size != file.size:
+            raise ResumeError(
+                f"{node.label()}: the file had {self.size} bytes when the state was made, now {file.size}"
+            )
 
 
 @final
 class RecordTickets(Tickets):
     """Records that follow each other in a file, between two byte offsets, which are -1 where they are not known."""
 
-    __slots__ = ("begin", "count", "end", "path", "record")
+    __slots__ = ("begin", "count", "end", "file", "record")
 
-    def __init__(self, path: str, record: int, count: int, begin: int, end: int) -> None:
-        self.path = path
+    def __init__(self, file: File, record: int, count: int, begin: int, end: int) -> None:
+        self.file = file
         self.record = record
         self.count = count
         self.begin = begin
@@ -194,10 +199,8 @@ class RecordTickets(Tickets):
         return self.record == ordinal
 
     def at(self, count: int) -> Position:
-        name, size = os.path.basename(self.path), size_of(self.path)
         if self.begin < 0:  # compressed: it can only be read from its beginning
-            return asdict(RecordPlace(name, size, skip=self.record + count))
-        place = RecordPlace(name, size, self.record, self.begin, count)
+            return [*self.file, 0, 0, self.record + count]
         if count == self.count and self.end >= 0:
-            place = replace(place, record=self.record + count, offset=self.end, skip=0)
-        return asdict(place)
+            return [*self.file, self.record + count, self.end, 0]
+        return [*self.file, self.record, self.begin, count]
