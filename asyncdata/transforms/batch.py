@@ -82,6 +82,7 @@ class Batcher(Step):
         self.drop_remainder = drop_remainder
         self.held: list[Block] = []
         self.count = 0
+        self.overtaken = 0  # of what is held: failures that came later have passed these
         self.last: Tickets = NOTHING
 
     def resume(self, position: Position) -> Start:
@@ -91,12 +92,13 @@ class Batcher(Step):
         return want * self.size - self.count
 
     def feed(self, block: Block) -> Block:
-        before = Spot(block.tickets, 0, self.tickets())
+        before = self.spot(block.tickets, 0)
         self.last = block.tickets
         out: list[Block] = []
         for piece in block.pieces():
             if piece.failed:
-                after = Spot(piece.tickets, 1, self.tickets())
+                self.overtaken = self.count
+                after = self.spot(piece.tickets, 1)
                 out.append(Block(piece.items, Passed(piece.tickets[0], before, after), True))
                 continue
             self.held.append(piece)
@@ -105,9 +107,9 @@ class Batcher(Step):
                 out.append(self.cut(before))
         return Block.join(out) if out else Block([])
 
-    def tickets(self) -> list[Tickets]:
-        """Return the tickets of what is held."""
-        return [piece.tickets for piece in self.held]
+    def spot(self, tickets: Tickets, done: int) -> Spot:
+        """Return where things stand after `done` of some elements."""
+        return Spot(tickets, done, [piece.tickets for piece in self.held], self.overtaken > 0)
 
     def cut(self, before: Spot) -> Block:
         """Return every full batch that is held."""
@@ -115,6 +117,7 @@ class Batcher(Step):
         size, end = self.size, self.count - self.count % self.size
         batches = [stacked(whole.items[at : at + size], whole.tickets, at) for at in range(0, end, size)]
         self.count -= end
+        self.overtaken = max(0, self.overtaken - end)
         self.held = [whole.part(end, len(whole))] if self.count else []
         return Block(batches, Batches(whole.tickets, size, len(batches), before), Failure in set(map(type, batches)))
 
@@ -122,7 +125,7 @@ class Batcher(Step):
         if self.held and not self.drop_remainder:
             whole = Block.join(self.held)
             batch = stacked(whole.items, whole.tickets, 0)
-            before, after = Spot(self.last, len(self.last), self.tickets()), Spot(self.last, len(self.last))
+            before, after = self.spot(self.last, len(self.last)), Spot(self.last, len(self.last))
             yield Block([batch], Passed(whole.tickets, before, after), type(batch) is Failure)
 
 
@@ -132,9 +135,15 @@ class Spot(NamedTuple):
     tickets: Tickets
     done: int
     held: Sequence[Tickets] = ()
+    overtaken: bool = False
 
     def position(self) -> Position:
-        """Return it as the position to go on at: a list, as what comes first are members, not batches."""
+        """Return it as the position to go on at: a list, as what comes first are members, not batches.
+
+        That is before the first element that is held, unless failures behind it have been delivered.
+        """
+        if self.held and not self.overtaken:
+            return [self.held[0].at(0)]
         return [going_on(self.tickets.at(self.done), self.held)]
 
 
