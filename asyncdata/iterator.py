@@ -250,9 +250,10 @@ class DatasetIterator(Generic[T]):
     def skip(self, count: int) -> None:
         """Leave out the next `count` elements, failures among them; past the end, all that are left.
 
-        Where the place of an element can be worked out (in ranges, slices, lists, `from_source`, a `shuffle` of these
-        without a buffer, their maps, batches, shards and repetitions), nothing that is left out is read or made, and
-        a batch counts as full even if elements of it would have failed. Elsewhere they are read and dropped.
+        Where the place of an element can be worked out (in ranges, slices, lists, `from_source`, records with an index,
+        a `shuffle` of these without a buffer, their maps, batches, shards and repetitions), nothing that is left out is
+        read or made, and a batch counts as full even if elements of it would have failed. Elsewhere they are read and
+        dropped.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.range(10**9).shuffle(seed=1).batch(2).iterate() as batches:

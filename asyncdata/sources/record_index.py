@@ -21,7 +21,7 @@ from asyncdata.formats.record_index import HEADER, RecordIndex, Stamp, changed, 
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.tickets import END, Given, Ticket
+from asyncdata.runtime.tickets import END, Given, Position, Ticket
 from asyncdata.storage import BLOCK_BYTES, RandomFile, cache_folder, store_for, write_whole
 
 __all__ = ("Indexes", "RecordCatalog", "gathered")
@@ -47,6 +47,13 @@ class Indexes:
         if path not in self.known:
             self.known.setdefault(path, found_or_made(path))
         return self.known[path]
+
+    def position(self, path: str, record: int) -> Position:
+        """Return the position of a record, as reading the file in order tells it; the end behind the last."""
+        index = self.of(path)
+        if record >= index.count:
+            return END
+        return [os.path.basename(path), index.stamp.size, record, index.span(record)[0], 0]
 
     def counts(self, paths: Sequence[str]) -> list[int]:
         """Return how many elements each file has."""
@@ -223,6 +230,13 @@ class RecordCatalog:
         """Return the tickets of the elements at these places."""
         files = np.searchsorted(self.begins, places, side="right") - 1
         return list(zip(files.tolist(), (np.asarray(places) - self.begins[files]).tolist(), strict=True))
+
+    def seek(self, count: int) -> tuple[int, Position]:
+        """Return in which file element `count` is, and its position there."""
+        if count >= len(self):
+            return len(self.paths), None
+        file, record = cast("tuple[int, int]", self.address([count])[0])
+        return file, self.indexes.position(self.paths[file], record)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield the elements with these tickets, in this order."""

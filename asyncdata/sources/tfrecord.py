@@ -60,6 +60,9 @@ class RecordFile(Node):
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return places
 
+    def seek(self, count: int) -> Position:
+        return super().seek(count) if self.indexes is None else self.indexes.position(self.path, count)
+
     @property
     def resumption(self) -> str | None:
         return f"{self.label()} is decompressed from its beginning" if self.compression else None

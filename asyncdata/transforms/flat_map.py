@@ -83,6 +83,10 @@ class Catalog(Protocol):
         """Return the tickets of the elements at these places."""
         ...
 
+    def seek(self, count: int) -> tuple[int, Position]:
+        """Return for which element of the input element `count` comes, and its position in what is made of that."""
+        ...
+
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield the elements with these tickets, in this order."""
         ...
@@ -109,6 +113,12 @@ class FlatMap(Node):
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return super().address(places) if self.catalog is None else self.catalog.address(places)
+
+    def seek(self, count: int) -> Position:
+        if self.catalog is None:
+            return super().seek(count)
+        element, inner = self.catalog.seek(count)
+        return [self.input.seek(element), inner]
 
     def label(self) -> str:
         return self.function.name

@@ -616,3 +616,21 @@ def test_where_names_are_not_known_or_files_are_read_in_turn_there_is_no_order_b
     assert ds.cardinality() == ad.UNKNOWN_CARDINALITY
     with pytest.raises(ad.PlanError, match="without a buffer_size needs"):
         ds.shuffle()
+
+
+@pytest.mark.parametrize("files", [1, 3])
+def test_records_that_are_skipped_are_not_read(tmp_path: Path, files: int) -> None:
+    paths = [tmp_path / f"{number}.tfrecord" for number in range(files)]
+    for number, path in enumerate(paths):
+        with ad.TFRecordWriter(path) as writer:
+            for record in range(50):
+                writer.write(b"%d of %d" % (record, number))
+    ds = ad.TFRecordDataset(paths if files > 1 else paths[0], index=True).batch(4)
+    everything = [batch.tolist() for batch in ds]
+    for count in (0, 1, 7, len(everything) - 1, len(everything), 1000):
+        with ds.iterate() as batches:
+            batches.skip(count)
+            state = batches.state_dict()
+            assert "skip" not in (state["position"] or ())
+            assert [batch.tolist() for batch in batches] == everything[count:]
+        assert [batch.tolist() for batch in ds.iterate(state=state)] == everything[count:]
