@@ -32,6 +32,7 @@ __all__ = (
     "slice_rows",
     "spec_of",
     "stack",
+    "unprefixed",
     "unstack",
 )
 
@@ -408,3 +409,15 @@ def prefixed(signature: Any, size: int | None) -> Any:
         return TensorSpec(None if spec.shape is None else (size, *spec.shape), spec.dtype)
 
     return map_leaves(prefix, signature)
+
+
+def unprefixed(signature: Any) -> tuple[int | None, Any]:
+    """Return how many rows each element has, and what a row looks like; `None` for what is not known."""
+    rows: set[int | None] = set()
+
+    def row(spec: Any, _: str) -> TensorSpec:
+        rows.add(spec.shape[0] if spec.shape else None)
+        return TensorSpec(spec.shape[1:] if spec.shape else None, spec.dtype)
+
+    inner = None if signature is None else map_leaves(row, signature)
+    return (rows.pop() if len(rows) == 1 else None), inner

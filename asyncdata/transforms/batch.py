@@ -31,7 +31,7 @@ from asyncdata.runtime.tickets import (
     plain,
     reopening,
 )
-from asyncdata.structure import prefixed, stack, unstack
+from asyncdata.structure import prefixed, stack, unprefixed, unstack
 
 __all__ = ("Batch", "Unbatch")
 
@@ -241,11 +241,14 @@ class Unbatch(Unary):
         return [outer, *rows]
 
     @property
-    def signature(self) -> None:
-        return None
+    def signature(self) -> Any:
+        return unprefixed(self.input.signature)[1]
 
     @property
     def cardinality(self) -> int:
+        rows = unprefixed(self.input.signature)[0]
+        if rows is not None:
+            return scaled(self.input.cardinality, lambda count: count * rows)
         return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
 
 

@@ -1,8 +1,7 @@
-"""Transformations beside TensorFlow's own, where it is installed."""
+"""Mixtures beside TensorFlow's own, where it is installed."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import pytest
@@ -13,13 +12,6 @@ import asyncdata as ad
 from tests.running import results
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(180)]
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pytest.importorskip("tensorflow", exc_type=ImportError)
 
 
 def delivered(tf: Any, ds: Any) -> list[Any]:
