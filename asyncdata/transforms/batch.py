@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 from asyncdata.errors import StructureError
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Unary, scaled
+from asyncdata.plan import Node, Unary, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, dealt_begun, listed
 from asyncdata.runtime.executors import noted
@@ -33,7 +33,10 @@ from asyncdata.runtime.tickets import (
 )
 from asyncdata.structure import prefixed, stack, unstack
 
-__all__ = ("Batch", "Unbatch")
+__all__ = ("Batch", "Batcher", "Passed", "Spot", "Unbatch", "alone", "remade")
+
+ALONE: Final = "alone"
+"""Marks the ticket of an element that failed and is in no batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,17 +58,8 @@ class Batch(Unary):
     def signature(self) -> Any:
         return prefixed(self.input.signature, self.size if self.drop_remainder else None)
 
-    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        """Stack the members of each batch again; what is no batch is an element that failed."""
-        members = [members_of(ticket) for ticket in tickets]
-        inner = Demand()
-        async with aclosing(self.input.open(scope, inner, Start(END, [*chain.from_iterable(members)]))) as source:
-            for place, one in enumerate(members):
-                found = await exactly(source, inner, len(one))
-                if found is None:
-                    return
-                item = stacked(found.items, found.tickets, 0) if isinstance(tickets[place], Tickets) else found.items[0]
-                yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return remade(self.input, scope, tickets, lambda found: stacked(found.items, found.tickets, 0))
 
     def seek(self, count: int) -> Position:
         return [self.input.seek(count * self.size)]
@@ -97,7 +91,7 @@ class Batcher(Step):
         for piece in block.pieces():
             if piece.failed:
                 after = Spot(piece.tickets, 1, self.tickets())
-                out.append(Block(piece.items, Passed(piece.tickets[0], before, after), True))
+                out.append(Block(piece.items, Passed(alone(piece.tickets[0]), before, after), True))
                 continue
             self.held.append(piece)
             self.count += len(piece)
@@ -181,9 +175,29 @@ class Passed(Tickets):
         return (self.after if count else self.before).position()
 
 
+def alone(ticket: Ticket) -> Ticket:
+    """Return the ticket of an element that passes by itself, which may itself have members: a batch that failed."""
+    return (ALONE, ticket) if isinstance(ticket, Tickets) else ticket
+
+
 def members_of(ticket: Ticket) -> Sequence[Ticket]:
     """Return the tickets of the elements that went into what has this ticket."""
-    return [*ticket] if isinstance(ticket, Tickets) else [ticket]
+    if isinstance(ticket, Tickets):
+        return [*ticket]
+    return [ticket[1]] if isinstance(ticket, tuple) and ticket[:1] == (ALONE,) else [ticket]
+
+
+async def remade(node: Node, scope: Scope, tickets: Sequence[Ticket], make: Callable[[Block], Any]) -> Blocks:
+    """Yield what `make` makes of the members of each of these, elements of `node`; what has none passes by itself."""
+    members = [members_of(ticket) for ticket in tickets]
+    inner = Demand()
+    async with aclosing(node.open(scope, inner, Start(END, [*chain.from_iterable(members)]))) as source:
+        for place, one in enumerate(members):
+            found = await exactly(source, inner, len(one))
+            if found is None:
+                return
+            item = make(found) if isinstance(tickets[place], Tickets) else found.items[0]
+            yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
 
 
 async def exactly(source: Blocks, want: Demand, count: int) -> Block | None:

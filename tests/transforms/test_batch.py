@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.testing import check_transform
+from asyncdata.testing import check_resumes, check_transform
 from tests import reference
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
@@ -178,6 +178,15 @@ def test_a_batch_that_cannot_be_stacked_is_gone_and_the_next_one_comes() -> None
 def test_a_failure_passes_and_the_batch_goes_on(way: Any, calls: int | None) -> None:
     found = way(ad.Dataset.range(6).map(fail_at_2).batch(4, num_parallel_calls=calls))
     assert [list(x) if isinstance(x, np.ndarray) else x for x in found] == [Failed("Boom(2)"), [0, 1, 3, 4], [5]]
+
+
+def test_a_batch_that_failed_and_was_held_fails_again_when_the_run_goes_on() -> None:
+    def fail_sometimes(batch: Any) -> Any:
+        if batch[0] % 6 == 0:
+            raise Boom(int(batch[0]))
+        return batch
+
+    check_resumes(lambda: ad.Dataset.range(24).batch(2).map(fail_sometimes).batch(2).shuffle(4, seed=1))
 
 
 def test_infinite_input() -> None:
