@@ -20,6 +20,7 @@ from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Concatenate, Repeat
 from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
+from asyncdata.transforms.window import Window
 from asyncdata.transforms.zip import Enumerate
 
 if TYPE_CHECKING:
@@ -184,6 +185,26 @@ class Transformations(Generic[T]):
         [0, 1, 2]
         """
         return self._next(Unbatch(self._plan))
+
+    def window(
+        self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
+    ) -> Dataset[Any]:
+        """Give every `size` elements as a dataset of their own; the next one begins `shift` elements later.
+
+        `shift` is `size` unless given; `stride` is the distance between members. The last windows may have fewer, or
+        are left out with `drop_remainder`. Of elements with parts (tuples, dicts) a window is a structure of datasets,
+        one for each part. An element that failed is one, and is raised by each window that has it.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(5).window(3, shift=1, drop_remainder=True).flat_map(lambda window: window.batch(3)))
+        [array([0, 1, 2]), array([1, 2, 3]), array([2, 3, 4])]
+        >>> [list(window) for window in ad.Dataset.range(7).window(2, stride=3)]
+        [[0, 3], [2, 5], [4], [6]]
+        """
+        size = check_count("window", "size", size, 1)
+        step = size if shift is None else check_count("window", "shift", shift, 1)
+        stride = check_count("window", "stride", stride, 1)
+        return self._next(Window(self._plan, size, step, self._next, stride, bool(drop_remainder)))
 
     def shuffle(
         self, buffer_size: int | None = None, seed: int | None = None, reshuffle_each_iteration: bool | None = None

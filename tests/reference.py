@@ -114,6 +114,25 @@ def batch(elements: Elements, size: int, drop_remainder: bool = False) -> Iterat
         yield call(stack, (held,))
 
 
+def window(
+    elements: Elements, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
+) -> Iterator[Any]:
+    """Lists of elements; failures are elements, and what has another structure than the others spoils its windows."""
+    found, span = list(elements), (size - 1) * stride + 1
+    for start in range(0, len(found), shift or size):
+        members = found[start : start + span : stride]
+        if not (drop_remainder and start + span > len(found)):
+            kinds = {repr(skeleton(member)) for member in members if not isinstance(member, Failed)}
+            yield members if len(kinds) < 2 else failed(Misfit())
+
+
+def skeleton(element: Any) -> Any:
+    """The structure of an element without its leaves."""
+    if type(element) is tuple:
+        return tuple(map(skeleton, element))
+    return {key: skeleton(element[key]) for key in sorted(element)} if isinstance(element, dict) else None
+
+
 def unbatch(elements: Elements) -> Iterator[Any]:
     return flat_map(((element,) if type(element) is tuple else element for element in elements), unstack)
 
