@@ -15,6 +15,7 @@ from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map, call_for
+from asyncdata.transforms.padded import PaddedBatch, Padding
 from asyncdata.transforms.permute import shuffled
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Concatenate, Repeat
@@ -175,6 +176,28 @@ class Transformations(Generic[T]):
         """
         check_parallel("batch", num_parallel_calls)
         return self._next(Batch(self._plan, check_count("batch", "batch_size", batch_size, 1), drop_remainder))
+
+    def padded_batch(
+        self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: bool = False
+    ) -> Dataset[Any]:
+        """Stack every `batch_size` consecutive elements into one, arrays of different shapes filled up at their ends.
+
+        `padded_shapes` is a structure like an element's with a shape for each leaf; where a size is `None`, and without
+        shapes everywhere, it is that of the largest in the batch. A leaf that is larger is a `StructureError` in the
+        batch's place. `padding_values` is one value for all leaves or such a structure; a value must be one of the
+        leaf's dtype. `None` is zero, False, or the empty string.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_iterable([[1], [2, 3, 4], [5, 6]]).padded_batch(2, padding_values=-1))
+        [array([[ 1, -1, -1],
+               [ 2,  3,  4]]), array([[5, 6]])]
+        >>> list(ad.Dataset.from_iterable([[1], [2, 3]]).padded_batch(2, [4]))
+        [array([[1, 0, 0, 0],
+               [2, 3, 0, 0]])]
+        """
+        size = check_count("padded_batch", "batch_size", batch_size, 1)
+        padding = Padding.of("padded_batch", padded_shapes, padding_values)
+        return self._next(PaddedBatch.of(self._plan, size, drop_remainder, padding))
 
     def unbatch(self) -> Dataset[Any]:
         """Split each element along the first axis of its leaves.

@@ -391,6 +391,16 @@ def batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def padded_batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size, drop = draw(st.integers(1, 5)), draw(st.booleans())
+    whole = not any(isinstance(element, reference.Failed) for element in pipe.meaning(FIRST))
+    return replace(pipe, counted=pipe.counted and whole).then(
+        f"padded_batch({size}, drop_remainder={drop})",
+        lambda ds: ds.padded_batch(size, drop_remainder=drop),
+        lambda epoch: reference.padded_batch(pipe.meaning(epoch), size, drop),
+    )
+
+
 def rejoined(*parts: Any) -> ad.Dataset:
     """The elements of a window, which of elements with parts is a structure of datasets."""
     return ad.Dataset.zip(datasets=parts[0] if len(parts) == 1 else parts)
@@ -603,7 +613,7 @@ def options(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("with_options(Options())", lambda ds: ds.with_options(ad.Options()), pipe.meaning)
 
 
-INNER_STEPS: tuple[Step, ...] = (map_, filter_, batch, take, skip, enumerate_, prefetch)
+INNER_STEPS: tuple[Step, ...] = (map_, filter_, batch, padded_batch, take, skip, enumerate_, prefetch)
 """What the inner datasets of flat_map and interleave are made of."""
 
 UNORDERED_STEPS: tuple[Step, ...] = (
@@ -617,7 +627,7 @@ ORDERED_STEPS: tuple[Step, ...] = (
     *(enumerate_, options),
 )
 
-GROUPING_STEPS: tuple[Step, ...] = (window,)
+GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch)
 """What makes other elements of several ones, or of what came before."""
 
 GROWING_STEPS: tuple[Step, ...] = (
