@@ -107,7 +107,7 @@ def check_shares(told: Mapping[str, Any], shares: list[Share]) -> None:
             )
 
 
-FREE: Final = ("map", "filter", "skip", "from_source")
+FREE: Final = ("map", "filter", "skip", "from_source", "ignore_errors")
 """Steps of which a position says nothing; what only reads ahead is in no account."""
 
 

@@ -13,6 +13,7 @@ from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.ignore_errors import Budget, IgnoreErrors
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map, call_for
 from asyncdata.transforms.permute import shuffled
@@ -95,14 +96,19 @@ class Transformations(Generic[T]):
         call = call_for(self._plan, map_func, rng, seed)
         return self._next(Map.of(self._plan, call, num_parallel_calls, deterministic, executor))
 
-    def filter(self, predicate: Callable[..., Any]) -> Dataset[T]:
-        """Keep the elements for which `predicate` is true.
+    def filter(
+        self,
+        predicate: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset[T]:
+        """Keep the elements for which `predicate` is true. It is called, or awaited, as the function of `map` is.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(6).filter(lambda x: x % 2))
         [1, 3, 5]
         """
-        return self._next(Filter(self._plan, Predicate(predicate)))
+        return self._next(Filter.of(self._plan, Predicate(predicate), num_parallel_calls, deterministic))
 
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
         """Pair each element with its number, counted from `start`.
@@ -273,6 +279,29 @@ class Transformations(Generic[T]):
         2
         """
         return self._next(Cache(self._plan))
+
+    def ignore_errors(
+        self,
+        log_warning: bool = False,
+        *,
+        max_errors: int | None = None,
+        max_share: float | None = None,
+        on_error: Callable[[Exception, Any], Any] | None = None,
+    ) -> Dataset[T]:
+        """Drop elements that failed, as many as `max_errors` and `max_share` of those seen allow; without them, all.
+
+        An error that exceeds the budget is raised in its place, with a note that tells what was dropped; the next ones
+        are too. The share is of 1,000 elements while fewer were seen. `on_error(error, ticket)` is called where an
+        element is dropped; its ticket is its number in its source, or a path of such. With `log_warning` the logger
+        `asyncdata` tells of each one. What a state does again is told again.
+
+        >>> import asyncdata as ad
+        >>> halves = ad.Dataset.range(3).map(lambda x: 1 // x)
+        >>> list(halves.ignore_errors(on_error=lambda error, ticket: print(ticket, error)))
+        0 integer division or modulo by zero
+        [1, 0]
+        """
+        return self._next(IgnoreErrors.of(self._plan, Budget.of(max_errors, max_share), log_warning, on_error))
 
     def prefetch(self, buffer_size: int | None = None) -> Dataset[T]:
         """Read up to `buffer_size` elements ahead while the consumer works; AUTOTUNE (or `None`) finds how many.

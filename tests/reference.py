@@ -171,6 +171,16 @@ def cache(elements: Elements) -> Iterator[Any]:
     return iter(elements)
 
 
+def ignore_errors(elements: Elements, max_errors: int | None = None) -> Iterator[Any]:
+    """Once so many have been dropped, errors are raised in their places."""
+    dropped = 0
+    for element in elements:
+        if isinstance(element, Failed) and (max_errors is None or dropped < max_errors):
+            dropped += 1
+        else:
+            yield element
+
+
 def prefetch(elements: Elements) -> Iterator[Any]:
     return iter(elements)
 

@@ -8,11 +8,12 @@ from operator import truth
 from typing import Any
 
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Unary
+from asyncdata.plan import Node, check_parallel
 from asyncdata.runtime.block import Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.tickets import Ticket
+from asyncdata.transforms.called import Called
 
 __all__ = ("Filter", "Predicate")
 
@@ -37,21 +38,23 @@ class Predicate(Call):
 
 
 @dataclass(frozen=True, eq=False)
-class Filter(Unary):
-    """The elements for which `predicate` is true, in order."""
+class Filter(Called):
+    """The elements for which `predicate` is true."""
 
     predicate: Predicate
 
-    @property
-    def transparent(self) -> bool:
-        return True
+    @staticmethod
+    def of(plan: Node, predicate: Predicate, calls: int | None, deterministic: bool | None) -> Filter:
+        """Return a filter for what the user asked for."""
+        check_parallel("filter", calls)
+        return Filter(plan, predicate, workers=calls, ordered=deterministic)
 
     def stage(self) -> Apply:
-        return Apply((self.predicate,), keep=True)
+        return Apply((self.predicate,), keep=True, workers=self.lanes, ordered=self.ordered is not False)
 
     @property
     def cardinality(self) -> int:
         return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
 
     def label(self) -> str:
-        return self.predicate.name
+        return f"{self.predicate.name[:-1]}{self.how()})"

@@ -305,12 +305,15 @@ def arguments(how: dict[str, Any]) -> str:
 
 
 def filter_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
-    fn = draw(st.sampled_from([functions.keep_most, *functions.KEPT]))
-    return pipe.then(
-        f"filter({fn.__name__})",
-        lambda ds: ds.filter(fn),
+    fn, is_coroutine = draw(st.sampled_from([functions.keep_most, *functions.KEPT])), draw(st.booleans())
+    run = functions.awaited(fn) if is_coroutine else fn
+    how = {name: value for name, value in draw(ways(is_coroutine)).items() if name != "executor"}
+    kept = pipe.then(
+        f"filter({run.__name__}{arguments(how)})",
+        lambda ds: ds.filter(run, **how),
         lambda epoch: reference.filter_(pipe.meaning(epoch), fn),
     )
+    return replace(kept, ordered=pipe.ordered and unordered(how) is False)
 
 
 @dataclass(frozen=True)
@@ -478,6 +481,16 @@ def cache(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("cache()", lambda ds: ds.cache(), lambda epoch: reference.cache(pipe.meaning((0,) * len(epoch))))
 
 
+def ignore_errors(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """A budget says which errors come, so it depends on order."""
+    most = draw(st.sampled_from([None, None, 0, 1, 3])) if pipe.ordered else None
+    return pipe.then(
+        f"ignore_errors(max_errors={most})",
+        lambda ds: ds.ignore_errors(max_errors=most),
+        lambda epoch: reference.ignore_errors(pipe.meaning(epoch), most),
+    )
+
+
 def prefetch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     size = draw(st.sampled_from([0, 1, 2, 7, ad.AUTOTUNE]))
     return pipe.then(
@@ -577,18 +590,19 @@ def options(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("with_options(Options())", lambda ds: ds.with_options(ad.Options()), pipe.meaning)
 
 
-INNER_STEPS: tuple[Step, ...] = (map_, filter_, batch, take, skip, enumerate_, prefetch)
+INNER_STEPS: tuple[Step, ...] = (map_, filter_, batch, take, skip, enumerate_, prefetch, ignore_errors)
 """What the inner datasets of flat_map and interleave are made of."""
 
 UNORDERED_STEPS: tuple[Step, ...] = (
     *(map_, filter_, prefetch, cache, unbatch, options, flat_map, concatenate, shuffle),
     sample_from_datasets,
+    ignore_errors,
 )
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
 ORDERED_STEPS: tuple[Step, ...] = (
     *(map_, map_, map_, filter_, batch, rebatch, rebatch, shuffle, shuffle_all, take, skip, shard, cache, prefetch),
-    *(enumerate_, options),
+    *(enumerate_, options, ignore_errors),
 )
 
 GROWING_STEPS: tuple[Step, ...] = (
