@@ -11,6 +11,7 @@ from asyncdata.plan import Node, check_count, check_integer, check_parallel
 from asyncdata.runtime.executors import Call
 from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.cache import Cache
+from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.ignore_errors import Budget, IgnoreErrors
@@ -303,6 +304,30 @@ class Transformations(Generic[T]):
         """
         return self._next(IgnoreErrors.of(self._plan, Budget.of(max_errors, max_share), log_warning, on_error))
 
+    def assert_cardinality(self, expected_cardinality: int) -> Dataset[T]:
+        """Say how many elements there are, where the plan cannot tell; a `StageError` if there are more or fewer.
+
+        It comes after the last of fewer elements, and instead of the first of those that are too many; where the plan
+        knows better it is a `PlanError` right here. Failed elements count.
+
+        >>> import asyncdata as ad
+        >>> len(ad.Dataset.range(10).filter(lambda x: x % 2).assert_cardinality(5))
+        5
+        """
+        return self._next(AssertCardinality.of(self._plan, expected_cardinality))
+
+    def pad_to_cardinality(self, cardinality: int, mask_key: str = "valid") -> Dataset[Any]:
+        """Add elements of zeros until there are `cardinality`, and to each element whether it is a real one.
+
+        A dict gets the mask under `mask_key`, anything else becomes a pair of itself and the mask. Zeros have shapes
+        and types of the last element that did not fail. A `StageError` if there are more elements than that.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_tensor_slices({"x": [7, 8]}).pad_to_cardinality(3))
+        [{'x': np.int64(7), 'valid': True}, {'x': np.int64(8), 'valid': True}, {'x': np.int64(0), 'valid': False}]
+        """
+        return self._next(PadToCardinality.of(self._plan, cardinality, mask_key))
+
     def prefetch(self, buffer_size: int | None = None) -> Dataset[T]:
         """Read up to `buffer_size` elements ahead while the consumer works; AUTOTUNE (or `None`) finds how many.
 
@@ -321,6 +346,10 @@ class Transformations(Generic[T]):
         [2, 3]
         """
         return dataset_for("apply", transformation_func(self._next(self._plan)))
+
+    def __or__(self, transformation_func: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
+        """Return `transformation_func(self)`, as `apply` does: `ds | augment | batches`."""
+        return self.apply(transformation_func)
 
     def with_options(self, options: Options) -> Dataset[T]:
         """Return the dataset with `options` set; what is set later wins.

@@ -491,6 +491,27 @@ def ignore_errors(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def assert_cardinality(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Only where it is the same in each epoch."""
+    count = pipe.build().cardinality()
+    if count < 0 or not pipe.counted:
+        return pipe
+    return pipe.then(f"assert_cardinality({count})", lambda ds: ds.assert_cardinality(count), pipe.meaning)
+
+
+def pad_to_cardinality(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Only where the number is the same in each epoch, and there is something to be like."""
+    count, elements = pipe.build().cardinality(), list(pipe.meaning(FIRST))
+    if count < FEW or not pipe.counted or any(isinstance(element, reference.Failed) for element in elements):
+        return pipe
+    count += draw(counts(0, 1, 5))
+    return pipe.then(
+        f"pad_to_cardinality({count})",
+        lambda ds: ds.pad_to_cardinality(count),
+        lambda epoch: reference.pad_to_cardinality(pipe.meaning(epoch), count),
+    )
+
+
 def prefetch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     size = draw(st.sampled_from([0, 1, 2, 7, ad.AUTOTUNE]))
     return pipe.then(
@@ -602,7 +623,7 @@ UNORDERED_STEPS: tuple[Step, ...] = (
 
 ORDERED_STEPS: tuple[Step, ...] = (
     *(map_, map_, map_, filter_, batch, rebatch, rebatch, shuffle, shuffle_all, take, skip, shard, cache, prefetch),
-    *(enumerate_, options, ignore_errors),
+    *(enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality),
 )
 
 GROWING_STEPS: tuple[Step, ...] = (
