@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from operator import truth
 from typing import Any
 
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, check_parallel
-from asyncdata.runtime.block import Failure
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call
+from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
-from asyncdata.runtime.tickets import Ticket
+from asyncdata.runtime.tickets import END, Position, Start, Ticket, Wrapped
 from asyncdata.transforms.called import Called
 
 __all__ = ("Filter", "Predicate")
@@ -51,6 +53,16 @@ class Filter(Called):
 
     def stage(self) -> Apply:
         return Apply((self.predicate,), keep=True, workers=self.lanes, ordered=self.ordered is not False)
+
+    async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Yield what of the input's elements is kept: a state may tell some that nobody has looked at yet."""
+
+        def position(_: int, rest: Position) -> Position:
+            return start.position if rest == END else {"from": start.position, "back": rest["back"]}
+
+        async with aclosing(self.fetch(scope, want, start.back)) as source:
+            async for block in source:
+                yield Block(block.items, Wrapped(block.tickets, position), block.failed)
 
     @property
     def cardinality(self) -> int:
