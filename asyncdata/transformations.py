@@ -17,6 +17,7 @@ from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.ignore_errors import Budget, IgnoreErrors
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map, call_for
+from asyncdata.transforms.map_batches import MapBatches
 from asyncdata.transforms.permute import shuffled
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Concatenate, Repeat
@@ -54,6 +55,7 @@ class Transformations(Generic[T]):
         executor: Executor | int | None = None,
         rng: bool = False,
         seed: int | None = None,
+        batch: int | None = None,
     ) -> Dataset[U]: ...
 
     @overload
@@ -66,6 +68,7 @@ class Transformations(Generic[T]):
         executor: Executor | int | None = None,
         rng: bool = False,
         seed: int | None = None,
+        batch: int | None = None,
     ) -> Dataset[U]: ...
 
     def map(
@@ -77,6 +80,7 @@ class Transformations(Generic[T]):
         executor: Executor | int | None = None,
         rng: bool = False,
         seed: int | None = None,
+        batch: int | None = None,
     ) -> Dataset[Any]:
         """Call a function on each element; a tuple is unpacked into arguments.
 
@@ -93,7 +97,19 @@ class Transformations(Generic[T]):
         [1, 2, 3]
         >>> list(ad.Dataset.range(3).map(lambda x, rng: x + rng.integers(10), rng=True, seed=1))
         [np.int64(6), np.int64(2), np.int64(9)]
+
+        With `batch=n` the function is given batches of up to `n` elements, stacked as by `Dataset.batch`, and returns
+        as many results, along the first axis of arrays or as a list; elements come out as they went in, in order. A
+        row's result may not depend on the other rows: where the function fails, elements are tried one by one, and
+        those that fail alone are raised in their places.
+
+        >>> list(ad.Dataset.range(3).map(lambda x: x / 2, batch=256))
+        [np.float64(0.0), np.float64(0.5), np.float64(1.0)]
         """
+        if batch is not None:
+            return self._next(
+                MapBatches.of(self._plan, batched_for(map_func, rng, seed), batch, num_parallel_calls, executor)
+            )
         call = call_for(self._plan, map_func, rng, seed)
         return self._next(Map.of(self._plan, call, num_parallel_calls, deterministic, executor))
 
@@ -363,6 +379,13 @@ class Transformations(Generic[T]):
     def options(self) -> Options:
         """Return a copy of the options that are set."""
         return Options().merge(self._options)
+
+
+def batched_for(fn: T, rng: bool, seed: int | None) -> T:
+    """Return a function of batches, or raise `PlanError` for one that is to have random numbers of its element."""
+    if rng or seed is not None:
+        raise PlanError("map(batch=) hands the function no generator: rng= and seed= are for functions of one element")
+    return fn
 
 
 def dataset_for(method: str, value: Any) -> Dataset[Any]:

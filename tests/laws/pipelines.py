@@ -276,6 +276,18 @@ def map_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return replace(mapped, ordered=pipe.ordered and unordered(how) is False)
 
 
+def map_batches(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Elements that cannot be stacked, or be had back as they were, are numbered instead."""
+    fn, is_coroutine = draw(st.sampled_from([functions.number, functions.fail_sometimes])), draw(st.booleans())
+    over = functions.over_rows(fn)
+    run, how, size = functions.awaited(over) if is_coroutine else over, draw(ways(is_coroutine)), draw(counts(2, 1, 7))
+    return pipe.then(
+        f"map(number).map({fn.__name__}, batch={size}{arguments(how)})",
+        lambda ds: ds.map(functions.number).map(run, batch=size, **how),
+        lambda epoch: reference.map_(reference.map_(pipe.meaning(epoch), functions.number), functions.of_int64(fn)),
+    )
+
+
 @st.composite
 def ways(draw: st.DrawFn, is_coroutine: bool) -> dict[str, Any]:
     """How a map may run: arguments of `map` beside the function."""
@@ -622,7 +634,23 @@ UNORDERED_STEPS: tuple[Step, ...] = (
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
 ORDERED_STEPS: tuple[Step, ...] = (
-    *(map_, map_, map_, filter_, batch, rebatch, rebatch, shuffle, shuffle_all, take, skip, shard, cache, prefetch),
+    *(
+        map_,
+        map_,
+        map_,
+        map_batches,
+        filter_,
+        batch,
+        rebatch,
+        rebatch,
+        shuffle,
+        shuffle_all,
+        take,
+        skip,
+        shard,
+        cache,
+        prefetch,
+    ),
     *(enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality),
 )
 
