@@ -19,6 +19,7 @@ from asyncdata.transforms.padded import PaddedBatch, Padding
 from asyncdata.transforms.permute import shuffled
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Concatenate, Repeat
+from asyncdata.transforms.scan import Scan
 from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
 from asyncdata.transforms.window import Window
@@ -105,6 +106,19 @@ class Transformations(Generic[T]):
         [1, 3, 5]
         """
         return self._next(Filter(self._plan, Predicate(predicate)))
+
+    def scan(self, initial_state: Any, scan_func: Callable[[Any, T], Any]) -> Dataset[Any]:
+        """Call `scan_func(state, element)`, which returns the next state and what is given in the element's place.
+
+        A coroutine function is awaited. An element that failed, or that the function fails on, leaves the state as it
+        is. A run goes on from a state of numbers, strings, bytes, arrays, and tuples, lists and dicts of these; of any
+        other kind it is worked out again from the beginning.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(5).scan(0, lambda total, x: (total + x, total + x)))
+        [0, 1, 3, 6, 10]
+        """
+        return self._next(Scan(self._plan, Call("scan", scan_func), initial_state))
 
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
         """Pair each element with its number, counted from `start`.

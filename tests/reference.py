@@ -61,6 +61,17 @@ def map_(elements: Elements, fn: Callable[..., Any]) -> Iterator[Any]:
     return (call(fn, element) for element in elements)
 
 
+def scan(elements: Elements, state: Any, fn: Callable[[Any, Any], Any]) -> Iterator[Any]:
+    """A failure leaves the state as it is."""
+    for element in elements:
+        pair = element if isinstance(element, Failed) else call(fn, (state, element))
+        if isinstance(pair, Failed):
+            yield pair
+        else:
+            state, found = pair
+            yield found
+
+
 def filter_(elements: Elements, predicate: Callable[..., Any]) -> Iterator[Any]:
     for element in elements:
         verdict = call(predicate, element)
