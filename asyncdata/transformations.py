@@ -22,6 +22,8 @@ from asyncdata.transforms.repeat import Concatenate, Repeat
 from asyncdata.transforms.scan import Scan
 from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
+from asyncdata.transforms.take_while import TakeWhile
+from asyncdata.transforms.unique import Unique
 from asyncdata.transforms.window import Window
 from asyncdata.transforms.zip import Enumerate
 
@@ -280,6 +282,29 @@ class Transformations(Generic[T]):
         [0, 1]
         """
         return self._next(Take(self._plan, check_count("take", "count", count, 0, (-1,))))
+
+    def take_while(self, predicate: Callable[..., Any]) -> Dataset[T]:
+        """Give the elements before the first for which `predicate` is false.
+
+        It is not called for the elements behind that one. An element that failed, or that it fails on, is a failure in
+        its place and ends nothing.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.counter().take_while(lambda x: x < 3))
+        [0, 1, 2]
+        """
+        return self._next(TakeWhile(self._plan, Predicate(predicate, "take_while")))
+
+    def unique(self) -> Dataset[T]:
+        """Give each element once, where it comes first: numbers, strings, arrays and structures of them.
+
+        Elements are the same that are equal and, if arrays, of one dtype. All that came are remembered.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_iterable("abacab").unique())
+        ['a', 'b', 'c']
+        """
+        return self._next(Unique(self._plan))
 
     def skip(self, count: int) -> Dataset[T]:
         """Leave out the first `count` elements, all if -1.

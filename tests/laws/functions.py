@@ -102,6 +102,15 @@ SCANNED: tuple[tuple[Callable[[], Any], Callable[[Any, Any], Any]], ...] = (
     (lambda: {"seen": np.zeros(3, np.int64), "last": None}, counting),
     (Opaque, opaque),
 )
+
+
+def go_on(*parts: Any) -> Any:
+    """Stops at few elements, and fails on some."""
+    if digest(*parts) % 7 == 1:
+        raise Boom(digest(*parts))
+    return np.bool_(digest(*parts) % 11)
+
+
 MAPPED = (increment, number, pair, named, sometimes_none, array, ragged, text, fail_sometimes)
 KEPT = (keep_most, keep_none, keep_or_fail)
 
