@@ -23,7 +23,20 @@ from asyncdata.runtime.tickets import END, FRESH, Position, Start
 from asyncdata.sources.files import brief
 from asyncdata.storage import write_whole
 
-__all__ = ("Place", "heading", "inspect_state", "load", "merge_states", "place_of", "save", "state_of")
+__all__ = (
+    "Place",
+    "account",
+    "heading",
+    "inspect_state",
+    "load",
+    "merge_states",
+    "place_of",
+    "save",
+    "seeds_of",
+    "shares_of",
+    "state_of",
+    "with_seeds",
+)
 
 VERSION: Final = 2
 
@@ -56,6 +69,7 @@ def seeds_of(plan: Node) -> dict[int, int]:
 
 
 def shares_of(plan: Node) -> list[Share]:
+    """Return which shares a plan takes."""
     return [node.share for node in nodes_of(plan) if node.share is not None]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -478,6 +480,16 @@ def cache(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("cache()", lambda ds: ds.cache(), lambda epoch: reference.cache(pipe.meaning((0,) * len(epoch))))
 
 
+def cache_in_file(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """All that is built of one pipeline shares a file, begun by whichever comes first."""
+    folder = tempfile.TemporaryDirectory(prefix="asyncdata-")  # for as long as the pipeline is there
+    return pipe.then(
+        "cache(file)",
+        lambda ds: ds.cache(Path(folder.name, "kept")),
+        lambda epoch: reference.cache(pipe.meaning(FIRST)),
+    )
+
+
 def prefetch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     size = draw(st.sampled_from([0, 1, 2, 7, ad.AUTOTUNE]))
     return pipe.then(
@@ -588,7 +600,7 @@ UNORDERED_STEPS: tuple[Step, ...] = (
 
 ORDERED_STEPS: tuple[Step, ...] = (
     *(map_, map_, map_, filter_, batch, rebatch, rebatch, shuffle, shuffle_all, take, skip, shard, cache, prefetch),
-    *(enumerate_, options),
+    *(enumerate_, options, cache_in_file),
 )
 
 GROWING_STEPS: tuple[Step, ...] = (
