@@ -11,6 +11,7 @@ from asyncdata.storage.files import cache_folder as cache_folder
 from asyncdata.storage.files import sync_folder as sync_folder
 from asyncdata.storage.files import write_whole as write_whole
 from asyncdata.storage.growing import GrowingFile as GrowingFile
+from asyncdata.storage.growing import lock as lock
 from asyncdata.storage.local import FileStream as FileStream
 from asyncdata.storage.local import LocalStore as LocalStore
 from asyncdata.storage.local import RandomFile as RandomFile
@@ -31,6 +32,7 @@ __all__ = (
     "Stream",
     "cache_folder",
     "local_path",
+    "lock",
     "read_file",
     "size_of",
     "store_for",

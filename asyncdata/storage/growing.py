@@ -13,7 +13,7 @@ from typing import Any, Self
 from asyncdata.errors import PlanError
 from asyncdata.storage.files import sync_folder
 
-__all__ = ("GrowingFile",)
+__all__ = ("GrowingFile", "lock")
 
 
 class GrowingFile:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -482,12 +484,13 @@ def cache(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 def cache_in_file(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     """All that is built of one pipeline shares a file, begun by whichever comes first."""
-    folder = tempfile.TemporaryDirectory(prefix="asyncdata-")  # for as long as the pipeline is there
-    return pipe.then(
-        "cache(file)",
-        lambda ds: ds.cache(Path(folder.name, "kept")),
-        lambda epoch: reference.cache(pipe.meaning(FIRST)),
-    )
+    folder = Path(tempfile.mkdtemp(prefix="asyncdata-laws-"))
+
+    def cached(ds: ad.Dataset) -> ad.Dataset:
+        return ds.cache(folder / "kept")
+
+    weakref.finalize(cached, shutil.rmtree, folder)  # it is there as long as the pipeline is
+    return pipe.then("cache(file)", cached, lambda epoch: reference.cache(pipe.meaning(FIRST)))
 
 
 def prefetch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
