@@ -11,6 +11,8 @@ General layout, lowest first; a module imports only from those before it:
     optimize                     the rewrite rules
     runtime.pipeline, .bridge    a run of a plan, and how its consumer waits for it
     checkpoint                   what a state says, whether it fits, and how it is kept in a file
+    kept                         elements on disk: caches, saved datasets
+    transformations              what a dataset can be made into
     iterator, dataset, readers   what users see
     testing, demo, __main__      for users' tests; the main job; the command line
 """

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from asyncdata.errors import PlanError
+from asyncdata.kept.cache import FileCache
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node, check_count, check_integer, check_parallel
 from asyncdata.runtime.executors import Call
+from asyncdata.storage import local_path
 from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
@@ -364,11 +367,17 @@ class Transformations(Generic[T]):
         """
         return self._next(Shard.of(self._plan, num_shards, index, drop_remainder, pad_remainder))
 
-    def cache(self) -> Dataset[T]:
-        """Keep the elements of the first epoch in memory for the following ones; their arrays become read-only.
+    def cache(self, filename: str | PathLike[str] = "") -> Dataset[T]:
+        """Keep the elements of the first epoch for the following ones, in memory or a file; arrays become read-only.
 
         What was read is kept when an epoch is left early, and the next one reads on from there. Put random
         augmentation and `shuffle` after it.
+
+        With a `filename` elements are written as they are read, to `<filename>.partial` until all are there. Other
+        processes, at once or later, read the same file. Of several that begin it one writes; if that dies, the next
+        goes on. The file tells the pipeline in words, and those seeds that were chosen: another one is a `ResumeError`.
+        Elements are arrays, numbers, bytes, str, None and tuples, lists, dicts, named tuples and dataclasses of these;
+        reading them runs no code.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(3).map(print).cache()
@@ -378,7 +387,7 @@ class Transformations(Generic[T]):
         1
         2
         """
-        return self._next(Cache(self._plan))
+        return self._next(FileCache(self._plan, local_path(filename)) if filename else Cache(self._plan))
 
     def ignore_errors(
         self,

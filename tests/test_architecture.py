@@ -37,6 +37,7 @@ LAYERS = (
     ("optimize",),
     ("runtime.bridge", "runtime.pipeline"),
     ("checkpoint",),
+    ("kept",),
     ("transformations",),
     ("dataset", "iterator", "readers"),
     ("testing", "demo"),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -583,6 +587,17 @@ def pad_to_cardinality(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def cache_in_file(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """All that is built of one pipeline shares a file, begun by whichever comes first."""
+    folder = Path(tempfile.mkdtemp(prefix="asyncdata-laws-"))
+
+    def cached(ds: ad.Dataset) -> ad.Dataset:
+        return ds.cache(folder / "kept")
+
+    weakref.finalize(cached, shutil.rmtree, folder)  # it is there as long as the pipeline is
+    return pipe.then("cache(file)", cached, lambda epoch: reference.cache(pipe.meaning(FIRST)))
+
+
 def prefetch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     size = draw(st.sampled_from([0, 1, 2, 7, ad.AUTOTUNE]))
     return pipe.then(
@@ -706,24 +721,27 @@ UNORDERED_STEPS: tuple[Step, ...] = (
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
 ORDERED_STEPS: tuple[Step, ...] = (
-    *(
-        map_,
-        map_,
-        map_,
-        map_batches,
-        filter_,
-        batch,
-        rebatch,
-        rebatch,
-        shuffle,
-        shuffle_all,
-        take,
-        skip,
-        shard,
-        cache,
-        prefetch,
-    ),
-    *(enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality),
+    map_,
+    map_,
+    map_,
+    map_batches,
+    filter_,
+    batch,
+    rebatch,
+    rebatch,
+    shuffle,
+    shuffle_all,
+    take,
+    skip,
+    shard,
+    cache,
+    prefetch,
+    enumerate_,
+    options,
+    ignore_errors,
+    assert_cardinality,
+    pad_to_cardinality,
+    cache_in_file,
 )
 
 GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch, scan, take_while, unique)
