@@ -3,6 +3,7 @@
 General layout, lowest first; a module imports only from those before it:
 
     errors, options, structure   what everybody uses
+    trying                       functions that are tried again, or given up
     formats                      encodings without I/O: TFRecord framing, tf.Example
     runtime                      what exists while elements flow: blocks, tickets, queues, executors, stages
     plan                         Node, the immutable tree that a Dataset is
@@ -45,6 +46,7 @@ from asyncdata.readers import TFRecordDataset
 from asyncdata.sources.stateful import Stateful
 from asyncdata.storage import read_file
 from asyncdata.structure import TensorSpec
+from asyncdata.trying import with_retries, with_timeout
 
 __version__ = "0.1.0"
 
@@ -76,4 +78,6 @@ __all__ = (
     "parse_example",
     "parse_single_example",
     "read_file",
+    "with_retries",
+    "with_timeout",
 )

@@ -20,6 +20,7 @@ from asyncdata.transforms.map import Map, call_for
 from asyncdata.transforms.map_batches import MapBatches
 from asyncdata.transforms.permute import shuffled
 from asyncdata.transforms.prefetch import Prefetch
+from asyncdata.transforms.rate_limit import RateLimit
 from asyncdata.transforms.repeat import Concatenate, Repeat
 from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
@@ -143,7 +144,7 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(3).flat_map(lambda n: ad.Dataset.range(n)))
         [0, 0, 1]
         """
-        return self._next(FlatMap(self._plan, Call("flat_map", map_func)))
+        return self._next(FlatMap(self._plan, Call("flat_map", map_func).prompt()))
 
     def interleave(
         self,
@@ -163,7 +164,7 @@ class Transformations(Generic[T]):
         >>> [int(x) for x in ds]
         [1, 2, 1, 2, 3, 3]
         """
-        call = Call("interleave", map_func)
+        call = Call("interleave", map_func).prompt()
         return self._next(
             Interleave.of(self._plan, call, cycle_length, block_length, num_parallel_calls, deterministic)
         )
@@ -353,6 +354,18 @@ class Transformations(Generic[T]):
         """
         size = AUTOTUNE if buffer_size is None else buffer_size
         return self._next(Prefetch(self._plan, check_count("prefetch", "buffer_size", size, 0, (AUTOTUNE,))))
+
+    def rate_limit(self, per_second: float, burst: int = 1) -> Dataset[T]:
+        """Read at most `per_second` elements a second, evenly, or up to `burst` at once after a pause.
+
+        Put it before what it is to spare: the requests of a `map` after it are as many. The first `burst` elements of
+        each iteration come at once, also of one that goes on from a state.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(3).rate_limit(1000))
+        [0, 1, 2]
+        """
+        return self._next(RateLimit.of(self._plan, per_second, burst))
 
     def apply(self, transformation_func: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
         """Return `transformation_func(self)`, so that transformations of your own can stand in the chain.

@@ -208,6 +208,10 @@ def zeros(value: Any) -> Any:
     return None if value is None else type(value)()
 
 
+def rate_limit(elements: Elements) -> Iterator[Any]:
+    return iter(elements)
+
+
 def prefetch(elements: Elements) -> Iterator[Any]:
     return iter(elements)
 

@@ -524,6 +524,16 @@ def pad_to_cardinality(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def rate_limit(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """So fast that nothing waits for long."""
+    burst = draw(st.sampled_from([1, 3, 100]))
+    return pipe.then(
+        f"rate_limit(1e6, {burst})",
+        lambda ds: ds.rate_limit(1e6, burst),
+        lambda epoch: reference.rate_limit(pipe.meaning(epoch)),
+    )
+
+
 def prefetch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     size = draw(st.sampled_from([0, 1, 2, 7, ad.AUTOTUNE]))
     return pipe.then(
@@ -630,6 +640,7 @@ UNORDERED_STEPS: tuple[Step, ...] = (
     *(map_, filter_, prefetch, cache, unbatch, options, flat_map, concatenate, shuffle),
     sample_from_datasets,
     ignore_errors,
+    rate_limit,
 )
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
@@ -651,7 +662,7 @@ ORDERED_STEPS: tuple[Step, ...] = (
         cache,
         prefetch,
     ),
-    *(enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality),
+    *(enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality, rate_limit),
 )
 
 GROWING_STEPS: tuple[Step, ...] = (
