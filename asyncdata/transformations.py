@@ -12,6 +12,7 @@ from asyncdata.runtime.executors import Call
 from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
+from asyncdata.transforms.distinct import Distinct
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.ignore_errors import Budget, IgnoreErrors
@@ -127,6 +128,19 @@ class Transformations(Generic[T]):
         [1, 3, 5]
         """
         return self._next(Filter.of(self._plan, Predicate(predicate), num_parallel_calls, deterministic))
+
+    def distinct(self, key: Callable[..., Any] | None = None, max_keys: int | None = None) -> Dataset[T]:
+        """Keep the first element of each key: what `key(element)` returns, else the element itself.
+
+        Keys are numbers, strings, bytes, arrays, `None`, tuples and dicts of these; what is equal is the same key. Of
+        each one 12 bytes are remembered, and told by a state. With `max_keys` the oldest keys are forgotten, for
+        streams whose repetitions are not far apart.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_iterable(["a", "b", "A", "a"]).distinct(key=str.lower))
+        ['a', 'b']
+        """
+        return self._next(Distinct.of(self._plan, key, max_keys))
 
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
         """Pair each element with its number, counted from `start`.

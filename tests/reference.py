@@ -212,6 +212,18 @@ def rate_limit(elements: Elements) -> Iterator[Any]:
     return iter(elements)
 
 
+def distinct(elements: Elements, key: Callable[..., Any], max_keys: int | None = None) -> Iterator[Any]:
+    """The oldest of too many keys are forgotten."""
+    keys: list[Any] = []
+    for element in elements:
+        found = call(key, element)
+        if isinstance(found, Failed):
+            yield found
+        elif found not in keys[-(max_keys or len(keys)) :]:
+            keys.append(found)
+            yield element
+
+
 def prefetch(elements: Elements) -> Iterator[Any]:
     return iter(elements)
 

@@ -14,7 +14,7 @@ from itertools import starmap
 from pathlib import PurePath
 from queue import Empty, SimpleQueue
 from types import CoroutineType
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 from asyncdata.errors import PlanError
 from asyncdata.runtime.block import Block, Failure
@@ -94,7 +94,7 @@ class Call:
         self.waits = type(fn) is Retried
         self.is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(cast("Any", type(fn)).__call__)
 
-    def prompt(self) -> Call:
+    def prompt(self) -> Self:
         """Return the function for where it is called on the loop; `PlanError` if it waits there."""
         if self.waits:
             raise PlanError(

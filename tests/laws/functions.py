@@ -71,6 +71,14 @@ def keep_or_fail(*parts: Any) -> Any:
     return np.bool_(digest(*parts) % 2)
 
 
+def few_keys(*parts: Any) -> Any:
+    return digest(*parts) % 17
+
+
+def keys_or_fail(*parts: Any) -> Any:
+    return f"#{fail_sometimes(digest(*parts)) % 29}"
+
+
 MAPPED = (increment, number, pair, named, sometimes_none, array, ragged, text, fail_sometimes)
 KEPT = (keep_most, keep_none, keep_or_fail)
 

@@ -534,6 +534,16 @@ def rate_limit(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def distinct(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    key, is_coroutine = draw(st.sampled_from([functions.few_keys, functions.keys_or_fail])), draw(st.booleans())
+    run, most = functions.awaited(key) if is_coroutine else key, draw(st.sampled_from([None, 1, 3, 20]))
+    return pipe.then(
+        f"distinct({run.__name__}, {most})",
+        lambda ds: ds.distinct(run, most),
+        lambda epoch: reference.distinct(pipe.meaning(epoch), key, most),
+    )
+
+
 def prefetch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     size = draw(st.sampled_from([0, 1, 2, 7, ad.AUTOTUNE]))
     return pipe.then(
@@ -662,7 +672,7 @@ ORDERED_STEPS: tuple[Step, ...] = (
         cache,
         prefetch,
     ),
-    *(enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality, rate_limit),
+    *(enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality, rate_limit, distinct),
 )
 
 GROWING_STEPS: tuple[Step, ...] = (
