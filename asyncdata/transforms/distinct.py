@@ -80,6 +80,8 @@ class Keyed(Call):
     __slots__ = ()
 
     def run(self, block: Block) -> Block:
+        if block.failed:
+            return Block.join([piece if piece.failed else self.run(piece) for piece in block.pieces()])
         keys = super().run(block)
         pairs = [
             key if type(key) is Failure else self.pair(item, key, keys.tickets[place])

@@ -544,6 +544,24 @@ def distinct(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def pack_sequences(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Of sequences of up to eight tokens."""
+    length, bins, drop = draw(counts(6, 1, 10, 25)), draw(counts(64, 1, 2, 3)), draw(st.booleans())
+    strategy, overlong = draw(
+        st.sampled_from(
+            [("first_fit", "error"), ("first_fit", "truncate"), ("first_fit", "split"), ("concat", "error")]
+        )
+    )
+    how = {"strategy": strategy, "overlong": overlong, "num_packing_bins": bins, "drop_remainder": drop}
+    return pipe.then(
+        f"map(tokens).pack_sequences({length}{arguments(how)})",
+        lambda ds: ds.map(functions.tokens).pack_sequences(length, **how),
+        lambda epoch: reference.pack_sequences(
+            reference.map_(pipe.meaning(epoch), functions.tokens), length, strategy, overlong, bins, drop
+        ),
+    )
+
+
 def prefetch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     size = draw(st.sampled_from([0, 1, 2, 7, ad.AUTOTUNE]))
     return pipe.then(
@@ -672,7 +690,7 @@ ORDERED_STEPS: tuple[Step, ...] = (
         cache,
         prefetch,
     ),
-    *(enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality, rate_limit, distinct),
+    *(enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality, rate_limit, distinct, pack_sequences),
 )
 
 GROWING_STEPS: tuple[Step, ...] = (

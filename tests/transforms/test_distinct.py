@@ -76,6 +76,16 @@ def test_a_key_that_fails_fails_in_place(way: Any) -> None:
     assert way(ad.Dataset.range(5).distinct(key)) == [0, 1, Failed("Boom(2)")]
 
 
+def test_failures_of_the_input_pass_and_change_no_key() -> None:
+    def fail(x: int) -> int:
+        if x % 4 == 1:
+            raise Boom(x)
+        return x % 3
+
+    found = results(ad.Dataset.range(12).map(fail).prefetch(12).distinct())
+    assert found == [0, Failed("Boom(1)"), 2, Failed("Boom(5)"), 1, Failed("Boom(9)")]
+
+
 def test_what_cannot_be_a_key_fails_in_place_and_says_what_to_do() -> None:
     ds = ad.Dataset.from_iterable([1, object(), 2]).distinct()
     assert results(ds) == [1, Failed("StructureError"), 2]
