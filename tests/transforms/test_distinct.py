@@ -83,7 +83,7 @@ def test_failures_of_the_input_pass_and_change_no_key() -> None:
         return x % 3
 
     found = results(ad.Dataset.range(12).map(fail).prefetch(12).distinct())
-    assert found == [0, Failed("Boom(1)"), 2, Failed("Boom(5)"), 1, Failed("Boom(9)")]
+    assert found == [0, Failed("Boom(1)"), 2, 1, Failed("Boom(5)"), Failed("Boom(9)")]
 
 
 def test_what_cannot_be_a_key_fails_in_place_and_says_what_to_do() -> None:
