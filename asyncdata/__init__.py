@@ -4,6 +4,7 @@ General layout, lowest first; a module imports only from those before it:
 
     errors, options, structure   what everybody uses
     formats                      encodings without I/O: TFRecord framing, tf.Example, lines, records of a fixed length
+    trying                       functions that are tried again, or given up
     runtime                      what exists while elements flow: blocks, tickets, queues, executors, stages
     plan                         Node, the immutable tree that a Dataset is
     storage                      bytes at a path
@@ -47,6 +48,7 @@ from asyncdata.readers import FixedLengthRecordDataset, TextLineDataset, TFRecor
 from asyncdata.sources.stateful import Stateful
 from asyncdata.storage import read_file
 from asyncdata.structure import TensorSpec
+from asyncdata.trying import with_retries, with_timeout
 
 __version__ = "0.1.0"
 
@@ -80,4 +82,6 @@ __all__ = (
     "parse_example",
     "parse_single_example",
     "read_file",
+    "with_retries",
+    "with_timeout",
 )

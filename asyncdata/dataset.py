@@ -20,6 +20,7 @@ from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
 from asyncdata.sources.memory import Chosen, Counter, Getter, Items, Range, Slices, Source, Tensors
 from asyncdata.storage import local_path, store_for
 from asyncdata.structure import as_arrays, conform, open_level, paired, spec_of
+from asyncdata.tee import Consumer, consumers
 from asyncdata.transformations import Transformations, dataset_for
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.mix import Choose, Sample
@@ -380,6 +381,27 @@ class Dataset(Transformations[T]):
         """
         numpied = Map(self._plan, (Call("map", as_arrays, spread=False),))
         return DatasetIterator(self._options, Place(numpied, next(self._epochs)))
+
+    def tee(self, n: int, buffer_size: int = 16) -> tuple[Consumer[T], ...]:
+        """Begin one iteration for `n` consumers, each of which gets every element; nothing is read or made twice.
+
+        Each is read with `for` in a thread of its own, or all with `async for` in tasks of one loop. Who is
+        `buffer_size` elements behind holds up the others, so none can be read to its end before the next one is
+        begun. Who leaves early is closed, by `with` or `close()`, and holds up nobody; the last one to leave ends the
+        pipeline. An error in an element's place is raised for all. Elements are shared: do not change them in place.
+
+        >>> import asyncio
+        >>> import asyncdata as ad
+        >>> async def total(numbers):
+        ...     return sum([x async for x in numbers])
+        >>> async def both():
+        ...     first, second = ad.Dataset.range(100).tee(2)
+        ...     return await asyncio.gather(total(first), total(second))
+        >>> asyncio.run(both())
+        [4950, 4950]
+        """
+        check_count("tee", "n", n, 1)
+        return consumers(self.iterate(), n, check_count("tee", "buffer_size", buffer_size, 1))
 
     # elements by number
 

@@ -15,15 +15,18 @@ from asyncdata.storage import local_path
 from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
+from asyncdata.transforms.distinct import Distinct
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.ignore_errors import Budget, IgnoreErrors
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map, call_for
 from asyncdata.transforms.map_batches import MapBatches
+from asyncdata.transforms.pack_sequences import PackSequences
 from asyncdata.transforms.padded import PaddedBatch, Padding
 from asyncdata.transforms.permute import shuffled
 from asyncdata.transforms.prefetch import Prefetch
+from asyncdata.transforms.rate_limit import RateLimit
 from asyncdata.transforms.repeat import Concatenate, Repeat
 from asyncdata.transforms.scan import Scan
 from asyncdata.transforms.select import Skip, Take
@@ -148,6 +151,19 @@ class Transformations(Generic[T]):
         """
         return self._next(Scan(self._plan, Call("scan", scan_func), initial_state))
 
+    def distinct(self, key: Callable[..., Any] | None = None, max_keys: int | None = None) -> Dataset[T]:
+        """Keep the first element of each key: what `key(element)` returns, else the element itself.
+
+        Keys are numbers, strings, bytes, arrays, `None`, tuples and dicts of these; what is equal is the same key. Of
+        each one 12 bytes are remembered, and told by a state. With `max_keys` the oldest keys are forgotten, for
+        streams whose repetitions are not far apart.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_iterable(["a", "b", "A", "a"]).distinct(key=str.lower))
+        ['a', 'b']
+        """
+        return self._next(Distinct.of(self._plan, key, max_keys))
+
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
         """Pair each element with its number, counted from `start`.
 
@@ -164,7 +180,7 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(3).flat_map(lambda n: ad.Dataset.range(n)))
         [0, 0, 1]
         """
-        return self._next(FlatMap(self._plan, Call("flat_map", map_func)))
+        return self._next(FlatMap(self._plan, Call("flat_map", map_func).prompt()))
 
     def interleave(
         self,
@@ -184,7 +200,7 @@ class Transformations(Generic[T]):
         >>> [int(x) for x in ds]
         [1, 2, 1, 2, 3, 3]
         """
-        call = Call("interleave", map_func)
+        call = Call("interleave", map_func).prompt()
         return self._next(
             Interleave.of(self._plan, call, cycle_length, block_length, num_parallel_calls, deterministic)
         )
@@ -270,6 +286,37 @@ class Transformations(Generic[T]):
         step = size if shift is None else check_count("window", "shift", shift, 1)
         stride = check_count("window", "stride", stride, 1)
         return self._next(Window(self._plan, size, step, self._next, stride, bool(drop_remainder)))
+
+    def pack_sequences(
+        self,
+        length: int,
+        *,
+        strategy: Literal["first_fit", "concat"] = "first_fit",
+        overlong: Literal["error", "truncate", "split"] = "error",
+        num_packing_bins: int = 64,
+        pad_value: Any = 0,
+        drop_remainder: bool = False,
+    ) -> Dataset[dict[str, Any]]:
+        """Put sequences of tokens side by side into rows of `length`, so that little of a batch is padding.
+
+        An element is a 1-D array or list of tokens, or a dict of several that are equally long. A row is a dict:
+        `tokens`, or the names of the element's parts; `segment_ids`, which tells by 1, 2, ... whose each token is, 0
+        where it is padding; and `positions`, each token's place in its sequence. With these an attention mask keeps
+        sequences from seeing each other, and packing changes nothing but speed (Krell et al. 2021, arXiv:2107.02027).
+
+        "first_fit" puts a sequence whole into the first of `num_packing_bins` open rows that has room. A row goes out
+        when it is full, or as the oldest when another one must be opened. What is longer than a row is an error in its
+        place, truncated, or split. "concat" fills one row after the other to its end, and splits a sequence there.
+        Empty sequences are left out. The last rows may have more padding, or are dropped with `drop_remainder`.
+
+        >>> import asyncdata as ad
+        >>> for row in ad.Dataset.from_iterable([[5, 6, 7], [8, 9, 10], [11]]).pack_sequences(4):
+        ...     print(row["tokens"], row["segment_ids"], row["positions"])
+        [ 5  6  7 11] [1 1 1 2] [0 1 2 0]
+        [ 8  9 10  0] [1 1 1 0] [0 1 2 0]
+        """
+        packed = PackSequences(self._plan, length, strategy, overlong, num_packing_bins, pad_value, drop_remainder)
+        return self._next(packed.checked())
 
     def shuffle(
         self, buffer_size: int | None = None, seed: int | None = None, reshuffle_each_iteration: bool | None = None
@@ -445,6 +492,18 @@ class Transformations(Generic[T]):
         """
         size = AUTOTUNE if buffer_size is None else buffer_size
         return self._next(Prefetch(self._plan, check_count("prefetch", "buffer_size", size, 0, (AUTOTUNE,))))
+
+    def rate_limit(self, per_second: float, burst: int = 1) -> Dataset[T]:
+        """Read at most `per_second` elements a second, evenly, or up to `burst` at once after a pause.
+
+        Put it before what it is to spare: the requests of a `map` after it are as many. The first `burst` elements of
+        each iteration come at once, also of one that goes on from a state.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(3).rate_limit(1000))
+        [0, 1, 2]
+        """
+        return self._next(RateLimit.of(self._plan, per_second, burst))
 
     def apply(self, transformation_func: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
         """Return `transformation_func(self)`, so that transformations of your own can stand in the chain.

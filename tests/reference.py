@@ -281,6 +281,64 @@ def zeros(value: Any) -> Any:
     return None if value is None else type(value)()
 
 
+def rate_limit(elements: Elements) -> Iterator[Any]:
+    return iter(elements)
+
+
+def distinct(elements: Elements, key: Callable[..., Any], max_keys: int | None = None) -> Iterator[Any]:
+    """The oldest of too many keys are forgotten."""
+    keys: list[Any] = []
+    for element in elements:
+        found = call(key, element)
+        if isinstance(found, Failed):
+            yield found
+        elif found not in keys[-(max_keys or len(keys)) :]:
+            keys.append(found)
+            yield element
+
+
+def pack_sequences(
+    elements: Elements, length: int, strategy: str, overlong: str, bins: int, drop: bool
+) -> Iterator[Any]:
+    """Of arrays of tokens. A row is a list of sequences until it goes out."""
+    rows: list[list[Any]] = []
+
+    def room(row: list[Any]) -> int:
+        return length - sum(map(len, row))
+
+    for element in elements:
+        if isinstance(element, Failed):
+            yield element
+            continue
+        if strategy == "first_fit" and overlong == "error" and len(element) > length:
+            yield failed(Misfit())
+            continue
+        rest, out = element[:length] if overlong == "truncate" else element, []
+        while len(rest):
+            least = 1 if strategy == "concat" else min(len(rest), length)
+            row = next((row for row in rows if room(row) >= least), None)
+            if row is None:
+                if len(rows) == bins:
+                    out.append(rows.pop(0))
+                rows.append(row := [])
+            size = room(row)
+            row.append(rest[:size])
+            rest = rest[size:]
+            if not room(row):
+                out.append(row)
+                rows = [other for other in rows if other is not row]
+        yield from (packed(row, length) for row in out)
+    yield from (packed(row, length) for row in ([] if drop else rows))
+
+
+def packed(row: list[Any], length: int) -> dict[str, Any]:
+    tokens, ids, places = np.zeros(length, row[0].dtype), np.zeros(length, np.int32), np.zeros(length, np.int32)
+    flat = [(token, number, place) for number, part in enumerate(row, 1) for place, token in enumerate(part)]
+    for spot, (token, number, place) in enumerate(flat):
+        tokens[spot], ids[spot], places[spot] = token, number, place
+    return {"tokens": tokens, "segment_ids": ids, "positions": places}
+
+
 def prefetch(elements: Elements) -> Iterator[Any]:
     return iter(elements)
 

@@ -57,7 +57,8 @@ class Filter(Called):
     def of(plan: Node, predicate: Predicate, calls: int | None, deterministic: bool | None) -> Filter:
         """Return a filter for what the user asked for."""
         check_parallel("filter", calls)
-        return Filter(plan, predicate, workers=calls, ordered=deterministic)
+        workers = 1 if predicate.waits and calls is None else calls
+        return Filter(plan, predicate, workers=workers, ordered=deterministic)
 
     def stage(self) -> Apply:
         return Apply((self.predicate,), keep=True, workers=self.lanes, ordered=self.ordered is not False)

@@ -31,7 +31,9 @@ def workers_for(call: Call, num_parallel_calls: int | None, executor: str | int 
         raise PlanError(f"{call.name} is a coroutine function: it is awaited, leave executor={executor!r} out")
     if executor == "inline" and num_parallel_calls is not None:
         raise PlanError("map(executor='inline') runs one call at a time: leave num_parallel_calls out")
-    return 1 if executor == "thread" and num_parallel_calls is None else num_parallel_calls
+    if executor == "inline":
+        call.prompt()
+    return 1 if (executor == "thread" or call.waits) and num_parallel_calls is None else num_parallel_calls
 
 
 def randomized(plan: Node, fn: Callable[..., Any], seed: int | None) -> Randomized:

@@ -111,6 +111,18 @@ def go_on(*parts: Any) -> Any:
     return np.bool_(digest(*parts) % 11)
 
 
+def few_keys(*parts: Any) -> Any:
+    return digest(*parts) % 17
+
+
+def keys_or_fail(*parts: Any) -> Any:
+    return f"#{fail_sometimes(digest(*parts)) % 29}"
+
+
+def tokens(*parts: Any) -> Any:
+    return np.arange(digest(*parts) % 9, dtype=np.int32) + digest(*parts) % 50
+
+
 MAPPED = (increment, number, pair, named, sometimes_none, array, ragged, text, fail_sometimes)
 KEPT = (keep_most, keep_none, keep_or_fail)
 

@@ -598,6 +598,44 @@ def cache_in_file(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("cache(file)", cached, lambda epoch: reference.cache(pipe.meaning(FIRST)))
 
 
+def rate_limit(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """So fast that nothing waits for long."""
+    burst = draw(st.sampled_from([1, 3, 100]))
+    return pipe.then(
+        f"rate_limit(1e6, {burst})",
+        lambda ds: ds.rate_limit(1e6, burst),
+        lambda epoch: reference.rate_limit(pipe.meaning(epoch)),
+    )
+
+
+def distinct(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    key, is_coroutine = draw(st.sampled_from([functions.few_keys, functions.keys_or_fail])), draw(st.booleans())
+    run, most = functions.awaited(key) if is_coroutine else key, draw(st.sampled_from([None, 1, 3, 20]))
+    return pipe.then(
+        f"distinct({run.__name__}, {most})",
+        lambda ds: ds.distinct(run, most),
+        lambda epoch: reference.distinct(pipe.meaning(epoch), key, most),
+    )
+
+
+def pack_sequences(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Of sequences of up to eight tokens."""
+    length, bins, drop = draw(counts(6, 1, 10, 25)), draw(counts(64, 1, 2, 3)), draw(st.booleans())
+    strategy, overlong = draw(
+        st.sampled_from(
+            [("first_fit", "error"), ("first_fit", "truncate"), ("first_fit", "split"), ("concat", "error")]
+        )
+    )
+    how = {"strategy": strategy, "overlong": overlong, "num_packing_bins": bins, "drop_remainder": drop}
+    return pipe.then(
+        f"map(tokens).pack_sequences({length}{arguments(how)})",
+        lambda ds: ds.map(functions.tokens).pack_sequences(length, **how),
+        lambda epoch: reference.pack_sequences(
+            reference.map_(pipe.meaning(epoch), functions.tokens), length, strategy, overlong, bins, drop
+        ),
+    )
+
+
 def prefetch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     size = draw(st.sampled_from([0, 1, 2, 7, ad.AUTOTUNE]))
     return pipe.then(
@@ -717,6 +755,7 @@ UNORDERED_STEPS: tuple[Step, ...] = (
     *(map_, filter_, prefetch, cache, unbatch, options, flat_map, concatenate, shuffle),
     sample_from_datasets,
     ignore_errors,
+    rate_limit,
 )
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
@@ -742,6 +781,9 @@ ORDERED_STEPS: tuple[Step, ...] = (
     assert_cardinality,
     pad_to_cardinality,
     cache_in_file,
+    rate_limit,
+    distinct,
+    pack_sequences,
 )
 
 GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch, scan, take_while, unique)
