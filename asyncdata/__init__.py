@@ -2,7 +2,8 @@
 
 General layout, lowest first; a module imports only from those before it:
 
-    errors, options, structure   what everybody uses
+    errors, options, structure,
+    ragged                       what everybody uses
     formats                      encodings without I/O: TFRecord framing, tf.Example
     runtime                      what exists while elements flow: blocks, tickets, queues, executors, stages
     plan                         Node, the immutable tree that a Dataset is
@@ -41,6 +42,7 @@ from asyncdata.formats.example import (
 from asyncdata.formats.tfrecord import TFRecordWriter
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
+from asyncdata.ragged import Ragged
 from asyncdata.readers import TFRecordDataset
 from asyncdata.sources.stateful import Stateful
 from asyncdata.storage import read_file
@@ -62,6 +64,7 @@ __all__ = (
     "MissingDependencyError",
     "Options",
     "PlanError",
+    "Ragged",
     "ResumeError",
     "StageError",
     "Stateful",

@@ -401,6 +401,16 @@ def padded_batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def ragged_batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size, drop = draw(st.integers(1, 5)), draw(st.booleans())
+    whole = not any(isinstance(element, reference.Failed) for element in pipe.meaning(FIRST))
+    return replace(pipe, counted=pipe.counted and whole).then(
+        f"ragged_batch({size}, {drop})",
+        lambda ds: ds.ragged_batch(size, drop),
+        lambda epoch: reference.ragged_batch(pipe.meaning(epoch), size, drop),
+    )
+
+
 def rejoined(*parts: Any) -> ad.Dataset:
     """The elements of a window, which of elements with parts is a structure of datasets."""
     return ad.Dataset.zip(datasets=parts[0] if len(parts) == 1 else parts)
@@ -431,8 +441,20 @@ def unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("unbatch()", lambda ds: ds.unbatch(), lambda epoch: reference.unbatch(pipe.meaning(epoch)))
 
 
-def rebatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+def batch_unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return unbatch(draw, batch(draw, pipe))
+
+
+def rebatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Mostly of batches: other elements have no rows."""
+    pipe = batch(draw, pipe) if draw(st.integers(0, 4)) else pipe
+    sizes, drop = draw(st.sampled_from([1, 2, 3, 5, [1, 2], [4, 1, 3], [2, 2], [30, 1]])), draw(st.booleans())
+    whole = not any(isinstance(row, reference.Failed) for row in reference.unbatch(pipe.meaning(FIRST)))
+    return replace(pipe, counted=pipe.counted and whole).then(
+        f"rebatch({sizes}, {drop})",
+        lambda ds: ds.rebatch(sizes, drop),
+        lambda epoch: reference.rebatch(pipe.meaning(epoch), sizes, drop),
+    )
 
 
 def shuffle(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
@@ -623,11 +645,26 @@ UNORDERED_STEPS: tuple[Step, ...] = (
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
 ORDERED_STEPS: tuple[Step, ...] = (
-    *(map_, map_, map_, filter_, batch, rebatch, rebatch, shuffle, shuffle_all, take, skip, shard, cache, prefetch),
+    *(
+        map_,
+        map_,
+        map_,
+        filter_,
+        batch,
+        batch_unbatch,
+        batch_unbatch,
+        shuffle,
+        shuffle_all,
+        take,
+        skip,
+        shard,
+        cache,
+        prefetch,
+    ),
     *(enumerate_, options),
 )
 
-GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch)
+GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch, ragged_batch, rebatch)
 """What makes other elements of several ones, or of what came before."""
 
 GROWING_STEPS: tuple[Step, ...] = (
