@@ -23,6 +23,7 @@ from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.ragged_batch import RaggedBatch
 from asyncdata.transforms.rebatch import Rebatch
 from asyncdata.transforms.repeat import Concatenate, Repeat
+from asyncdata.transforms.resample import Resample
 from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
 from asyncdata.transforms.window import Window
@@ -279,6 +280,28 @@ class Transformations(Generic[T]):
         [37354210, 465257133, 36768346]
         """
         return self._next(shuffled(self._plan, buffer_size, seed, reshuffle_each_iteration))
+
+    def rejection_resample(
+        self,
+        class_func: Callable[..., Any],
+        target_dist: Sequence[float],
+        initial_dist: Sequence[float] | None = None,
+        seed: int | None = None,
+    ) -> Dataset[tuple[int, T]]:
+        """Bring classes into other proportions, by leaving out elements of those that come too often.
+
+        `class_func` returns the class of an element, a number from 0; elements become pairs of class and element.
+        `target_dist` says how often each class is to come, `initial_dist` how often it does; without it that is
+        estimated from what has come so far. The rarest class, in proportion, is kept whole. Which elements stay
+        depends on `seed`, element and epoch alone, and where it is estimated on what came before.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(1000).rejection_resample(lambda x: int(x % 10 == 0), [0.5, 0.5], [0.9, 0.1], seed=1)
+        >>> kept = [label for label, _ in ds]
+        >>> kept.count(1), kept.count(0)
+        (100, 96)
+        """
+        return self._next(Resample.of(self._plan, class_func, target_dist, initial_dist, seed))
 
     def repeat(self, count: int | None = None) -> Dataset[T]:
         """Run the dataset `count` times, for ever if `None` or -1.

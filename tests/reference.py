@@ -71,6 +71,18 @@ def filter_(elements: Elements, predicate: Callable[..., Any]) -> Iterator[Any]:
             yield element
 
 
+def rejection_resample(elements: Elements, fn: Callable[..., Any], kept: set[int], classes: int) -> Iterator[Any]:
+    """Pairs of class and element, where each class is kept whole or not at all."""
+    for element in elements:
+        label = call(fn, element)
+        if isinstance(label, Failed) or not isinstance(label, int):
+            yield label if isinstance(label, Failed) else failed(TypeError())
+        elif not 0 <= label < classes:
+            yield failed(IndexError())
+        elif label in kept:
+            yield label, element
+
+
 def flat_map(elements: Elements, fn: Callable[..., Any]) -> Iterator[Any]:
     """`fn` returns the elements of the inner dataset."""
     for inner in map_(elements, fn):

@@ -123,6 +123,6 @@ class Map(OneForOne):
     def label(self) -> str:
         if not self.functions[0].name.startswith("map("):
             return self.functions[0].name
-        names = " → ".join(call.name[4:-1] for call in self.functions)
+        names = " → ".join(call.name[4:-1] if call.name.startswith("map(") else call.name for call in self.functions)
         unordered = ", deterministic=False" if self.ordered is False else ""
         return f"map({names}{parallel_label(self.workers)}{unordered})"

@@ -411,6 +411,25 @@ def ragged_batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def rejection_resample(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Classes are kept whole or not at all: by chance, what stays depends on tickets."""
+    fn, is_coroutine = draw(st.sampled_from(functions.CLASSED)), draw(st.booleans())
+    run = functions.awaited(fn) if is_coroutine else fn
+    target, initial, kept = draw(st.sampled_from(DISTRIBUTIONS))
+    return pipe.then(
+        f"rejection_resample({run.__name__}, {target}, {initial})",
+        lambda ds: ds.rejection_resample(run, target, initial, seed=1),
+        lambda epoch: reference.rejection_resample(pipe.meaning(epoch), fn, kept, 3),
+    )
+
+
+DISTRIBUTIONS: tuple[tuple[list[float], list[float] | None, set[int]], ...] = (
+    ([0.2, 0.3, 0.5], [0.2, 0.3, 0.5], {0, 1, 2}),
+    ([0.6, 0, 0.4], [0.3, 0.5, 0.2], {0, 2}),
+    ([0, 1, 0], None, {1}),
+)
+
+
 def rejoined(*parts: Any) -> ad.Dataset:
     """The elements of a window, which of elements with parts is a structure of datasets."""
     return ad.Dataset.zip(datasets=parts[0] if len(parts) == 1 else parts)
@@ -640,7 +659,7 @@ INNER_STEPS: tuple[Step, ...] = (map_, filter_, batch, padded_batch, take, skip,
 
 UNORDERED_STEPS: tuple[Step, ...] = (
     *(map_, filter_, prefetch, cache, unbatch, options, flat_map, concatenate, shuffle),
-    sample_from_datasets,
+    *(sample_from_datasets, rejection_resample),
 )
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
@@ -664,7 +683,7 @@ ORDERED_STEPS: tuple[Step, ...] = (
     *(enumerate_, options),
 )
 
-GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch, ragged_batch, rebatch)
+GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch, ragged_batch, rebatch, rejection_resample)
 """What makes other elements of several ones, or of what came before."""
 
 GROWING_STEPS: tuple[Step, ...] = (
