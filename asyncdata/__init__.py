@@ -2,9 +2,10 @@
 
 General layout, lowest first; a module imports only from those before it:
 
-    errors, options, structure   what everybody uses
-    formats                      encodings without I/O: TFRecord framing, tf.Example, lines, records of a fixed length
+    errors, options, structure,
+    ragged                       what everybody uses
     trying                       functions that are tried again, or given up
+    formats                      encodings without I/O: TFRecord framing, tf.Example, lines, records of a fixed length
     runtime                      what exists while elements flow: blocks, tickets, queues, executors, stages
     plan                         Node, the immutable tree that a Dataset is
     storage                      bytes at a path
@@ -44,6 +45,7 @@ from asyncdata.formats.example import (
 from asyncdata.formats.tfrecord import TFRecordWriter
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
+from asyncdata.ragged import Ragged
 from asyncdata.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from asyncdata.sources.stateful import Stateful
 from asyncdata.storage import read_file
@@ -67,6 +69,7 @@ __all__ = (
     "MissingDependencyError",
     "Options",
     "PlanError",
+    "Ragged",
     "ResumeError",
     "StageError",
     "Stateful",

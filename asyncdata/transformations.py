@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+
+import numpy.typing as npt
 
 from asyncdata.errors import PlanError
 from asyncdata.kept.cache import FileCache
@@ -26,8 +28,11 @@ from asyncdata.transforms.pack_sequences import PackSequences
 from asyncdata.transforms.padded import PaddedBatch, Padding
 from asyncdata.transforms.permute import shuffled
 from asyncdata.transforms.prefetch import Prefetch
+from asyncdata.transforms.ragged_batch import RaggedBatch
 from asyncdata.transforms.rate_limit import RateLimit
+from asyncdata.transforms.rebatch import Rebatch
 from asyncdata.transforms.repeat import Concatenate, Repeat
+from asyncdata.transforms.resample import Resample
 from asyncdata.transforms.scan import Scan
 from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
@@ -257,6 +262,21 @@ class Transformations(Generic[T]):
         padding = Padding.of("padded_batch", padded_shapes, padding_values)
         return self._next(PaddedBatch.of(self._plan, size, drop_remainder, padding))
 
+    def ragged_batch(
+        self, batch_size: int, drop_remainder: bool = False, row_splits_dtype: npt.DTypeLike = "int64"
+    ) -> Dataset[Any]:
+        """Collect every `batch_size` consecutive elements into one, arrays of different lengths as rows of a `Ragged`.
+
+        Arrays and lists become a `Ragged`, whether their lengths differ or not; only their first size may. Numbers,
+        strings and other leaves without an axis are stacked as `batch` does.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_iterable([[1], [2, 3, 4], []]).ragged_batch(2))
+        [Ragged([[1], [2, 3, 4]]), Ragged([[]])]
+        """
+        size = check_count("ragged_batch", "batch_size", batch_size, 1)
+        return self._next(RaggedBatch.of(self._plan, size, drop_remainder, row_splits_dtype))
+
     def unbatch(self) -> Dataset[Any]:
         """Split each element along the first axis of its leaves.
 
@@ -266,6 +286,19 @@ class Transformations(Generic[T]):
         [0, 1, 2]
         """
         return self._next(Unbatch(self._plan))
+
+    def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> Dataset[Any]:
+        """Cut the rows of batches into batches of `batch_size`: `unbatch().batch(batch_size)`.
+
+        Of several sizes one batch has the first, the next the second and so on, in a cycle.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(6).batch(2).rebatch(3))
+        [array([0, 1, 2]), array([3, 4, 5])]
+        >>> list(ad.Dataset.range(8).batch(4).rebatch([1, 2]))
+        [array([0]), array([1, 2]), array([3]), array([4, 5]), array([6]), array([7])]
+        """
+        return self._next(Rebatch.of(self._plan, batch_size, drop_remainder))
 
     def window(
         self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
@@ -336,6 +369,28 @@ class Transformations(Generic[T]):
         [37354210, 465257133, 36768346]
         """
         return self._next(shuffled(self._plan, buffer_size, seed, reshuffle_each_iteration))
+
+    def rejection_resample(
+        self,
+        class_func: Callable[..., Any],
+        target_dist: Sequence[float],
+        initial_dist: Sequence[float] | None = None,
+        seed: int | None = None,
+    ) -> Dataset[tuple[int, T]]:
+        """Bring classes into other proportions, by leaving out elements of those that come too often.
+
+        `class_func` returns the class of an element, a number from 0; elements become pairs of class and element.
+        `target_dist` says how often each class is to come, `initial_dist` how often it does; without it that is
+        estimated from what has come so far. The rarest class, in proportion, is kept whole. Which elements stay
+        depends on `seed`, element and epoch alone, and where it is estimated on what came before.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(1000).rejection_resample(lambda x: int(x % 10 == 0), [0.5, 0.5], [0.9, 0.1], seed=1)
+        >>> kept = [label for label, _ in ds]
+        >>> kept.count(1), kept.count(0)
+        (100, 96)
+        """
+        return self._next(Resample.of(self._plan, class_func, target_dist, initial_dist, seed))
 
     def repeat(self, count: int | None = None) -> Dataset[T]:
         """Run the dataset `count` times, for ever if `None` or -1.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.ragged import Ragged
 from asyncdata.transforms.permute import permuted
 from asyncdata.transforms.shuffle import drain_order, epoch_key, mixed, slots
 
@@ -79,6 +80,18 @@ def filter_(elements: Elements, predicate: Callable[..., Any]) -> Iterator[Any]:
             yield verdict
         elif verdict:
             yield element
+
+
+def rejection_resample(elements: Elements, fn: Callable[..., Any], kept: set[int], classes: int) -> Iterator[Any]:
+    """Pairs of class and element, where each class is kept whole or not at all."""
+    for element in elements:
+        label = call(fn, element)
+        if isinstance(label, Failed) or not isinstance(label, int):
+            yield label if isinstance(label, Failed) else failed(TypeError())
+        elif not 0 <= label < classes:
+            yield failed(IndexError())
+        elif label in kept:
+            yield label, element
 
 
 def flat_map(elements: Elements, fn: Callable[..., Any]) -> Iterator[Any]:
@@ -158,8 +171,37 @@ def padded(column: list[Any]) -> np.ndarray:
     return np.stack([np.pad(p, [(0, m - n) for n, m in zip(p.shape, most, strict=True)]) for p in column])
 
 
+def ragged_batch(elements: Elements, size: int, drop_remainder: bool = False) -> Iterator[Any]:
+    """As batch, with arrays as rows."""
+    return batch(elements, size, drop_remainder, lambda column: stack(column, ragged))
+
+
+def ragged(column: list[Any]) -> Any:
+    if len({np.shape(part)[1:] if np.ndim(part) else None for part in column}) > 1:
+        raise Misfit
+    if not np.ndim(column[0]):
+        return np.array(column)
+    return Ragged(np.concatenate(column), np.cumsum([0, *map(len, column)]))
+
+
 def unbatch(elements: Elements) -> Iterator[Any]:
     return flat_map(((element,) if type(element) is tuple else element for element in elements), unstack)
+
+
+def rebatch(elements: Elements, sizes: int | list[int], drop_remainder: bool = False) -> Iterator[Any]:
+    """Rows in batches whose sizes take turns; a row that failed passes."""
+    turns = itertools.cycle([sizes] if isinstance(sizes, int) else sizes)
+    size, held = next(turns), list[Any]()
+    for row in unbatch(elements):
+        if isinstance(row, Failed):
+            yield row
+            continue
+        held.append(row)
+        if len(held) == size:
+            yield call(stack, (held,))
+            size, held = next(turns), []
+    if held and not drop_remainder:
+        yield call(stack, (held,))
 
 
 def shuffle(elements: Elements, size: int, seed: int, epoch: tuple[int, ...]) -> Iterator[Any]:
@@ -445,7 +487,7 @@ def unstack(element: Any) -> list[Any]:
         parts = [unstack(part) for part in element]
         check_rows(parts)
         return list(zip(*parts, strict=True))
-    if not isinstance(element, np.ndarray) or not element.ndim:
+    if not isinstance(element, (np.ndarray, Ragged)) or not element.shape:
         raise Misfit
     return list(element)
 
@@ -459,8 +501,8 @@ def plain(value: Any) -> Any:
     """A form of an element that `==`, `repr` and `sorted(key=repr)` can deal with, types and dtypes included."""
     if isinstance(value, np.ndarray):
         return ("array", value.dtype.str, value.shape, [plain(part) for part in value.ravel().tolist()])
-    if isinstance(value, np.generic):
-        return (value.dtype.str, value.item())
+    if isinstance(value, (np.generic, Ragged)):
+        return (value.dtype.str, value.item() if isinstance(value, np.generic) else plain(tuple(value)))
     if isinstance(value, tuple):
         return (type(value).__name__, *map(plain, value))
     if isinstance(value, dict):

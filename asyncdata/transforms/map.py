@@ -91,5 +91,5 @@ class Map(Called, OneForOne):
     def label(self) -> str:
         if not self.functions[0].name.startswith("map("):
             return self.functions[0].name
-        names = " → ".join(call.name[4:-1] for call in self.functions)
+        names = " → ".join(call.name[4:-1] if call.name.startswith("map(") else call.name for call in self.functions)
         return f"map({names}{self.how()})"

@@ -37,7 +37,7 @@ from asyncdata.runtime.tickets import (
 )
 from asyncdata.transforms.repeat import from_parts, in_turn, turn_and_places
 
-__all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "epoch_key", "mixed", "slots")
+__all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "epoch_key", "mixed", "scrambled", "slots")
 
 
 def epoch_key(seed: int, epoch: tuple[Any, ...]) -> int:
@@ -46,8 +46,12 @@ def epoch_key(seed: int, epoch: tuple[Any, ...]) -> int:
 
 
 def mixed(start: int, stop: int, key: int) -> npt.NDArray[np.uint64]:
-    """Return a 64-bit hash of each of `start` to `stop` (the finalizer of splitmix64, Steele et al. 2014)."""
-    z = np.arange(start, stop, dtype=np.uint64)
+    """Return a 64-bit hash of each of `start` to `stop`."""
+    return scrambled(np.arange(start, stop, dtype=np.uint64), key)
+
+
+def scrambled(z: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
+    """Return a 64-bit hash of each number (the finalizer of splitmix64, Steele et al. 2014)."""
     with np.errstate(over="ignore"):
         z = z * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -57,6 +57,17 @@ def fail_sometimes(*parts: Any) -> Any:
     return whole(*parts)
 
 
+def class_of(*parts: Any) -> int:
+    return digest(*parts) % 3
+
+
+def class_or_none(*parts: Any) -> Any:
+    """Some elements have no class, or one that there is not, or fail."""
+    if digest(*parts) % FAILING == 2:
+        raise Boom(digest(*parts))
+    return [0, 1, 2, 2, 1, 3, "x", -1][digest(*parts) % 8]
+
+
 def keep_most(*parts: Any) -> bool:
     return digest(*parts) % 3 != 0
 
@@ -124,6 +135,7 @@ def tokens(*parts: Any) -> Any:
 
 
 MAPPED = (increment, number, pair, named, sometimes_none, array, ragged, text, fail_sometimes)
+CLASSED = (class_of, class_or_none)
 KEPT = (keep_most, keep_none, keep_or_fail)
 
 

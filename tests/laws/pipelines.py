@@ -443,6 +443,35 @@ def padded_batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def ragged_batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size, drop = draw(st.integers(1, 5)), draw(st.booleans())
+    whole = not any(isinstance(element, reference.Failed) for element in pipe.meaning(FIRST))
+    return replace(pipe, counted=pipe.counted and whole).then(
+        f"ragged_batch({size}, {drop})",
+        lambda ds: ds.ragged_batch(size, drop),
+        lambda epoch: reference.ragged_batch(pipe.meaning(epoch), size, drop),
+    )
+
+
+def rejection_resample(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Classes are kept whole or not at all: by chance, what stays depends on tickets."""
+    fn, is_coroutine = draw(st.sampled_from(functions.CLASSED)), draw(st.booleans())
+    run = functions.awaited(fn) if is_coroutine else fn
+    target, initial, kept = draw(st.sampled_from(DISTRIBUTIONS))
+    return pipe.then(
+        f"rejection_resample({run.__name__}, {target}, {initial})",
+        lambda ds: ds.rejection_resample(run, target, initial, seed=1),
+        lambda epoch: reference.rejection_resample(pipe.meaning(epoch), fn, kept, 3),
+    )
+
+
+DISTRIBUTIONS: tuple[tuple[list[float], list[float] | None, set[int]], ...] = (
+    ([0.2, 0.3, 0.5], [0.2, 0.3, 0.5], {0, 1, 2}),
+    ([0.6, 0, 0.4], [0.3, 0.5, 0.2], {0, 2}),
+    ([0, 1, 0], None, {1}),
+)
+
+
 def rejoined(*parts: Any) -> ad.Dataset:
     """The elements of a window, which of elements with parts is a structure of datasets."""
     return ad.Dataset.zip(datasets=parts[0] if len(parts) == 1 else parts)
@@ -473,8 +502,20 @@ def unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("unbatch()", lambda ds: ds.unbatch(), lambda epoch: reference.unbatch(pipe.meaning(epoch)))
 
 
-def rebatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+def batch_unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return unbatch(draw, batch(draw, pipe))
+
+
+def rebatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Mostly of batches: other elements have no rows."""
+    pipe = batch(draw, pipe) if draw(st.integers(0, 4)) else pipe
+    sizes, drop = draw(st.sampled_from([1, 2, 3, 5, [1, 2], [4, 1, 3], [2, 2], [30, 1]])), draw(st.booleans())
+    whole = not any(isinstance(row, reference.Failed) for row in reference.unbatch(pipe.meaning(FIRST)))
+    return replace(pipe, counted=pipe.counted and whole).then(
+        f"rebatch({sizes}, {drop})",
+        lambda ds: ds.rebatch(sizes, drop),
+        lambda epoch: reference.rebatch(pipe.meaning(epoch), sizes, drop),
+    )
 
 
 def shuffle(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
@@ -756,37 +797,19 @@ UNORDERED_STEPS: tuple[Step, ...] = (
     sample_from_datasets,
     ignore_errors,
     rate_limit,
+    rejection_resample,
 )
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
 ORDERED_STEPS: tuple[Step, ...] = (
-    map_,
-    map_,
-    map_,
-    map_batches,
-    filter_,
-    batch,
-    rebatch,
-    rebatch,
-    shuffle,
-    shuffle_all,
-    take,
-    skip,
-    shard,
-    cache,
-    prefetch,
-    enumerate_,
-    options,
-    ignore_errors,
-    assert_cardinality,
-    pad_to_cardinality,
-    cache_in_file,
-    rate_limit,
-    distinct,
-    pack_sequences,
+    *(map_, map_, map_, map_batches, filter_, batch, batch_unbatch, batch_unbatch, shuffle, shuffle_all, take, skip),
+    *(shard, cache, prefetch, enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality),
+    *(cache_in_file, rate_limit, distinct, pack_sequences),
 )
 
-GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch, scan, take_while, unique)
+GROUPING_STEPS: tuple[Step, ...] = (
+    *(window, padded_batch, scan, take_while, unique, ragged_batch, rebatch, rejection_resample),
+)
 """What makes other elements of several ones, or of what came before."""
 
 GROWING_STEPS: tuple[Step, ...] = (
