@@ -38,7 +38,7 @@ LAYERS = (
     ("runtime.bridge", "runtime.pipeline"),
     ("checkpoint",),
     ("transformations",),
-    ("dataset", "iterator", "readers"),
+    ("dataset", "iterator", "readers", "experimental"),
     ("testing", "demo"),
     ("__main__",),
 )
