@@ -23,7 +23,7 @@ from asyncdata.transforms.map import Map
 from asyncdata.transforms.mix import Choose, Sample
 from asyncdata.transforms.zip import Zip
 
-__all__ = ("Dataset",)
+__all__ = ("Dataset", "matching")
 
 T = TypeVar("T")
 U = TypeVar("U")

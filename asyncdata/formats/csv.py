@@ -11,7 +11,7 @@ import numpy as np
 
 from asyncdata.errors import DataLossError
 
-__all__ = ("Column", "CsvParser", "Dialect", "Table")
+__all__ = ("Column", "CsvParser", "Dialect", "Strings", "Table")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Fields: TypeAlias = "list[bytes] | DataLossError"
@@ -115,6 +115,19 @@ class Table:
             except ValueError as error:
                 return DataLossError(f"{name}: field {one.index} of the record: {error}")
         return tuple(values)
+
+
+@dataclass(frozen=True)
+class Strings(Table):
+    """Any number of fields, as they are: for a header."""
+
+    columns: tuple[Column, ...] = ()
+    missing: frozenset[bytes] = frozenset()
+    fits: Callable[[int], bool] = bool
+    expected: str = "any"
+
+    def elements(self, name: str, rows: Sequence[Fields]) -> list[Any]:
+        return [*rows]
 
 
 class CsvParser:

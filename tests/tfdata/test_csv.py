@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from asyncdata.experimental import CsvDataset
+from asyncdata.experimental import CsvDataset, make_csv_dataset
 from tests.reference import Failed
 from tests.running import results
 
@@ -66,3 +66,32 @@ def test_records_are_tensorflows(
     expected = delivered(tf, tf.data.experimental.CsvDataset(str(path), theirs, **how))
     found = [FAILED if isinstance(x, Failed) else repr(x) for x in results(CsvDataset(path, ours, **how))]
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"num_epochs": 2},
+        {"label_name": "b"},
+        {"select_columns": ["d", "a"]},
+        {"select_columns": [1, 2], "label_name": "c"},
+        {"num_parallel_reads": 2},
+        {"na_value": "NA"},
+        {"column_names": ["v", "w", "x", "y", "z"], "label_name": "z"},
+        {"num_rows_for_inference": 2, "ignore_errors": True},
+    ],
+    ids=str,
+)
+def test_batches_by_column_are_tensorflows(tf: Any, tmp_path: Path, how: dict[str, Any]) -> None:
+    rows = ["1,2,1.5,x,", "99999999999,3,1e300,NA,", "4,,2,z,", "5,NA,7,z,8", '-6,2.5,-.5,"q\n,",9']
+    for number in range(2):
+        (tmp_path / f"{number}.csv").write_text("a,b,c,d,e\n" + "\n".join(rows[number:]))
+    how = {"shuffle": False, "num_epochs": 1, **how}
+
+    def told(ds: Any) -> str:
+        batches = [batch if isinstance(batch, tuple) else (batch,) for batch in ds.as_numpy_iterator()]
+        return repr([[dict(part) if isinstance(part, dict) else part for part in batch] for batch in batches])
+
+    pattern = str(tmp_path / "*.csv")
+    assert told(make_csv_dataset(pattern, 3, **how)) == told(tf.data.experimental.make_csv_dataset(pattern, 3, **how))
