@@ -17,7 +17,7 @@ from asyncdata.options import INFINITE_CARDINALITY, Options
 from asyncdata.plan import Node, check_count, check_integer
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
-from asyncdata.sources.memory import Chosen, Counter, Getter, Items, Range, Slices, Source, Tensors
+from asyncdata.sources.memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
 from asyncdata.storage import local_path, store_for
 from asyncdata.structure import as_arrays, conform, open_level, paired, spec_of
 from asyncdata.tee import Consumer, consumers
@@ -26,7 +26,7 @@ from asyncdata.transforms.map import Map
 from asyncdata.transforms.mix import Choose, Sample
 from asyncdata.transforms.zip import Zip
 
-__all__ = ("Dataset",)
+__all__ = ("Dataset", "matching")
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -79,6 +79,19 @@ class Dataset(Transformations[T]):
         return Dataset(Counter(check_integer("counter", "start", start), check_integer("counter", "step", step)))
 
     @staticmethod
+    def random(seed: int | None = None, rerandomize_each_iteration: bool | None = None) -> Dataset[int]:
+        """Integers at random, each of 0 to 2**32 - 1 as likely, for ever.
+
+        The same seed gives the same numbers, on any machine and in each iteration unless `rerandomize_each_iteration`.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.random(seed=4).take(2)
+        >>> list(ds) == list(ds)
+        True
+        """
+        return Dataset(Random.of(seed, rerandomize_each_iteration))
+
+    @staticmethod
     def from_tensors(tensors: Any) -> Dataset[Any]:
         """One element: `tensors` itself, lists in it as arrays.
 
@@ -99,6 +112,18 @@ class Dataset(Transformations[T]):
         2 b
         """
         return Dataset(Slices.of(tensors))
+
+    @staticmethod
+    def from_list(tensors: list[Any]) -> Dataset[Any]:
+        """The elements of a list that is not empty, lists in them as arrays; they need not have one shape.
+
+        An element of another structure or dtype than those before it is a `PlanError`.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_list([[1], [2, 3]]))
+        [array([1]), array([2, 3])]
+        """
+        return Dataset(Elements.of(tensors))
 
     @staticmethod
     def from_generator(
@@ -487,6 +512,7 @@ class Dataset(Transformations[T]):
 
 
 def matching(pattern: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
+    """Return the paths that match one or several patterns; `FileNotFoundError` if none does."""
     patterns = [pattern] if isinstance(pattern, (str, PathLike)) else list(pattern)
     found: list[str] = []
     for one in patterns:

@@ -24,7 +24,15 @@ from asyncdata.storage import BLOCK_BYTES, store_for
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
 
-__all__ = ("FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset")
+__all__ = (
+    "Filenames",
+    "FixedLengthRecordDataset",
+    "TFRecordDataset",
+    "TextLineDataset",
+    "block_size",
+    "checked",
+    "files_of",
+)
 
 Filenames: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]] | Dataset[str]
 

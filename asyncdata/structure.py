@@ -23,6 +23,7 @@ __all__ = (
     "Opened",
     "TensorSpec",
     "as_arrays",
+    "common_spec",
     "conform",
     "freeze",
     "leading",
@@ -380,6 +381,28 @@ def spec_of(value: Any) -> Any:
         return TensorSpec((), object)
 
     return map_leaves(describe, value)
+
+
+def common_spec(first: Any, other: Any, where: str = "") -> Any:
+    """Return what two elements with these specs both look like: sizes that differ are left open.
+
+    Raises `StructureError` if their structures or dtypes differ.
+    """
+    one, two = open_level(first), open_level(other)
+    if one is None or two is None:
+        if first == other:
+            return first
+        if one is not two or first.dtype != other.dtype:
+            raise StructureError(f"{leaf(where)} is {other}, and {first} before")
+        if first.shape is None or other.shape is None or len(first.shape) != len(other.shape):
+            return TensorSpec(None, first.dtype)
+        pairs = zip(first.shape, other.shape, strict=True)
+        return TensorSpec([size if size == that else None for size, that in pairs], first.dtype)
+    if sorted(one.names) != sorted(two.names) or type(first) is not type(other):
+        raise StructureError(f"{leaf(where)} has parts {two.names}, and {one.names} before")
+    theirs = dict(zip(two.names, two.parts, strict=True))
+    named = zip(one.names, one.parts, strict=True)
+    return one.rebuild([common_spec(part, theirs[name], where + name) for name, part in named])
 
 
 def nbytes(value: Any) -> int:

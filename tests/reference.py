@@ -12,8 +12,9 @@ import numpy as np
 
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.ragged import Ragged
+from asyncdata.runtime.random import epoch_key, mixed
 from asyncdata.transforms.permute import permuted
-from asyncdata.transforms.shuffle import drain_order, epoch_key, mixed, slots
+from asyncdata.transforms.shuffle import drain_order, slots
 
 Elements = Iterable[Any]
 
@@ -52,6 +53,10 @@ def call(fn: Callable[..., Any], element: Any) -> Any:
 
 def range_(*bounds: int) -> Iterator[int]:
     return iter(range(*bounds))
+
+
+def random(count: int, seed: int, epoch: tuple[int, ...]) -> list[int]:
+    return [number >> 32 for number in mixed(0, count, epoch_key(seed, epoch)).tolist()]
 
 
 def from_tensor_slices(tensors: Any) -> Iterator[Any]:

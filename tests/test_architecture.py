@@ -39,7 +39,7 @@ LAYERS = (
     ("checkpoint",),
     ("kept",),
     ("transformations",),
-    ("dataset", "iterator", "readers", "tee"),
+    ("dataset", "iterator", "readers", "tee", "experimental"),
     ("testing", "demo"),
     ("__main__",),
 )

@@ -7,12 +7,13 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.executors import Call
-from asyncdata.runtime.tickets import Ticket, Tickets
+from asyncdata.runtime.tickets import Ticket, Tickets, plain
 
-__all__ = ("Chance", "Randomized")
+__all__ = ("Chance", "Randomized", "epoch_key", "mixed", "mixed_all")
 
 
 class Chance(NamedTuple):
@@ -20,6 +21,25 @@ class Chance(NamedTuple):
 
     seed: int
     drawn: bool
+
+
+def epoch_key(seed: int, epoch: tuple[Any, ...]) -> int:
+    """Return the key of one epoch's order: 64 bits of a hash of seed and epoch, the same on every machine."""
+    return int.from_bytes(blake2b(repr((seed, plain(epoch))).encode(), digest_size=8).digest(), "little")
+
+
+def mixed(start: int, stop: int, key: int) -> npt.NDArray[np.uint64]:
+    """Return a 64-bit hash of each of `start` to `stop`."""
+    return mixed_all(np.arange(start, stop, dtype=np.uint64), key)
+
+
+def mixed_all(numbers: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
+    """Return a 64-bit hash of each number (the finalizer of splitmix64, Steele et al. 2014)."""
+    with np.errstate(over="ignore"):
+        z = numbers * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
 
 
 def leaves(path: Any) -> Iterator[Any]:

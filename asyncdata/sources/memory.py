@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from asyncdata.errors import PlanError, StageError
+import numpy as np
+
+from asyncdata.errors import PlanError, StageError, StructureError
 from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.plan import Node, check_integer
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call
+from asyncdata.runtime.random import Chance, epoch_key, mixed, mixed_all
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket
 from asyncdata.sources.files import Files
-from asyncdata.structure import TensorSpec, as_arrays, leading, slice_rows, spec_of
+from asyncdata.structure import TensorSpec, as_arrays, common_spec, leading, slice_rows, spec_of
 
-__all__ = ("Chosen", "Counter", "Getter", "Items", "Range", "Slices", "Source", "Tensors")
+__all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
 
 FOREVER = 1 << 62
 
@@ -166,6 +170,71 @@ class Counter(Rows):
 
 
 @dataclass(frozen=True, eq=False)
+class Random(Node):
+    """Integers below 2**32 at random, for ever: a hash of each one's number, so that any can be had at once."""
+
+    seed: int = field(repr=False)
+    rerandomize: bool = False
+    drawn: bool = field(default=False, repr=False)
+
+    @staticmethod
+    def of(seed: int | None, rerandomize: bool | None) -> Random:
+        """Return the source for what the user asked for."""
+        chosen = secrets.randbits(63) if seed is None else check_integer("random", "seed", seed)
+        return Random(chosen, bool(rerandomize), seed is None)
+
+    @property
+    def chance(self) -> Chance:
+        return Chance(self.seed, self.drawn)
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks)
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield as many numbers as are wanted, again and again; they are worked out some more at a time."""
+        start, key = self.told(position or 0, index), self.key(scope)
+        while True:
+            items: list[int] = (mixed(start, start + max(want.items, 64), key) >> np.uint64(32)).tolist()
+            while items:
+                part, items = items[: want.items], items[want.items :]
+                yield Block(part, Ordinals(start, start + len(part)))
+                start += len(part)
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        done, key = 0, self.key(scope)
+        while done < len(tickets):
+            some = tickets[done : done + want.items]
+            done += len(some)
+            items: list[int] = (mixed_all(np.array(list(some), np.uint64), key) >> np.uint64(32)).tolist()
+            yield Block(items, Given(some, 0, len(some), END))
+
+    def key(self, scope: Scope) -> int:
+        """Return what chooses the numbers of an epoch."""
+        return epoch_key(self.seed, scope.epoch if self.rerandomize else ())
+
+    @property
+    def cardinality(self) -> int:
+        return INFINITE_CARDINALITY
+
+    @property
+    def signature(self) -> TensorSpec:
+        return TensorSpec((), "int64")
+
+    @property
+    def addressable(self) -> bool:
+        return True
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return places
+
+    def seek(self, count: int) -> Position:
+        return count
+
+    def label(self) -> str:
+        return f"random({'rerandomize_each_iteration=True' if self.rerandomize else ''})"
+
+
+@dataclass(frozen=True, eq=False)
 class Slices(Rows):
     """The rows of a structure of arrays: views, nothing is copied."""
 
@@ -215,6 +284,47 @@ class Tensors(Rows):
 
     def label(self) -> str:
         return "from_tensors()"
+
+
+@dataclass(frozen=True, eq=False)
+class Elements(Rows):
+    """Elements of one structure and dtype, which need not have one shape."""
+
+    elements: Sequence[Any] = field(repr=False)
+    spec: Any = field(repr=False)
+
+    @staticmethod
+    def of(tensors: object) -> Elements:
+        """Return the source for the elements of a list."""
+        if not isinstance(tensors, list) or not tensors:
+            raise PlanError(
+                f"from_list needs a list with at least one element, got {tensors!r:.60}; for anything else, and for a "
+                "list of any objects, take from_iterable"
+            )
+        elements = [as_arrays(element) for element in cast("list[Any]", tensors)]
+        spec = spec_of(elements[0])
+        for place, element in enumerate(elements):
+            try:
+                spec = common_spec(spec, spec_of(element))
+            except StructureError as error:
+                raise PlanError(
+                    f"from_list: in element {place} {error}; make all alike, or take from_iterable"
+                ) from None
+        return Elements(elements, spec)
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        return list(self.elements[start:stop])
+
+    @property
+    def size(self) -> int:
+        return len(self.elements)
+
+    @property
+    def signature(self) -> Any:
+        return self.spec
+
+    def label(self) -> str:
+        return f"from_list({len(self.elements)} elements)"
 
 
 @dataclass(frozen=True, eq=False)

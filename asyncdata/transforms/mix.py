@@ -22,7 +22,7 @@ from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Planned, check_integer, finite
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
-from asyncdata.runtime.random import Chance
+from asyncdata.runtime.random import Chance, epoch_key, mixed
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe
 from asyncdata.runtime.tickets import NOTHING, Kept, Position, Start, Ticket
@@ -30,7 +30,6 @@ from asyncdata.structure import TensorSpec
 from asyncdata.transforms.draw import Choices, Draws
 from asyncdata.transforms.ledger import Begin, Ledger
 from asyncdata.transforms.repeat import from_parts
-from asyncdata.transforms.shuffle import epoch_key, mixed
 
 __all__ = ("Choose", "Sample")
 

@@ -15,11 +15,11 @@ from asyncdata.errors import PlanError, ResumeError
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, check_count, check_integer, finite
 from asyncdata.runtime.block import Block, Blocks, Demand
-from asyncdata.runtime.random import Chance
+from asyncdata.runtime.random import Chance, epoch_key
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
 from asyncdata.runtime.tickets import END, Position, Same, Start, Tickets
-from asyncdata.transforms.shuffle import Shuffle, epoch_key
+from asyncdata.transforms.shuffle import Shuffle
 
 __all__ = ("Permute", "permuted", "shuffled")
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from asyncdata.plan import Node, Unary, repeated
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, behind, named
-from asyncdata.runtime.random import Chance
+from asyncdata.runtime.random import Chance, epoch_key, mixed
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Merge, Opener, Step, breathe, split
 from asyncdata.runtime.tickets import (
@@ -33,30 +31,10 @@ from asyncdata.runtime.tickets import (
     Tickets,
     decode_all,
     encode_all,
-    plain,
 )
 from asyncdata.transforms.repeat import from_parts, in_turn, turn_and_places
 
-__all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "epoch_key", "mixed", "scrambled", "slots")
-
-
-def epoch_key(seed: int, epoch: tuple[Any, ...]) -> int:
-    """Return the key of one epoch's order: 64 bits of a hash of seed and epoch, the same on every machine."""
-    return int.from_bytes(blake2b(repr((seed, plain(epoch))).encode(), digest_size=8).digest(), "little")
-
-
-def mixed(start: int, stop: int, key: int) -> npt.NDArray[np.uint64]:
-    """Return a 64-bit hash of each of `start` to `stop`."""
-    return scrambled(np.arange(start, stop, dtype=np.uint64), key)
-
-
-def scrambled(z: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
-    """Return a 64-bit hash of each number (the finalizer of splitmix64, Steele et al. 2014)."""
-    with np.errstate(over="ignore"):
-        z = z * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+__all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "slots")
 
 
 def slots(start: int, stop: int, size: int, key: int) -> list[int]:

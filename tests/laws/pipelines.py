@@ -140,6 +140,12 @@ SIZES = counts(5, 8, 12, 20, 40, 100, 1, 0)
 
 @st.composite
 def sources(draw: st.DrawFn) -> Pipeline:
+    return draw(st.sampled_from((*SOURCES, rerandomized)))(draw)
+
+
+@st.composite
+def inner_sources(draw: st.DrawFn) -> Pipeline:
+    """Sources that give the same in every epoch: an inner dataset's epoch is one of its own."""
     return draw(st.sampled_from(SOURCES))(draw)
 
 
@@ -182,6 +188,34 @@ def counted(draw: st.DrawFn) -> Pipeline:
         f"counter({start}, {step}).take({count})",
         lambda: ad.Dataset.counter(start, step).take(count),
         lambda epoch: [start + i * step for i in range(count)],
+    )
+
+
+def random_numbers(draw: st.DrawFn, anew: bool = False) -> Pipeline:
+    count, seed = draw(SIZES), draw(st.integers(0, 3))
+    return Pipeline(
+        f"random({seed}, {anew}).take({count})",
+        lambda: ad.Dataset.random(seed, anew).take(count),
+        lambda epoch: reference.random(count, seed, epoch if anew else ()),
+    )
+
+
+def rerandomized(draw: st.DrawFn) -> Pipeline:
+    return random_numbers(draw, anew=True)
+
+
+def from_list(draw: st.DrawFn) -> Pipeline:
+    rows, ragged = draw(SIZES) + 1, draw(st.booleans())
+    alike: list[list[Any]] = [
+        [(np.int64(place), np.ones(2)) for place in range(rows)],
+        [{"a": "x" * (place % 4)} for place in range(rows)],
+    ]
+    tensors = [np.arange(place % 3) for place in range(rows)] if ragged else draw(st.sampled_from(alike))
+    return Pipeline(
+        f"from_list({tensors!r:.40})",
+        lambda: ad.Dataset.from_list(tensors),
+        lambda epoch: iter(tensors),
+        counted=not ragged,  # what has many shapes cannot be put into batches
     )
 
 
@@ -261,6 +295,8 @@ SOURCES = (
     slices,
     one_tensor,
     counted,
+    random_numbers,
+    from_list,
     from_generator,
     from_iterable,
     from_async_iterable,
@@ -392,7 +428,7 @@ def inners(draw: st.DrawFn) -> Inner:
     chosen = draw(st.sampled_from([*given, None]))
     if chosen is not None:
         return chosen
-    pipe = draw(chains(sources(), INNER_STEPS, 2).filter(lambda inner: inner.ordered))  # `take` depends on order
+    pipe = draw(chains(inner_sources(), INNER_STEPS, 2).filter(lambda inner: inner.ordered))  # `take` depends on order
     few = pipe.then("take(4)", lambda ds: ds.take(4), lambda epoch: reference.take(pipe.meaning(epoch), 4))
     return Inner(f"lambda *_: {few}", lambda *_: few.build(), lambda *_: few.meaning(FIRST))
 

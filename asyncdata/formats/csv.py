@@ -1,0 +1,285 @@
+"""CSV as RFC 4180 has it, strictly: bytes in, rows of typed fields out, a step without I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from asyncdata.errors import DataLossError
+
+__all__ = ("Column", "CsvParser", "Dialect", "Strings", "Table")
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Fields: TypeAlias = "list[bytes] | DataLossError"
+"""The fields of one record, or what is wrong with it."""
+
+WINDOW: Final = 1 << 16
+"""How much is taken apart at once: a few milliseconds' work, whatever the size of what is fed."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What separates fields, whether quotes have a meaning, and whether the first record names the columns."""
+
+    delimiter: bytes = b","
+    quotes: bool = True
+    header: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """One field of each record: which, of what dtype, and what stands for it where it is missing.
+
+    It must be there if that is `None`.
+    """
+
+    index: int
+    dtype: np.dtype[Any]
+    default: Any = None
+
+    def converted(self, fields: Sequence[bytes], missing: frozenset[bytes]) -> list[Any]:
+        """Return the values of this field of many records; `ValueError` if one has none."""
+        if any(word in fields for word in missing):
+            if self.default is None:
+                raise ValueError("it is required and missing")
+            present = [field for field in fields if field not in missing]
+            values = iter(self.values(present))
+            return [self.default if field in missing else next(values) for field in fields]
+        return self.values(fields)
+
+    def values(self, fields: Sequence[bytes]) -> list[Any]:
+        """Return the values of fields that are there."""
+        if self.dtype == object:
+            return list(fields)
+        if b"_" in b"".join(fields):  # Python would allow it between digits
+            raise ValueError(self.refusal(fields))
+        try:
+            return list(self.array(fields))
+        except (ValueError, OverflowError):
+            raise ValueError(self.refusal(fields)) from None
+
+    def array(self, fields: Sequence[bytes]) -> Any:
+        if self.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                return np.array([*map(float, fields)], np.float64).astype(self.dtype)
+        numbers = np.array([*map(int, fields)], np.int64)
+        narrow = numbers.astype(self.dtype)
+        if not np.array_equal(narrow, numbers):
+            raise OverflowError
+        return narrow
+
+    def refusal(self, fields: Sequence[bytes]) -> str:
+        return f"it is not a valid {self.dtype.name}: {fields[0]!r:.60}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Which fields of a record are wanted, and how many fields it may have.
+
+    `fits` tells of a number of fields whether a record may have it; `expected` says it in words.
+    """
+
+    columns: tuple[Column, ...]
+    missing: frozenset[bytes]
+    fits: Callable[[int], bool]
+    expected: str
+
+    def elements(self, name: str, rows: Sequence[Fields]) -> list[Any]:
+        """Return the values of each record as a tuple, errors in their places."""
+        if set(map(type, rows)) == {list}:
+            good: Any = rows
+            if all(map(self.fits, set(map(len, good)))):
+                fields = list(zip(*good, strict=False))
+                try:
+                    return list(
+                        zip(*[one.converted(fields[one.index], self.missing) for one in self.columns], strict=True)
+                    )
+                except ValueError:
+                    pass  # one by one, to find out of which record
+        return [self.element(name, row) for row in rows]
+
+    def element(self, name: str, row: Fields) -> Any:
+        """Return the values of one record, or what is wrong with it."""
+        if isinstance(row, DataLossError):
+            return row
+        if not self.fits(len(row)):
+            return DataLossError(f"{name}: a record of {self.expected} fields was expected, this one has {len(row)}")
+        values: list[Any] = []
+        for one in self.columns:
+            try:
+                values += one.converted(row[one.index : one.index + 1], self.missing)
+            except ValueError as error:
+                return DataLossError(f"{name}: field {one.index} of the record: {error}")
+        return tuple(values)
+
+
+@dataclass(frozen=True)
+class Strings(Table):
+    """Any number of fields, as they are: for a header."""
+
+    columns: tuple[Column, ...] = ()
+    missing: frozenset[bytes] = frozenset()
+    fits: Callable[[int], bool] = bool
+    expected: str = "any"
+
+    def elements(self, name: str, rows: Sequence[Fields]) -> list[Any]:
+        return [*rows]
+
+
+class CsvParser:
+    r"""Bytes of a file in, tuples of values out, errors in the places of records that are wrong.
+
+    A record ends at `\n`, `\r\n` or `\r` outside of quotes; a quoted field may hold anything, a quote twice.
+
+    >>> column = Column(1, np.dtype(np.int64))
+    >>> parser = CsvParser("a.csv", Dialect(), Table((column,), frozenset({b""}), lambda count: count == 2, "2"))
+    >>> parser.feed(b'one,1\n"tw\no",2\nthree,x\n4')
+    >>> parser.parse(limit=2)
+    [(np.int64(1),), (np.int64(2),)]
+    >>> parser.finish()
+    >>> parser.parse(limit=2)
+    [DataLossError("a.csv: field 1 of the record: it is not a valid int64: b'x'")]
+    """
+
+    def __init__(self, name: str, dialect: Dialect, table: Table) -> None:
+        self._name = name
+        self._table = table
+        self._splitter = Splitter(name, dialect)
+        self._header = dialect.header
+        self._skip_header = dialect.header
+        self._data: Buffer = b""  # what is being taken apart, from `_at` on
+        self._at = 0
+        self._rest = bytearray()  # the beginning of a record
+        self._enough = 0  # the size that `_rest` must have, so that to look for its end again is worth it
+        self._found: list[Any] = []  # what was found last, of which `_given` have been returned
+        self._given = 0
+        self._begin = 0  # where the first of `_found` begins
+        self._next = 0  # where the record after the last of them begins
+        self._finished = False
+
+    @property
+    def offset(self) -> int:
+        """A byte offset at which a record begins: that of the next one after `passed` more."""
+        return self._next if self._given == len(self._found) else self._begin
+
+    @property
+    def passed(self) -> int:
+        """How many records between `offset` and the next one have been returned."""
+        return self._given % len(self._found) if self._found else 0
+
+    def jump(self, offset: int) -> None:
+        """Begin with the bytes from `offset` on, where a record begins: the header, if there is one, only at 0."""
+        self._next = offset
+        self._skip_header = self._header and offset == 0
+
+    def feed(self, data: Buffer) -> None:
+        """Take the file's next bytes, once `parse` has returned nothing; they must stay as they are until it does."""
+        self._data, self._at = data, 0
+
+    def finish(self) -> None:
+        """Say that no more data will come."""
+        self._finished = True
+
+    def parse(self, limit: int) -> list[Any]:
+        """Return at most `limit` records of what was fed, in order; [] when it needs more data or has ended."""
+        if self._given == len(self._found):
+            self._begin, self._given = self._next, 0
+            self._found = self._window()
+        found = self._found[self._given : self._given + limit]
+        self._given += len(found)
+        return found
+
+    def _window(self) -> list[Any]:
+        """Return the records that end in the next window which any record ends in."""
+        while self._more():
+            last = self._finished and self._at >= len(self._data)
+            if len(self._rest) < self._enough and not last:
+                continue
+            rows, used = self._splitter.rows(bytes(self._rest), last)
+            self._enough = 0 if used else 2 * len(self._rest)
+            self._next += used
+            del self._rest[:used]
+            if self._skip_header and rows:
+                self._skip_header = False
+                rows = rows if isinstance(rows[0], DataLossError) else rows[1:]  # a header that is wrong fails
+            if rows:
+                return self._table.elements(self._name, rows)
+        if self._finished and self._skip_header:
+            self._skip_header = False
+            return [DataLossError(f"{self._name}: it has no header: it is empty")]
+        return []
+
+    def _more(self) -> bool:
+        """Move the next window to `_rest`; tell whether there may be something in it now."""
+        if self._at >= len(self._data):
+            return self._finished and bool(self._rest)
+        window = self._data[self._at : self._at + WINDOW]
+        self._at += len(window)
+        self._rest += window
+        return True
+
+
+class Splitter:
+    """Takes records apart into fields."""
+
+    def __init__(self, name: str, dialect: Dialect) -> None:
+        self._name = name
+        self._delimiter = dialect.delimiter
+        self._quotes = dialect.quotes
+        comma = re.escape(dialect.delimiter)
+        inside = rb'"(?>[^"]++|""|"(?=[^"\r\n%b]))*+"' % comma  # a lone quote inside is found to be wrong later
+        field = rb'(?>%b|(?!")[^\r\n%b]*+)' % (inside, comma)
+        record = rb"%b(?>%b%b)*+" % (field, comma, field)
+        self._field = re.compile(rb"(?:\A|%b)(%b)" % (comma, field))
+        self._record = re.compile(rb"(%b)(?:\r\n|\n|\r(?!\n|\Z))" % record)
+        self._last_record = re.compile(rb"(%b)(?:\r\n|\n|\r|\Z)" % record)
+
+    def rows(self, data: bytes, last: bool) -> tuple[list[Fields], int]:
+        """Return the records at the beginning of `data`, and how many bytes they are; all of it if it is the `last`."""
+        if self._quotes and b'"' in data:
+            return self._quoted(data, last)
+        end = len(data) if last else data.rfind(b"\n") + 1 or data.rfind(b"\r", 0, -1) + 1
+        text = data[:end]
+        if b"\r" in text:
+            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = text.split(b"\n")
+        if not lines[-1]:  # the last one ended
+            lines.pop()
+        delimiter = self._delimiter
+        return [line.split(delimiter) for line in lines], end
+
+    def _quoted(self, data: bytes, last: bool) -> tuple[list[Fields], int]:
+        """Return the same of records some of which have quotes."""
+        find, at, rows = (self._last_record if last else self._record).match, 0, list[Fields]()
+        while at < len(data) and (match := find(data, at)):
+            record, at = match[1], match.end()
+            rows.append(self._fields(record) if b'"' in record else record.split(self._delimiter))
+        if last and at < len(data):
+            rows.append(DataLossError(f"{self._name}: the file ends in a quoted field, which is not closed"))
+            at = len(data)
+        return rows, at
+
+    def _fields(self, record: bytes) -> Fields:
+        """Return the fields of a record, some of which have quotes."""
+        fields: list[bytes] = self._field.findall(record)
+        for place, field in enumerate(fields):
+            if b'"' not in field:
+                continue
+            if not field.startswith(b'"'):
+                return DataLossError(
+                    f"{self._name}: field {place} of the record has a quote inside and does not begin with one: "
+                    f"{field!r:.60}; put it in quotes, and double those inside"
+                )
+            inside = field[1:-1]
+            if b'"' in inside:
+                if b'"' in inside.replace(b'""', b""):
+                    return DataLossError(
+                        f"{self._name}: field {place} of the record has a quote inside, not doubled: {field!r:.60}"
+                    )
+                inside = inside.replace(b'""', b'"')
+            fields[place] = inside
+        return fields

@@ -1,0 +1,29 @@
+"""CSV files as a source of tuples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from asyncdata.formats.csv import CsvParser, Dialect, Table
+from asyncdata.sources.parsed import ParsedFile
+from asyncdata.structure import TensorSpec
+
+__all__ = ("CsvFile",)
+
+
+@dataclass(frozen=True, eq=False)
+class CsvFile(ParsedFile):
+    """The records of one file, as tuples."""
+
+    method: ClassVar[str] = "CsvDataset"
+
+    dialect: Dialect = field(kw_only=True)
+    table: Table = field(kw_only=True)
+
+    def parser(self) -> CsvParser:
+        return CsvParser(self.path, self.dialect, self.table)
+
+    @property
+    def signature(self) -> Any:
+        return tuple([TensorSpec((), column.dtype) for column in self.table.columns])
