@@ -20,6 +20,7 @@ from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
 from asyncdata.transforms.distinct import Distinct
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.groups import Buckets, KeyWindows
 from asyncdata.transforms.ignore_errors import Budget, IgnoreErrors
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map, call_for
@@ -350,6 +351,57 @@ class Transformations(Generic[T]):
         """
         packed = PackSequences(self._plan, length, strategy, overlong, num_packing_bins, pad_value, drop_remainder)
         return self._next(packed.checked())
+
+    def group_by_window(
+        self,
+        key_func: Callable[..., Any],
+        reduce_func: Callable[[Any, Dataset[T]], Any],
+        window_size: int | None = None,
+        window_size_func: Callable[[Any], int] | None = None,
+    ) -> Dataset[Any]:
+        """Put elements of the same key together: those of the dataset `reduce_func(key, window)` for each window.
+
+        A window is a dataset of `window_size` elements of one key, or of as many as `window_size_func(key)` says. What
+        is left at the end comes in the order of the keys, which are any that can be in a dict. An element that failed,
+        or whose key cannot be told, is a failure in its place and in no window.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(7).group_by_window(lambda x: x % 2, lambda key, window: window.batch(3), 3)
+        >>> list(ds)
+        [array([0, 2, 4]), array([1, 3, 5]), array([6])]
+        """
+        plan = KeyWindows.of(self._plan, key_func, reduce_func, window_size, window_size_func, self._next)
+        return self._next(plan)
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+    ) -> Dataset[Any]:
+        """Batch elements of about the same length, so that little is padded.
+
+        Bucket i is for lengths below `bucket_boundaries[i]`, the last for all others; its batches have
+        `bucket_batch_sizes[i]` elements, padded as by `padded_batch`. With `pad_to_bucket_boundary` sizes that are
+        `None` in `padded_shapes`, or without shapes the first of each array, are one less than the boundary, and an
+        element that is longer than all is a failure in its place. With `no_padding` elements are stacked as they are.
+
+        >>> import asyncdata as ad
+        >>> words = ad.Dataset.from_iterable([[1], [1, 2, 3, 4], [5, 6], [5, 6, 7]])
+        >>> for batch in words.bucket_by_sequence_length(len, [3], [2, 2]):
+        ...     print(batch.tolist())
+        [[1, 0], [5, 6]]
+        [[1, 2, 3, 4], [5, 6, 7, 0]]
+        """
+        padding = None if no_padding else Padding.of("bucket_by_sequence_length", padded_shapes, padding_values)
+        bounds, sizes, bounded = bucket_boundaries, bucket_batch_sizes, pad_to_bucket_boundary
+        plan = Buckets.of(self._plan, element_length_func, bounds, sizes, padding, bounded, drop_remainder)
+        return self._next(plan)
 
     def shuffle(
         self, buffer_size: int | None = None, seed: int | None = None, reshuffle_each_iteration: bool | None = None

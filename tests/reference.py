@@ -169,10 +169,14 @@ def padded_batch(elements: Elements, size: int, drop_remainder: bool = False) ->
     return batch(elements, size, drop_remainder, lambda column: stack(column, padded))
 
 
-def padded(column: list[Any]) -> np.ndarray:
+def padded(column: list[Any], first: int | None = None) -> np.ndarray:
     if len({np.ndim(part) for part in column}) > 1:
         raise Misfit
     most = np.max([part.shape for part in column], axis=0, initial=0)
+    if first is not None and len(most):
+        if most[0] > first:
+            raise Misfit
+        most[0] = first
     return np.stack([np.pad(p, [(0, m - n) for n, m in zip(p.shape, most, strict=True)]) for p in column])
 
 
@@ -187,6 +191,41 @@ def ragged(column: list[Any]) -> Any:
     if not np.ndim(column[0]):
         return np.array(column)
     return Ragged(np.concatenate(column), np.cumsum([0, *map(len, column)]))
+
+
+def group_by_window(
+    elements: Elements,
+    key: Callable[..., Any],
+    reduce: Callable[[Any, list[Any]], Elements],
+    size: Callable[[Any], int],
+) -> Iterator[Any]:
+    """What is left comes in the order of its keys."""
+    groups: dict[Any, list[Any]] = {}
+    for element in elements:
+        name = call(key, element)
+        if isinstance(name, Failed):
+            yield name
+            continue
+        groups.setdefault(name, []).append(element)
+        if len(groups[name]) == size(name):
+            yield from reduce(name, groups.pop(name))
+    for name in sorted(groups):
+        yield from reduce(name, groups[name])
+
+
+def bucket_by_sequence_length(
+    elements: Elements, length: Callable[..., Any], bounds: list[int], sizes: list[int], drop: bool, bounded: bool
+) -> Iterator[Any]:
+    def bucket(*parts: Any) -> int:
+        if bounded and length(*parts) >= bounds[-1]:
+            raise ValueError
+        return sum(length(*parts) >= bound for bound in bounds)
+
+    def batches(number: int, window: list[Any]) -> Iterator[Any]:
+        most = bounds[number] - 1 if bounded else None
+        return batch(window, sizes[number], drop, lambda column: stack(column, lambda part: padded(part, most)))
+
+    return group_by_window(elements, bucket, batches, lambda number: sizes[number])
 
 
 def unbatch(elements: Elements) -> Iterator[Any]:

@@ -134,6 +134,17 @@ def tokens(*parts: Any) -> Any:
     return np.arange(digest(*parts) % 9, dtype=np.int32) + digest(*parts) % 50
 
 
+def key(*parts: Any) -> Any:
+    """One of a few keys, and of some elements none can be told."""
+    if digest(*parts) % 9 == 1:
+        raise Boom(digest(*parts))
+    return np.int64(digest(*parts) % 4)
+
+
+def length(*parts: Any) -> int:
+    return digest(*parts) % 12
+
+
 MAPPED = (increment, number, pair, named, sometimes_none, array, ragged, text, fail_sometimes)
 CLASSED = (class_of, class_or_none)
 KEPT = (keep_most, keep_none, keep_or_fail)

@@ -534,6 +534,49 @@ def window(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def group_by_window(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size, by_key, few = draw(st.integers(1, 5)), draw(st.booleans()), draw(st.integers(1, 5))
+    key = draw(st.sampled_from([functions.key, functions.awaited(functions.key)]))
+    how = {"window_size_func": lambda key: size + key} if by_key else {"window_size": size}
+    return pipe.then(
+        f"group_by_window({key.__name__}, batch({few}), {size}{' + key' if by_key else ''})",
+        lambda ds: ds.group_by_window(key, lambda key, window: window.batch(few), **how),
+        lambda epoch: reference.group_by_window(
+            pipe.meaning(epoch),
+            functions.key,
+            lambda _, window: reference.batch(window, few),
+            lambda key: size + key if by_key else size,
+        ),
+    )
+
+
+def group_all(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Every element comes out as it is, whatever the order."""
+    size = draw(st.integers(1, 5))
+    return pipe.then(
+        f"group_by_window(key, as it is, {size})",
+        lambda ds: ds.group_by_window(functions.key, lambda key, window: window, size),
+        lambda epoch: reference.group_by_window(
+            pipe.meaning(epoch), functions.key, lambda _, window: window, lambda _: size
+        ),
+    )
+
+
+def bucket_by_sequence_length(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    bounds = draw(st.sampled_from([[3, 8], [5], [1, 2, 3, 12]]))
+    sizes = draw(st.lists(st.integers(1, 4), min_size=len(bounds) + 1, max_size=len(bounds) + 1))
+    drop, bounded = draw(st.booleans()), draw(st.booleans())
+    return pipe.then(
+        f"bucket_by_sequence_length(length, {bounds}, {sizes}, {bounded=}, {drop=})",
+        lambda ds: ds.bucket_by_sequence_length(
+            functions.length, bounds, sizes, pad_to_bucket_boundary=bounded, drop_remainder=drop
+        ),
+        lambda epoch: reference.bucket_by_sequence_length(
+            pipe.meaning(epoch), functions.length, bounds, sizes, drop, bounded
+        ),
+    )
+
+
 def unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("unbatch()", lambda ds: ds.unbatch(), lambda epoch: reference.unbatch(pipe.meaning(epoch)))
 
@@ -829,7 +872,7 @@ INNER_STEPS: tuple[Step, ...] = (
 """What the inner datasets of flat_map and interleave are made of."""
 
 UNORDERED_STEPS: tuple[Step, ...] = (
-    *(map_, filter_, prefetch, cache, unbatch, options, flat_map, concatenate, shuffle),
+    *(map_, filter_, prefetch, cache, unbatch, options, flat_map, concatenate, shuffle, group_all),
     sample_from_datasets,
     ignore_errors,
     rate_limit,
@@ -844,7 +887,17 @@ ORDERED_STEPS: tuple[Step, ...] = (
 )
 
 GROUPING_STEPS: tuple[Step, ...] = (
-    *(window, padded_batch, scan, take_while, unique, ragged_batch, rebatch, rejection_resample),
+    window,
+    padded_batch,
+    scan,
+    take_while,
+    unique,
+    ragged_batch,
+    rebatch,
+    rejection_resample,
+    group_by_window,
+    group_all,
+    bucket_by_sequence_length,
 )
 """What makes other elements of several ones, or of what came before."""
 

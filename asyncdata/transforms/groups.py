@@ -1,0 +1,363 @@
+"""group_by_window and bucket_by_sequence_length: elements of the same key, put together when there are enough."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import index
+from types import CoroutineType
+from typing import Any, Final, final
+
+import numpy as np
+
+from asyncdata.errors import PlanError, StructureError
+from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.plan import Node, Unary, check_count
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.dealing import Deal, listed
+from asyncdata.runtime.executors import Call, noted
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Fold, Step
+from asyncdata.runtime.tickets import END, NOTHING, Given, Listed, Position, Start, Ticket, Tickets, going_on
+from asyncdata.structure import stack
+from asyncdata.transforms.batch import alone, remade
+from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.map import Map
+from asyncdata.transforms.padded import Padding
+from asyncdata.transforms.window import Make, Members
+
+__all__ = ("Buckets", "KeyWindows", "Keyed", "in_key_order")
+
+
+METHOD: Final = "bucket_by_sequence_length"
+
+
+class Keyed(Call):
+    """A user's function that tells the key of an element; makes pairs of keys and elements."""
+
+    __slots__ = ()
+
+    def key(self, found: Any) -> Any:
+        """Return the key for what the function returned."""
+        if type(found) is CoroutineType:
+            found.close()
+            raise TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
+        if isinstance(found, np.generic) or (isinstance(found, np.ndarray) and not found.ndim):
+            found = found.item()  # pyright: ignore[reportUnknownVariableType]
+        hash(found)  # pyright: ignore[reportUnknownArgumentType]
+        return found  # pyright: ignore[reportUnknownVariableType]
+
+    def pair(self, item: Any) -> tuple[Any, Any]:
+        """Return an element with its key."""
+        return self.key(self.one(item)), item
+
+    def over(self, items: Any, kinds: set[type]) -> Any:
+        return map(self.pair, items)
+
+    async def run_async(self, item: Any, ticket: Ticket) -> Any:
+        found = await super().run_async(item, ticket)
+        try:
+            return found if type(found) is Failure else (self.key(found), item)
+        except Exception as error:
+            return self.failure(error, ticket)
+
+
+@dataclass(frozen=True, eq=False)
+class Groups(Unary):
+    """Elements of one key put together, from pairs of keys and elements, whenever there are enough of that key."""
+
+    @property
+    def least(self) -> int:
+        """How many elements make the smallest group."""
+        raise NotImplementedError
+
+    def size_of(self, key: Any) -> int:
+        """Return how many elements of a key make a group."""
+        raise NotImplementedError
+
+    def made(self, key: Any, items: list[Any], tickets: Tickets) -> Any:
+        """Return what is given for a group, or the failure in its place."""
+        raise NotImplementedError
+
+    @property
+    def keeps_rest(self) -> bool:
+        """Whether groups that are not full are given at the end."""
+        return True
+
+    def stage(self) -> Fold:
+        return Fold(lambda _: Grouper(self))
+
+    @property
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+
+    @property
+    def signature(self) -> None:
+        return None
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return remade(self.input, scope, tickets, self.remake)
+
+    def remake(self, members: Block) -> Any:
+        """Return a group that is made once more."""
+        if members.failed:
+            return next(item for item in members.items if type(item) is Failure)
+        return self.made(members.items[0][0], [item for _, item in members.items], members.tickets)
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        return [self.input.dealt([listed(at)[0] for at in positions], deal)]
+
+
+class Group:
+    """What has come of one key; nothing is taken out of the lists."""
+
+    __slots__ = ("items", "key", "size", "tickets")
+
+    def __init__(self, key: Any, size: int) -> None:
+        self.key = key
+        self.size = size
+        self.items: list[Any] = []
+        self.tickets: list[Ticket] = []
+
+    def members(self) -> Tickets:
+        """Return the tickets of all."""
+        return Given(self.tickets, 0, len(self.tickets), END)
+
+
+class Grouper(Step):
+    """The groups that are not full yet. A failure passes at once."""
+
+    def __init__(self, node: Groups) -> None:
+        self.node = node
+        self.groups: dict[Any, Group] = {}
+        self.left = node.least
+        self.last: Tickets = NOTHING
+
+    def resume(self, position: Position) -> Start:
+        return Start.of(position[0])
+
+    def need(self, want: int) -> int:
+        return self.left + want - 1
+
+    def feed(self, block: Block) -> Block:
+        self.last = block.tickets
+        came = Came(block.tickets, self.groups)
+        out: list[Any] = []
+        for place, (pair, ticket) in enumerate(zip(block.items, block.tickets, strict=True)):
+            group = pair if type(pair) is Failure else self.group(pair[0], ticket)
+            if isinstance(group, Failure):
+                out.append(group)
+                came.passes(alone(ticket), place)
+                continue
+            group.items.append(block.items[place][1])
+            group.tickets.append(ticket)
+            came.homes.append(group)
+            left = group.size - len(group.items)
+            self.left = min(self.left, left or self.left)
+            if not left:
+                out.append(self.node.made(group.key, group.items, group.members()))
+                came.full(group, place)
+                del self.groups[group.key]
+                self.left = min([self.node.least, *[g.size - len(g.items) for g in self.groups.values()]])
+        return Block(out, came, Failure in set(map(type, out)))
+
+    def group(self, key: Any, ticket: Ticket) -> Group | Failure:
+        """Return the group of a key, or the failure to tell how large one is."""
+        group = self.groups.get(key)
+        if group is None:
+            try:
+                size = self.node.size_of(key)
+            except Exception as error:
+                return noted(error, self.node.label(), ticket)
+            group = self.groups[key] = Group(key, size)
+        return group
+
+    def flush(self) -> Iterator[Block]:
+        groups = in_key_order(self.groups) if self.node.keeps_rest else []
+        for place, group in enumerate(groups):
+            item = self.node.made(group.key, group.items, group.members())
+            tickets = Listed([group.members()], self.rest(groups, place))
+            yield Block([item], tickets, type(item) is Failure)
+
+    def rest(self, groups: list[Group], place: int) -> Callable[[int], Position]:
+        """Return from where to go on at the end, before and after one of the groups that are given then."""
+        every, last = list(self.groups.values()), self.last
+
+        def position(count: int) -> Position:
+            gone = set(map(id, groups[: place + count]))
+            return [going_on(last.at(len(last)), [one.members() for one in every if id(one) not in gone])]
+
+        return position
+
+
+def in_key_order(groups: dict[Any, Any]) -> list[Any]:
+    """Return values in the order of their keys: numbers first, then by type; what has no order by what it looks like.
+
+    Which comes first of two keys depends on no other.
+    """
+
+    def order(key: Any) -> tuple[str, Any]:
+        if isinstance(key, (int, float)):
+            return "", key
+        return type(key).__name__, key if isinstance(key, (str, bytes)) else repr(key)
+
+    return [groups[key] for key in sorted(groups, key=order)]
+
+
+@final
+class Came(Tickets):
+    """What went out while a block came in: groups and failures; where each of the block's elements went."""
+
+    __slots__ = ("before", "groups", "homes", "out", "whole")
+
+    def __init__(self, whole: Tickets, groups: dict[Any, Group]) -> None:
+        self.whole = whole
+        self.groups: dict[Any, Group] | None = groups
+        self.before: list[tuple[Group, int]] = []
+        self.homes: list[Group | None] = []
+        self.out: list[tuple[Ticket, int, Group | None]] = []
+
+    def passes(self, ticket: Ticket, place: int) -> None:
+        """Take note of an element that went out by itself."""
+        self.look()
+        self.homes.append(None)
+        self.out.append((ticket, place, None))
+
+    def full(self, group: Group, place: int) -> None:
+        """Take note of a group that is about to go out."""
+        self.look()
+        self.out.append((group.members(), place, group))
+
+    def look(self) -> None:
+        """Take note, once something goes out, of what each group held when the block came: most blocks only come in."""
+        if self.groups is not None:
+            own = Counter(map(id, self.homes))
+            self.before = [(group, len(group.items) - own[id(group)]) for group in self.groups.values()]
+            self.groups = None
+
+    def __len__(self) -> int:
+        return len(self.out)
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.out[index][0]
+
+    def at(self, count: int) -> Position:
+        come = self.out[count - 1][1] + 1 if count else 0
+        gone = [group for _, _, group in self.out[:count]]
+        held = {id(group): group.tickets[:number] for group, number in self.before if group not in gone}
+        for place, group in enumerate(self.homes[:come]):
+            if group is not None and group not in gone:
+                held.setdefault(id(group), []).append(self.whole[place])
+        return [going_on(self.whole.at(come), [Given(one, 0, len(one), END) for one in held.values()])]
+
+
+@dataclass(frozen=True, eq=False)
+class KeyWindows(Groups):
+    """Groups as pairs of a key and a dataset."""
+
+    make: Make = field(repr=False)
+    size: int | None = None
+    size_func: Call | None = None
+
+    @staticmethod
+    def of(plan: Node, key: Any, reduce: Any, size: int | None, size_func: Any, make: Make) -> FlatMap:
+        """Return the plan that makes a dataset of each group; `PlanError` unless one of the two sizes is given."""
+        method = "group_by_window"
+        if (size is None) == (size_func is None):
+            raise PlanError(f"{method} needs either window_size or window_size_func")
+        call = None if size_func is None else Call("window_size_func", size_func, spread=False)
+        if call is not None and call.is_async:
+            raise PlanError(f"{call.name} is a coroutine function; a plain one is needed")
+        number = None if size is None else check_count(method, "window_size", size, 1)
+        pairs = Map(plan, (Keyed(method, key),))
+        return FlatMap(KeyWindows(pairs, make, number, call), Call(method, reduce))
+
+    @property
+    def least(self) -> int:
+        return self.size or 1
+
+    def size_of(self, key: Any) -> int:
+        if self.size_func is None:
+            return self.least
+        size = index(self.size_func.fn(key))
+        if size < 1:
+            raise ValueError(f"{self.size_func.label} must return at least 1, got {size} for the key {key!r}")
+        return size
+
+    def made(self, key: Any, items: list[Any], tickets: Tickets) -> Any:
+        return key, self.make(Members(items))
+
+    def label(self) -> str:
+        return f"windows({self.size if self.size_func is None else self.size_func.name})"
+
+
+class Bucketing(Keyed):
+    """A user's function that tells the length of an element; makes pairs of its bucket's number and the element."""
+
+    __slots__ = ("boundaries", "bounded")
+
+    def __init__(self, fn: Callable[..., Any], boundaries: Sequence[int], bounded: bool) -> None:
+        super().__init__(METHOD, fn)
+        self.boundaries = boundaries
+        self.bounded = bounded
+
+    def key(self, found: Any) -> int:
+        length = super().key(found)
+        bucket = bisect_right(self.boundaries, length)
+        if self.bounded and bucket == len(self.boundaries):
+            raise ValueError(
+                f"an element of length {length} is not below the last boundary, {self.boundaries[-1]}, as "
+                "pad_to_bucket_boundary needs it to be; filter such elements, or add a boundary"
+            )
+        return bucket
+
+
+@dataclass(frozen=True, eq=False)
+class Buckets(Groups):
+    """Batches of elements of about one length; without `paddings` they are stacked as they are."""
+
+    sizes: Sequence[int]
+    paddings: Sequence[Padding] | None = field(repr=False)
+    drop_remainder: bool = False
+
+    @staticmethod
+    def of(
+        plan: Node, length: Any, bounds: Any, sizes: Any, padding: Padding | None, bounded: bool, drop_remainder: bool
+    ) -> Buckets:
+        """Return the plan for what the user asked for; without `padding` nothing is padded."""
+        boundaries = [check_count(METHOD, "bucket_boundaries", bound, 1) for bound in bounds]
+        counts = [check_count(METHOD, "bucket_batch_sizes", size, 1) for size in sizes]
+        if sorted(set(boundaries)) != boundaries or not boundaries:
+            raise PlanError(f"{METHOD}(bucket_boundaries=) must be some integers that rise, got {bounds!r:.80}")
+        if len(counts) != len(boundaries) + 1:
+            raise PlanError(
+                f"{METHOD}(bucket_batch_sizes=) needs one size more than there are boundaries, "
+                f"{len(boundaries) + 1}, got {len(counts)}"
+            )
+        if padding is None and bounded:
+            raise PlanError(f"{METHOD}: with no_padding=True nothing is padded: leave pad_to_bucket_boundary out")
+        paddings = None
+        if padding is not None:
+            limits = [bound - 1 if bounded else None for bound in [*boundaries, 0]]
+            paddings = [Padding(padding.shapes, padding.values, limit) for limit in limits]
+        pairs = Map(plan, (Bucketing(length, boundaries, bounded),))
+        return Buckets(pairs, tuple(counts), paddings, drop_remainder)
+
+    @property
+    def least(self) -> int:
+        return min(self.sizes)
+
+    @property
+    def keeps_rest(self) -> bool:
+        return not self.drop_remainder
+
+    def size_of(self, key: int) -> int:
+        return self.sizes[key]
+
+    def made(self, key: int, items: list[Any], tickets: Tickets) -> Any:
+        try:
+            return stack(items) if self.paddings is None else self.paddings[key].stack(items)
+        except (StructureError, ValueError, TypeError, MemoryError) as error:
+            return noted(error, f"{METHOD}({len(items)})", tickets)
