@@ -337,9 +337,9 @@ class Dataset(Transformations[T]):
         """Begin one iteration for `n` consumers, each of which gets every element; nothing is read or made twice.
 
         Each is read with `for` in a thread of its own, or all with `async for` in tasks of one loop. Who is
-        `buffer_size` elements behind holds up the others, so none can be read to its end before the next one is begun. Who leaves
-        early is closed, by `with` or `close()`, and holds up nobody; the last one to leave ends the pipeline. An error
-        in an element's place is raised for all. Elements are shared: do not change them in place.
+        `buffer_size` elements behind holds up the others, so none can be read to its end before the next one is begun.
+        Who leaves early is closed, by `with` or `close()`, and holds up nobody; the last one to leave ends the
+        pipeline. An error in an element's place is raised for all. Elements are shared: do not change them in place.
 
         >>> import asyncio
         >>> import asyncdata as ad

@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import asyncdata as ad
+from asyncdata.structure import same_structure
 from tests import reference
 from tests.laws import functions
 from tests.reference import Boom, digest
@@ -591,6 +592,9 @@ def zip_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 def concatenate(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     other = draw(chains(sources(), ORDERED_STEPS, 2))
+    specs = pipe.build().plan.signature, other.build().plan.signature
+    if None not in specs and not same_structure(*specs):
+        return pipe
     both = pipe.then(
         f"concatenate({other})",
         lambda ds: ds.concatenate(other.build()),
