@@ -445,7 +445,7 @@ def repeat(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 def repeat_some(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     count = draw(counts(5, 0, 1, 17, 40, 70))
     endless = repeated(pipe, None)
-    something = any(True for _ in pipe.meaning(FIRST))
+    something = any(True for _ in pipe.meaning(FIRST)) and len(list(reference.take(endless(FIRST), count))) == count
     return replace(pipe, counted=pipe.counted and something).then(
         f"repeat().take({count})",
         lambda ds: ds.repeat().take(count),
