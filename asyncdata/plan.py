@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ __all__ = (
     "Planned",
     "Unary",
     "UnseekableError",
+    "check_arguments",
     "check_count",
     "check_integer",
     "check_parallel",
@@ -405,6 +407,26 @@ def most(cardinality: int, limit: int) -> int:
     if cardinality == INFINITE_CARDINALITY:
         return limit
     return cardinality if cardinality == UNKNOWN_CARDINALITY else min(cardinality, limit)
+
+
+def check_arguments(call: Call, plan: Node, **named: Any) -> None:
+    """Raise `PlanError` if a function cannot be called with the elements of a plan, where it is known what they are."""
+    if plan.signature is None or not call.spread:
+        return
+    elements: Any = plan.signature
+    kind: Any = type(elements)  # pyright: ignore[reportUnknownVariableType]
+    spread = kind is tuple
+    parts: tuple[Any, ...] = elements if spread else (elements,)
+    try:
+        signature = inspect.signature(call.fn)
+    except (ValueError, TypeError):  # a function in C that does not say
+        return
+    try:
+        signature.bind(*parts, **named)
+    except TypeError as error:
+        given = f"{len(parts)} arguments, one for each part of a tuple" if spread else "one argument"
+        also = "".join(f", and {name}=" for name in named)
+        raise PlanError(f"{call.label} is called with {given}{also}: {error}; elements are {elements}") from None
 
 
 def parallel_label(workers: int | None) -> str:

@@ -31,6 +31,7 @@ __all__ = (
     "open_level",
     "paired",
     "prefixed",
+    "same_structure",
     "slice_rows",
     "spec_of",
     "stack",
@@ -359,6 +360,17 @@ def conform(value: Any, signature: Any, where: str = "") -> Any:
     by_name = dict(zip(got.names, got.parts, strict=True))
     pairs = zip(want.names, want.parts, strict=True)
     return want.rebuild([conform(by_name[name], part, where + name) for name, part in pairs])
+
+
+def same_structure(one: Any, other: Any) -> bool:
+    """Tell whether two structures have the same parts by the same names, whatever their leaves."""
+    first, second = open_level(one), open_level(other)
+    if first is None or second is None:
+        return first is second
+    parts = dict(zip(second.names, second.parts, strict=True))
+    return sorted(first.names) == sorted(second.names) and all(
+        same_structure(part, parts[name]) for name, part in zip(first.names, first.parts, strict=True)
+    )
 
 
 def paired(types: Any, shapes: Any) -> Any:

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from asyncdata.errors import PlanError
 from asyncdata.kept.cache import FileCache
 from asyncdata.options import AUTOTUNE, Options
-from asyncdata.plan import Node, check_count, check_integer, check_parallel
+from asyncdata.plan import Node, check_arguments, check_count, check_integer, check_parallel
 from asyncdata.runtime.executors import Call
 from asyncdata.storage import local_path
+from asyncdata.structure import same_structure
 from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
@@ -186,7 +187,7 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(3).flat_map(lambda n: ad.Dataset.range(n)))
         [0, 0, 1]
         """
-        return self._next(FlatMap(self._plan, Call("flat_map", map_func).prompt()))
+        return self._next(FlatMap(self._plan, inner_call("flat_map", map_func, self._plan)))
 
     def interleave(
         self,
@@ -206,7 +207,7 @@ class Transformations(Generic[T]):
         >>> [int(x) for x in ds]
         [1, 2, 1, 2, 3, 3]
         """
-        call = Call("interleave", map_func).prompt()
+        call = inner_call("interleave", map_func, self._plan)
         return self._next(
             Interleave.of(self._plan, call, cycle_length, block_length, num_parallel_calls, deterministic)
         )
@@ -219,6 +220,7 @@ class Transformations(Generic[T]):
         [0, 1, 0]
         """
         other = dataset_for("concatenate", dataset)
+        check_structures(self._plan.signature, other.plan.signature)
         return self._next(Concatenate(self._plan, other.plan), self._options.merge(other.options()))
 
     def batch(
@@ -637,6 +639,22 @@ class Transformations(Generic[T]):
     def options(self) -> Options:
         """Return a copy of the options that are set."""
         return Options().merge(self._options)
+
+
+def check_structures(first: Any, second: Any) -> None:
+    """Raise `PlanError` if two datasets are known to have elements of different structures."""
+    if first is None or second is None or same_structure(first, second):
+        return
+    raise PlanError(
+        f"concatenate: elements of the first are {first}, of the second {second}; map one to the structure of the other"
+    )
+
+
+def inner_call(method: str, fn: Callable[..., Any], plan: Node) -> Call:
+    """Return how a function that makes a dataset of an element is called."""
+    call = Call(method, fn).prompt()
+    check_arguments(call, plan)
+    return call
 
 
 def batched_for(fn: T, rng: bool, seed: int | None) -> T:

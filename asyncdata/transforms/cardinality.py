@@ -65,7 +65,7 @@ class AssertCardinality(Unary):
         return self.input.address(places)
 
     def seek(self, count: int) -> Position:
-        return [count, self.input.seek(count)]
+        return END if 0 <= self.expected < count else [count, self.input.seek(count)]
 
     def label(self) -> str:
         return f"assert_cardinality({shown(self.expected)})"

@@ -13,7 +13,7 @@ import numpy as np
 
 from asyncdata.errors import StructureError
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_count
+from asyncdata.plan import Node, Unary, check_arguments, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
@@ -113,6 +113,7 @@ class Distinct(Unary):
         """Return the node for what the user asked for."""
         most = None if max_keys is None else check_count("distinct", "max_keys", max_keys, 1)
         call = Keyed("distinct", itself, spread=False) if key is None else Keyed("distinct", key).prompt()
+        check_arguments(call, plan)
         return Distinct(plan, call, most)
 
     def stage(self) -> Firsts:

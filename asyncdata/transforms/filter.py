@@ -11,7 +11,7 @@ from types import CoroutineType
 from typing import Any
 
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, check_parallel
+from asyncdata.plan import Node, check_arguments, check_parallel
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
@@ -57,6 +57,7 @@ class Filter(Called):
     def of(plan: Node, predicate: Predicate, calls: int | None, deterministic: bool | None) -> Filter:
         """Return a filter for what the user asked for."""
         check_parallel("filter", calls)
+        check_arguments(predicate, plan)
         workers = 1 if predicate.waits and calls is None else calls
         return Filter(plan, predicate, workers=workers, ordered=deterministic)
 

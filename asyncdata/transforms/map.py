@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import Node, OneForOne, check_count, check_integer
+from asyncdata.plan import Node, OneForOne, check_arguments, check_count, check_integer
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.random import Chance, Randomized
 from asyncdata.runtime.stage import Apply
@@ -44,11 +44,12 @@ def randomized(plan: Node, fn: Callable[..., Any], seed: int | None) -> Randomiz
 
 def call_for(plan: Node, fn: Callable[..., Any], rng: bool, seed: int | None) -> Call:
     """Return how `map` calls a user's function."""
-    if rng:
-        return randomized(plan, fn, None if seed is None else check_integer("map", "seed", seed))
-    if seed is not None:
+    if seed is not None and not rng:
         raise PlanError("map(seed=) is for rng=True, which hands the function a generator")
-    return Call("map", fn)
+    seed = None if seed is None else check_integer("map", "seed", seed)
+    call = randomized(plan, fn, seed) if rng else Call("map", fn)
+    check_arguments(call, plan, **({"rng": None} if rng else {}))
+    return call
 
 
 def earlier(plan: Node) -> int:

@@ -10,7 +10,7 @@ from types import CoroutineType
 from typing import Any
 
 from asyncdata.errors import StructureError
-from asyncdata.plan import Node, OneForOne, check_count
+from asyncdata.plan import Node, OneForOne, check_arguments, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
@@ -163,6 +163,7 @@ class MapBatches(Called, OneForOne):
         """Return a map of batches for what the user asked for."""
         call = Batched("map", fn)
         size = check_count("map", "batch", size, 1)
+        check_arguments(call, plan)
         return MapBatches(plan, call, size, workers=workers_for(call, calls, executor), ordered=True)
 
     def stage(self) -> Grouped:

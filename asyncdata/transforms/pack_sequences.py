@@ -276,8 +276,9 @@ class Packer(Step):
     def room_for(self, size: int, full: list[Row]) -> Row:
         """Return the row for a piece: the first that has room; with "concat" the only one."""
         least = 1 if self.node.strategy == "concat" else min(size, self.node.length)
+        most = self.node.length - least
         for row in self.rows:
-            if self.node.length - row.used >= least:
+            if row.used <= most:
                 return row
         if len(self.rows) == self.node.num_packing_bins:
             full.append(self.rows.pop(0))

@@ -170,7 +170,8 @@ def test_a_function_that_returns_an_exception_has_not_failed() -> None:
 
 
 def test_wrong_number_of_arguments_is_the_elements_failure() -> None:
-    assert results(ad.Dataset.range(2).map(lambda a, b: a)) == [Failed("TypeError")] * 2
+    """Where nobody knows before what elements are."""
+    assert results(ad.Dataset.range(2).map(abs).map(lambda a, b: a)) == [Failed("TypeError")] * 2
 
 
 def test_a_plain_function_that_returns_a_coroutine_is_told_how_to_be_written() -> None:
