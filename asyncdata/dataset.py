@@ -441,6 +441,7 @@ class Dataset(Transformations[T]):
 
 
 def matching(pattern: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
+    """Return the paths that match one or several glob patterns; `FileNotFoundError` if there is none."""
     patterns = [pattern] if isinstance(pattern, (str, PathLike)) else list(pattern)
     found: list[str] = []
     for one in patterns:
