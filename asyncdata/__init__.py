@@ -2,7 +2,9 @@
 
 General layout, lowest first; a module imports only from those before it:
 
-    errors, options, structure   what everybody uses
+    errors, options, structure,
+    ragged                       what everybody uses
+    trying                       functions that are tried again, or given up
     formats                      encodings without I/O: TFRecord framing, tf.Example, lines, records of a fixed length
     runtime                      what exists while elements flow: blocks, tickets, queues, executors, stages
     plan                         Node, the immutable tree that a Dataset is
@@ -11,6 +13,8 @@ General layout, lowest first; a module imports only from those before it:
     optimize                     the rewrite rules
     runtime.pipeline, .bridge    a run of a plan, and how its consumer waits for it
     checkpoint                   what a state says, whether it fits, and how it is kept in a file
+    kept                         elements on disk: caches, saved datasets
+    transformations              what a dataset can be made into
     iterator, dataset, readers, experimental   what users see
     testing, demo, __main__      for users' tests; the main job; the command line
 """
@@ -41,10 +45,12 @@ from asyncdata.formats.example import (
 from asyncdata.formats.tfrecord import TFRecordWriter
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
+from asyncdata.ragged import Ragged
 from asyncdata.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from asyncdata.sources.stateful import Stateful
 from asyncdata.storage import read_file
 from asyncdata.structure import TensorSpec
+from asyncdata.trying import with_retries, with_timeout
 
 __version__ = "0.1.0"
 
@@ -63,6 +69,7 @@ __all__ = (
     "MissingDependencyError",
     "Options",
     "PlanError",
+    "Ragged",
     "ResumeError",
     "StageError",
     "Stateful",
@@ -79,4 +86,6 @@ __all__ = (
     "parse_example",
     "parse_single_example",
     "read_file",
+    "with_retries",
+    "with_timeout",
 )

@@ -25,7 +25,21 @@ from asyncdata.runtime.tickets import END, FRESH, Position, Start
 from asyncdata.sources.files import brief
 from asyncdata.storage import write_whole
 
-__all__ = ("Place", "fingerprint", "heading", "inspect_state", "load", "merge_states", "place_of", "save", "state_of")
+__all__ = (
+    "Place",
+    "account",
+    "fingerprint",
+    "heading",
+    "inspect_state",
+    "load",
+    "merge_states",
+    "place_of",
+    "save",
+    "seeds_of",
+    "shares_of",
+    "state_of",
+    "with_seeds",
+)
 
 VERSION: Final = 2
 
@@ -58,10 +72,12 @@ def chances_of(plan: Node) -> dict[int, Chance]:
 
 
 def seeds_of(plan: Node) -> dict[int, int]:
+    """Return the seeds, by the place in the account of the node that has one."""
     return {place: chance.seed for place, chance in chances_of(plan).items()}
 
 
 def shares_of(plan: Node) -> list[Share]:
+    """Return which shares a plan takes."""
     return [node.share for node in nodes_of(plan) if node.share is not None]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count as counting
 from os import PathLike
 from typing import Any, TypeVar, cast
@@ -10,14 +11,16 @@ from typing import Any, TypeVar, cast
 from asyncdata.checkpoint import Place, fingerprint, place_of
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator
+from asyncdata.kept.saved import Saved, save
 from asyncdata.optimize import explained
 from asyncdata.options import INFINITE_CARDINALITY, Options
 from asyncdata.plan import Node, check_count, check_integer
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
 from asyncdata.sources.memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
-from asyncdata.storage import store_for
-from asyncdata.structure import as_arrays, open_level, paired, spec_of
+from asyncdata.storage import local_path, store_for
+from asyncdata.structure import as_arrays, conform, open_level, paired, spec_of
+from asyncdata.tee import Consumer, consumers
 from asyncdata.transformations import Transformations, dataset_for
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.mix import Choose, Sample
@@ -216,6 +219,29 @@ class Dataset(Transformations[T]):
         files: Dataset[str] = Dataset(Items(matching(file_pattern), files=True))
         return files if shuffle is False else files.shuffle(len(files), seed=seed)
 
+    @staticmethod
+    def load(
+        path: str | PathLike[str],
+        element_spec: Any = None,
+        compression: str | None = None,
+        reader_func: Callable[[Dataset[Dataset[Any]]], Dataset[Any]] | None = None,
+    ) -> Dataset[Any]:
+        """The elements that `save` wrote to a folder, in the order in which they were saved, shard by shard.
+
+        Their number is known, and if they are not compressed they can be had in any order: `dataset[i]`, `shuffle()`.
+        With an `element_spec` each is converted to it. `reader_func` gets a dataset of the shards, each a dataset, and
+        returns the dataset to be read. What is corrupt is a `DataLossError` in its place.
+
+        >>> import asyncdata as ad, os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "numbers")
+        >>> ad.Dataset.range(6).save(path, shard_func=lambda x: x % 2)
+        >>> list(ad.Dataset.load(path))
+        [0, 2, 4, 1, 3, 5]
+        >>> list(ad.Dataset.load(path, reader_func=lambda shards: shards.interleave(lambda shard: shard)))
+        [0, 1, 2, 3, 4, 5]
+        """
+        return loaded(Saved.at(local_path(path), compression), element_spec, reader_func)
+
     # several datasets
 
     @staticmethod
@@ -322,6 +348,30 @@ class Dataset(Transformations[T]):
         """
         return only(self.take(2).to_list())
 
+    def save(
+        self,
+        path: str | PathLike[str],
+        compression: str | None = None,
+        shard_func: Callable[..., int] | None = None,
+        checkpoint_args: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write all elements to a folder, now; `Dataset.load` reads them, in the same order.
+
+        `shard_func(element)` tells the number of the file that an element goes to; without it they go to one after the
+        other, of 256 MB each. `compression` is `"GZIP"`, `"ZLIB"` or none. It is written to `<path>.partial`, which
+        gets its name when it is complete. If it is stopped, saving again goes on: from where it was at most five
+        seconds before, or `checkpoint_args={"checkpoint_interval": n}` elements. Elements may be what `cache(filename)`
+        can write.
+
+        >>> import asyncdata as ad, os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "squares")
+        >>> ad.Dataset.range(4).map(lambda x: (x, x * x)).save(path)
+        >>> squares = ad.Dataset.load(path)
+        >>> len(squares), squares[3]
+        (4, (3, 9))
+        """
+        save(self, local_path(path), compression, shard_func, checkpoint_args)
+
     # iteration
 
     def iterate(self, *, state: Mapping[str, Any] | None = None, strict: bool = True) -> DatasetIterator[T]:
@@ -356,6 +406,27 @@ class Dataset(Transformations[T]):
         """
         numpied = Map(self._plan, (Call("map", as_arrays, spread=False),))
         return DatasetIterator(self._options, Place(numpied, next(self._epochs)))
+
+    def tee(self, n: int, buffer_size: int = 16) -> tuple[Consumer[T], ...]:
+        """Begin one iteration for `n` consumers, each of which gets every element; nothing is read or made twice.
+
+        Each is read with `for` in a thread of its own, or all with `async for` in tasks of one loop. Who is
+        `buffer_size` elements behind holds up the others, so none can be read to its end before the next one is
+        begun. Who leaves early is closed, by `with` or `close()`, and holds up nobody; the last one to leave ends the
+        pipeline. An error in an element's place is raised for all. Elements are shared: do not change them in place.
+
+        >>> import asyncio
+        >>> import asyncdata as ad
+        >>> async def total(numbers):
+        ...     return sum([x async for x in numbers])
+        >>> async def both():
+        ...     first, second = ad.Dataset.range(100).tee(2)
+        ...     return await asyncio.gather(total(first), total(second))
+        >>> asyncio.run(both())
+        [4950, 4950]
+        """
+        check_count("tee", "n", n, 1)
+        return consumers(self.iterate(), n, check_count("tee", "buffer_size", buffer_size, 1))
 
     # elements by number
 
@@ -478,6 +549,19 @@ def zipped(args: tuple[Any, ...]) -> Dataset[Any]:
         options = options.merge(dataset.options())
     rebuild = tuple if type(structure) is tuple else level.rebuild
     return Dataset(Zip(tuple(dataset.plan for dataset in datasets), rebuild), options)
+
+
+def loaded(
+    saved: Saved, spec: Any, reader_func: Callable[[Dataset[Dataset[Any]]], Dataset[Any]] | None
+) -> Dataset[Any]:
+    """Return the dataset that was saved, as `load` is asked for it."""
+    dataset = Dataset[Any](saved.plan())
+    if reader_func is not None:
+        shards = Dataset.from_iterable([Dataset[Any](saved.file(path)) for path in saved.shards])
+        dataset = dataset_for("load(reader_func=)", reader_func(shards))
+    if spec is None:
+        return dataset
+    return Dataset(Map(dataset.plan, (Call("load", partial(conform, signature=spec), spread=False),)))
 
 
 def several(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:

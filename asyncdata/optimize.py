@@ -164,7 +164,7 @@ def optimize(plan: Node, options: Options) -> Optimized:
     rules, story = enabled(RULES, options), list[Rewrite]()
 
     def visit(node: Node) -> Node:
-        inputs = [visit(part) for part in node.inputs]
+        inputs = node.inputs if node.sealed else [visit(part) for part in node.inputs]
         if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
             node = node.with_inputs(*inputs)
         better = apply_first(rules, node, story)

@@ -198,6 +198,11 @@ class Node:
         return False
 
     @property
+    def sealed(self) -> bool:
+        """Whether what it reads is to run as it was built, since a file tells it; rules leave that alone."""
+        return False
+
+    @property
     def in_order(self) -> bool:
         """Whether the order of its elements does not depend on which is ready first."""
         return all(node.in_order for node in self.inputs)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import optree
 
 from asyncdata.errors import PlanError, StructureError
+from asyncdata.ragged import Ragged
 
 __all__ = (
     "Leading",
@@ -406,7 +407,7 @@ def common_spec(first: Any, other: Any, where: str = "") -> Any:
 
 def nbytes(value: Any) -> int:
     """Return about how many bytes an element occupies."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, Ragged)):
         return value.nbytes + 100
     level = open_level(value)
     if level is not None:
@@ -418,6 +419,9 @@ def freeze(value: Any) -> None:
     """Make the arrays of an element read-only, so that what is shared cannot be changed unseen."""
     if isinstance(value, np.ndarray):
         value.flags.writeable = False
+        return
+    if isinstance(value, Ragged):
+        freeze((value.values, value.row_splits))
         return
     level = open_level(value)
     if level is not None:

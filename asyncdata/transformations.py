@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
+import numpy.typing as npt
+
 from asyncdata.errors import PlanError
+from asyncdata.kept.cache import FileCache
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node, check_count, check_integer, check_parallel
 from asyncdata.runtime.executors import Call
+from asyncdata.storage import local_path
 from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.cache import Cache
 from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
+from asyncdata.transforms.distinct import Distinct
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.ignore_errors import Budget, IgnoreErrors
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map, call_for
 from asyncdata.transforms.map_batches import MapBatches
+from asyncdata.transforms.pack_sequences import PackSequences
 from asyncdata.transforms.padded import PaddedBatch, Padding
 from asyncdata.transforms.permute import shuffled
 from asyncdata.transforms.prefetch import Prefetch
+from asyncdata.transforms.ragged_batch import RaggedBatch
+from asyncdata.transforms.rate_limit import RateLimit
+from asyncdata.transforms.rebatch import Rebatch
 from asyncdata.transforms.repeat import Concatenate, Repeat
+from asyncdata.transforms.resample import Resample
+from asyncdata.transforms.scan import Scan
 from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
+from asyncdata.transforms.take_while import TakeWhile
+from asyncdata.transforms.unique import Unique
 from asyncdata.transforms.window import Window
 from asyncdata.transforms.zip import Enumerate
 
@@ -129,6 +143,32 @@ class Transformations(Generic[T]):
         """
         return self._next(Filter.of(self._plan, Predicate(predicate), num_parallel_calls, deterministic))
 
+    def scan(self, initial_state: Any, scan_func: Callable[[Any, T], Any]) -> Dataset[Any]:
+        """Call `scan_func(state, element)`, which returns the next state and what is given in the element's place.
+
+        A coroutine function is awaited. An element that failed, or that the function fails on, leaves the state as it
+        is. A run goes on from a state of numbers, strings, bytes, arrays, and tuples, lists and dicts of these; of any
+        other kind it is worked out again from the beginning.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(5).scan(0, lambda total, x: (total + x, total + x)))
+        [0, 1, 3, 6, 10]
+        """
+        return self._next(Scan(self._plan, Call("scan", scan_func), initial_state))
+
+    def distinct(self, key: Callable[..., Any] | None = None, max_keys: int | None = None) -> Dataset[T]:
+        """Keep the first element of each key: what `key(element)` returns, else the element itself.
+
+        Keys are numbers, strings, bytes, arrays, `None`, tuples and dicts of these; what is equal is the same key. Of
+        each one 12 bytes are remembered, and told by a state. With `max_keys` the oldest keys are forgotten, for
+        streams whose repetitions are not far apart.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_iterable(["a", "b", "A", "a"]).distinct(key=str.lower))
+        ['a', 'b']
+        """
+        return self._next(Distinct.of(self._plan, key, max_keys))
+
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
         """Pair each element with its number, counted from `start`.
 
@@ -145,7 +185,7 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(3).flat_map(lambda n: ad.Dataset.range(n)))
         [0, 0, 1]
         """
-        return self._next(FlatMap(self._plan, Call("flat_map", map_func)))
+        return self._next(FlatMap(self._plan, Call("flat_map", map_func).prompt()))
 
     def interleave(
         self,
@@ -165,7 +205,7 @@ class Transformations(Generic[T]):
         >>> [int(x) for x in ds]
         [1, 2, 1, 2, 3, 3]
         """
-        call = Call("interleave", map_func)
+        call = Call("interleave", map_func).prompt()
         return self._next(
             Interleave.of(self._plan, call, cycle_length, block_length, num_parallel_calls, deterministic)
         )
@@ -222,6 +262,21 @@ class Transformations(Generic[T]):
         padding = Padding.of("padded_batch", padded_shapes, padding_values)
         return self._next(PaddedBatch.of(self._plan, size, drop_remainder, padding))
 
+    def ragged_batch(
+        self, batch_size: int, drop_remainder: bool = False, row_splits_dtype: npt.DTypeLike = "int64"
+    ) -> Dataset[Any]:
+        """Collect every `batch_size` consecutive elements into one, arrays of different lengths as rows of a `Ragged`.
+
+        Arrays and lists become a `Ragged`, whether their lengths differ or not; only their first size may. Numbers,
+        strings and other leaves without an axis are stacked as `batch` does.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_iterable([[1], [2, 3, 4], []]).ragged_batch(2))
+        [Ragged([[1], [2, 3, 4]]), Ragged([[]])]
+        """
+        size = check_count("ragged_batch", "batch_size", batch_size, 1)
+        return self._next(RaggedBatch.of(self._plan, size, drop_remainder, row_splits_dtype))
+
     def unbatch(self) -> Dataset[Any]:
         """Split each element along the first axis of its leaves.
 
@@ -231,6 +286,19 @@ class Transformations(Generic[T]):
         [0, 1, 2]
         """
         return self._next(Unbatch(self._plan))
+
+    def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> Dataset[Any]:
+        """Cut the rows of batches into batches of `batch_size`: `unbatch().batch(batch_size)`.
+
+        Of several sizes one batch has the first, the next the second and so on, in a cycle.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(6).batch(2).rebatch(3))
+        [array([0, 1, 2]), array([3, 4, 5])]
+        >>> list(ad.Dataset.range(8).batch(4).rebatch([1, 2]))
+        [array([0]), array([1, 2]), array([3]), array([4, 5]), array([6]), array([7])]
+        """
+        return self._next(Rebatch.of(self._plan, batch_size, drop_remainder))
 
     def window(
         self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
@@ -252,6 +320,37 @@ class Transformations(Generic[T]):
         stride = check_count("window", "stride", stride, 1)
         return self._next(Window(self._plan, size, step, self._next, stride, bool(drop_remainder)))
 
+    def pack_sequences(
+        self,
+        length: int,
+        *,
+        strategy: Literal["first_fit", "concat"] = "first_fit",
+        overlong: Literal["error", "truncate", "split"] = "error",
+        num_packing_bins: int = 64,
+        pad_value: Any = 0,
+        drop_remainder: bool = False,
+    ) -> Dataset[dict[str, Any]]:
+        """Put sequences of tokens side by side into rows of `length`, so that little of a batch is padding.
+
+        An element is a 1-D array or list of tokens, or a dict of several that are equally long. A row is a dict:
+        `tokens`, or the names of the element's parts; `segment_ids`, which tells by 1, 2, ... whose each token is, 0
+        where it is padding; and `positions`, each token's place in its sequence. With these an attention mask keeps
+        sequences from seeing each other, and packing changes nothing but speed (Krell et al. 2021, arXiv:2107.02027).
+
+        "first_fit" puts a sequence whole into the first of `num_packing_bins` open rows that has room. A row goes out
+        when it is full, or as the oldest when another one must be opened. What is longer than a row is an error in its
+        place, truncated, or split. "concat" fills one row after the other to its end, and splits a sequence there.
+        Empty sequences are left out. The last rows may have more padding, or are dropped with `drop_remainder`.
+
+        >>> import asyncdata as ad
+        >>> for row in ad.Dataset.from_iterable([[5, 6, 7], [8, 9, 10], [11]]).pack_sequences(4):
+        ...     print(row["tokens"], row["segment_ids"], row["positions"])
+        [ 5  6  7 11] [1 1 1 2] [0 1 2 0]
+        [ 8  9 10  0] [1 1 1 0] [0 1 2 0]
+        """
+        packed = PackSequences(self._plan, length, strategy, overlong, num_packing_bins, pad_value, drop_remainder)
+        return self._next(packed.checked())
+
     def shuffle(
         self, buffer_size: int | None = None, seed: int | None = None, reshuffle_each_iteration: bool | None = None
     ) -> Dataset[T]:
@@ -271,6 +370,28 @@ class Transformations(Generic[T]):
         """
         return self._next(shuffled(self._plan, buffer_size, seed, reshuffle_each_iteration))
 
+    def rejection_resample(
+        self,
+        class_func: Callable[..., Any],
+        target_dist: Sequence[float],
+        initial_dist: Sequence[float] | None = None,
+        seed: int | None = None,
+    ) -> Dataset[tuple[int, T]]:
+        """Bring classes into other proportions, by leaving out elements of those that come too often.
+
+        `class_func` returns the class of an element, a number from 0; elements become pairs of class and element.
+        `target_dist` says how often each class is to come, `initial_dist` how often it does; without it that is
+        estimated from what has come so far. The rarest class, in proportion, is kept whole. Which elements stay
+        depends on `seed`, element and epoch alone, and where it is estimated on what came before.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(1000).rejection_resample(lambda x: int(x % 10 == 0), [0.5, 0.5], [0.9, 0.1], seed=1)
+        >>> kept = [label for label, _ in ds]
+        >>> kept.count(1), kept.count(0)
+        (100, 96)
+        """
+        return self._next(Resample.of(self._plan, class_func, target_dist, initial_dist, seed))
+
     def repeat(self, count: int | None = None) -> Dataset[T]:
         """Run the dataset `count` times, for ever if `None` or -1.
 
@@ -289,6 +410,29 @@ class Transformations(Generic[T]):
         [0, 1]
         """
         return self._next(Take(self._plan, check_count("take", "count", count, 0, (-1,))))
+
+    def take_while(self, predicate: Callable[..., Any]) -> Dataset[T]:
+        """Give the elements before the first for which `predicate` is false.
+
+        It is not called for the elements behind that one. An element that failed, or that it fails on, is a failure in
+        its place and ends nothing.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.counter().take_while(lambda x: x < 3))
+        [0, 1, 2]
+        """
+        return self._next(TakeWhile(self._plan, Predicate(predicate, "take_while")))
+
+    def unique(self) -> Dataset[T]:
+        """Give each element once, where it comes first: numbers, strings, arrays and structures of them.
+
+        Elements are the same that are equal and, if arrays, of one dtype. All that came are remembered.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_iterable("abacab").unique())
+        ['a', 'b', 'c']
+        """
+        return self._next(Unique(self._plan))
 
     def skip(self, count: int) -> Dataset[T]:
         """Leave out the first `count` elements, all if -1.
@@ -325,11 +469,17 @@ class Transformations(Generic[T]):
         """
         return self._next(Shard.of(self._plan, num_shards, index, drop_remainder, pad_remainder))
 
-    def cache(self) -> Dataset[T]:
-        """Keep the elements of the first epoch in memory for the following ones; their arrays become read-only.
+    def cache(self, filename: str | PathLike[str] = "") -> Dataset[T]:
+        """Keep the elements of the first epoch for the following ones, in memory or a file; arrays become read-only.
 
         What was read is kept when an epoch is left early, and the next one reads on from there. Put random
         augmentation and `shuffle` after it.
+
+        With a `filename` elements are written as they are read, to `<filename>.partial` until all are there. Other
+        processes, at once or later, read the same file. Of several that begin it one writes; if that dies, the next
+        goes on. The file tells the pipeline in words, and those seeds that were chosen: another one is a `ResumeError`.
+        Elements are arrays, numbers, bytes, str, None and tuples, lists, dicts, named tuples and dataclasses of these;
+        reading them runs no code.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(3).map(print).cache()
@@ -339,7 +489,7 @@ class Transformations(Generic[T]):
         1
         2
         """
-        return self._next(Cache(self._plan))
+        return self._next(FileCache(self._plan, local_path(filename)) if filename else Cache(self._plan))
 
     def ignore_errors(
         self,
@@ -397,6 +547,18 @@ class Transformations(Generic[T]):
         """
         size = AUTOTUNE if buffer_size is None else buffer_size
         return self._next(Prefetch(self._plan, check_count("prefetch", "buffer_size", size, 0, (AUTOTUNE,))))
+
+    def rate_limit(self, per_second: float, burst: int = 1) -> Dataset[T]:
+        """Read at most `per_second` elements a second, evenly, or up to `burst` at once after a pause.
+
+        Put it before what it is to spare: the requests of a `map` after it are as many. The first `burst` elements of
+        each iteration come at once, also of one that goes on from a state.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(3).rate_limit(1000))
+        [0, 1, 2]
+        """
+        return self._next(RateLimit.of(self._plan, per_second, burst))
 
     def apply(self, transformation_func: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
         """Return `transformation_func(self)`, so that transformations of your own can stand in the chain.

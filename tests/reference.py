@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.ragged import Ragged
 from asyncdata.runtime.random import epoch_key, mixed
 from asyncdata.transforms.permute import permuted
 from asyncdata.transforms.shuffle import drain_order, slots
@@ -66,6 +67,17 @@ def map_(elements: Elements, fn: Callable[..., Any]) -> Iterator[Any]:
     return (call(fn, element) for element in elements)
 
 
+def scan(elements: Elements, state: Any, fn: Callable[[Any, Any], Any]) -> Iterator[Any]:
+    """A failure leaves the state as it is."""
+    for element in elements:
+        pair = element if isinstance(element, Failed) else call(fn, (state, element))
+        if isinstance(pair, Failed):
+            yield pair
+        else:
+            state, found = pair
+            yield found
+
+
 def filter_(elements: Elements, predicate: Callable[..., Any]) -> Iterator[Any]:
     for element in elements:
         verdict = call(predicate, element)
@@ -73,6 +85,18 @@ def filter_(elements: Elements, predicate: Callable[..., Any]) -> Iterator[Any]:
             yield verdict
         elif verdict:
             yield element
+
+
+def rejection_resample(elements: Elements, fn: Callable[..., Any], kept: set[int], classes: int) -> Iterator[Any]:
+    """Pairs of class and element, where each class is kept whole or not at all."""
+    for element in elements:
+        label = call(fn, element)
+        if isinstance(label, Failed) or not isinstance(label, int):
+            yield label if isinstance(label, Failed) else failed(TypeError())
+        elif not 0 <= label < classes:
+            yield failed(IndexError())
+        elif label in kept:
+            yield label, element
 
 
 def flat_map(elements: Elements, fn: Callable[..., Any]) -> Iterator[Any]:
@@ -152,8 +176,37 @@ def padded(column: list[Any]) -> np.ndarray:
     return np.stack([np.pad(p, [(0, m - n) for n, m in zip(p.shape, most, strict=True)]) for p in column])
 
 
+def ragged_batch(elements: Elements, size: int, drop_remainder: bool = False) -> Iterator[Any]:
+    """As batch, with arrays as rows."""
+    return batch(elements, size, drop_remainder, lambda column: stack(column, ragged))
+
+
+def ragged(column: list[Any]) -> Any:
+    if len({np.shape(part)[1:] if np.ndim(part) else None for part in column}) > 1:
+        raise Misfit
+    if not np.ndim(column[0]):
+        return np.array(column)
+    return Ragged(np.concatenate(column), np.cumsum([0, *map(len, column)]))
+
+
 def unbatch(elements: Elements) -> Iterator[Any]:
     return flat_map(((element,) if type(element) is tuple else element for element in elements), unstack)
+
+
+def rebatch(elements: Elements, sizes: int | list[int], drop_remainder: bool = False) -> Iterator[Any]:
+    """Rows in batches whose sizes take turns; a row that failed passes."""
+    turns = itertools.cycle([sizes] if isinstance(sizes, int) else sizes)
+    size, held = next(turns), list[Any]()
+    for row in unbatch(elements):
+        if isinstance(row, Failed):
+            yield row
+            continue
+        held.append(row)
+        if len(held) == size:
+            yield call(stack, (held,))
+            size, held = next(turns), []
+    if held and not drop_remainder:
+        yield call(stack, (held,))
 
 
 def shuffle(elements: Elements, size: int, seed: int, epoch: tuple[int, ...]) -> Iterator[Any]:
@@ -186,6 +239,35 @@ def repeat(epoch: Callable[[int], Elements], count: int | None = None) -> Iterat
 
 def take(elements: Elements, count: int) -> Iterator[Any]:
     return iter(elements) if count < 0 else itertools.islice(elements, count)
+
+
+def take_while(elements: Elements, predicate: Callable[..., Any]) -> Iterator[Any]:
+    """A failure does not end it."""
+    for element in elements:
+        verdict = call(predicate, element)
+        if not isinstance(verdict, Failed) and not verdict:
+            return
+        yield verdict if isinstance(verdict, Failed) else element
+
+
+def unique(elements: Elements) -> Iterator[Any]:
+    given: list[Any] = []
+    for element in elements:
+        if isinstance(element, Failed):
+            yield element
+        elif not any(equal(element, other) for other in given):
+            given.append(element)
+            yield element
+
+
+def equal(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return type(one) is type(other) and one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(equal, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    return bool(one == other)
 
 
 def skip(elements: Elements, count: int) -> Iterator[Any]:
@@ -244,6 +326,64 @@ def zeros(value: Any) -> Any:
             whole.flat[place] = zeros(part)
         return whole
     return None if value is None else type(value)()
+
+
+def rate_limit(elements: Elements) -> Iterator[Any]:
+    return iter(elements)
+
+
+def distinct(elements: Elements, key: Callable[..., Any], max_keys: int | None = None) -> Iterator[Any]:
+    """The oldest of too many keys are forgotten."""
+    keys: list[Any] = []
+    for element in elements:
+        found = call(key, element)
+        if isinstance(found, Failed):
+            yield found
+        elif found not in keys[-(max_keys or len(keys)) :]:
+            keys.append(found)
+            yield element
+
+
+def pack_sequences(
+    elements: Elements, length: int, strategy: str, overlong: str, bins: int, drop: bool
+) -> Iterator[Any]:
+    """Of arrays of tokens. A row is a list of sequences until it goes out."""
+    rows: list[list[Any]] = []
+
+    def room(row: list[Any]) -> int:
+        return length - sum(map(len, row))
+
+    for element in elements:
+        if isinstance(element, Failed):
+            yield element
+            continue
+        if strategy == "first_fit" and overlong == "error" and len(element) > length:
+            yield failed(Misfit())
+            continue
+        rest, out = element[:length] if overlong == "truncate" else element, []
+        while len(rest):
+            least = 1 if strategy == "concat" else min(len(rest), length)
+            row = next((row for row in rows if room(row) >= least), None)
+            if row is None:
+                if len(rows) == bins:
+                    out.append(rows.pop(0))
+                rows.append(row := [])
+            size = room(row)
+            row.append(rest[:size])
+            rest = rest[size:]
+            if not room(row):
+                out.append(row)
+                rows = [other for other in rows if other is not row]
+        yield from (packed(row, length) for row in out)
+    yield from (packed(row, length) for row in ([] if drop else rows))
+
+
+def packed(row: list[Any], length: int) -> dict[str, Any]:
+    tokens, ids, places = np.zeros(length, row[0].dtype), np.zeros(length, np.int32), np.zeros(length, np.int32)
+    flat = [(token, number, place) for number, part in enumerate(row, 1) for place, token in enumerate(part)]
+    for spot, (token, number, place) in enumerate(flat):
+        tokens[spot], ids[spot], places[spot] = token, number, place
+    return {"tokens": tokens, "segment_ids": ids, "positions": places}
 
 
 def prefetch(elements: Elements) -> Iterator[Any]:
@@ -352,7 +492,7 @@ def unstack(element: Any) -> list[Any]:
         parts = [unstack(part) for part in element]
         check_rows(parts)
         return list(zip(*parts, strict=True))
-    if not isinstance(element, np.ndarray) or not element.ndim:
+    if not isinstance(element, (np.ndarray, Ragged)) or not element.shape:
         raise Misfit
     return list(element)
 
@@ -366,8 +506,8 @@ def plain(value: Any) -> Any:
     """A form of an element that `==`, `repr` and `sorted(key=repr)` can deal with, types and dtypes included."""
     if isinstance(value, np.ndarray):
         return ("array", value.dtype.str, value.shape, [plain(part) for part in value.ravel().tolist()])
-    if isinstance(value, np.generic):
-        return (value.dtype.str, value.item())
+    if isinstance(value, (np.generic, Ragged)):
+        return (value.dtype.str, value.item() if isinstance(value, np.generic) else plain(tuple(value)))
     if isinstance(value, tuple):
         return (type(value).__name__, *map(plain, value))
     if isinstance(value, dict):

@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parents[1] / "asyncdata"
 
 # A module may import from the layers above its own, and from its own package within its own layer.
 LAYERS = (
-    ("errors", "structure", "options", "distributed"),
+    ("errors", "structure", "options", "distributed", "ragged", "trying"),
     ("formats",),
     ("runtime.anchors", "runtime.packing"),
     ("runtime.tickets",),
@@ -37,8 +37,9 @@ LAYERS = (
     ("optimize",),
     ("runtime.bridge", "runtime.pipeline"),
     ("checkpoint",),
+    ("kept",),
     ("transformations",),
-    ("dataset", "iterator", "readers", "experimental"),
+    ("dataset", "iterator", "readers", "tee", "experimental"),
     ("testing", "demo"),
     ("__main__",),
 )

@@ -14,11 +14,12 @@ from itertools import starmap
 from pathlib import PurePath
 from queue import Empty, SimpleQueue
 from types import CoroutineType
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 from asyncdata.errors import PlanError
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
+from asyncdata.trying import Retried
 
 __all__ = ("Call", "Pace", "Workers", "default_workers", "describe", "locate", "noted")
 
@@ -81,7 +82,7 @@ def noted(error: BaseException, label: str, ticket: Ticket) -> Failure:
 class Call:
     """A user's function, its name for messages, and the ways to run it over elements."""
 
-    __slots__ = ("fn", "is_async", "label", "name", "spread")
+    __slots__ = ("fn", "is_async", "label", "name", "spread", "waits")
 
     def __init__(self, kind: str, fn: Callable[..., Any], *, spread: bool = True) -> None:
         if not callable(fn):
@@ -90,7 +91,17 @@ class Call:
         self.spread = spread
         self.name = f"{kind}({short(fn)})"
         self.label = self.name + locate(fn)
+        self.waits = type(fn) is Retried
         self.is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(cast("Any", type(fn)).__call__)
+
+    def prompt(self) -> Self:
+        """Return the function for where it is called on the loop; `PlanError` if it waits there."""
+        if self.waits:
+            raise PlanError(
+                f"{self.name} would hold up everything while it waits for its next try: with_retries is for coroutine "
+                "functions here; define it with `async def`"
+            )
+        return self
 
     def at(self, epoch: tuple[Any, ...]) -> Call:
         """Return the function as it is called in an epoch."""

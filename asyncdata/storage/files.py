@@ -7,7 +7,7 @@ import secrets
 import sys
 from pathlib import Path
 
-__all__ = ("cache_folder", "write_whole")
+__all__ = ("cache_folder", "sync_folder", "write_whole")
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes, *, durable: bool) -> None:

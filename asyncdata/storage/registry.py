@@ -13,7 +13,7 @@ from asyncdata.storage.local import LocalStore
 if TYPE_CHECKING:
     from asyncdata.storage.base import Store
 
-__all__ = ("read_file", "size_of", "store_for")
+__all__ = ("local_path", "read_file", "size_of", "store_for")
 
 LOCAL: Final = LocalStore()
 
@@ -36,6 +36,13 @@ def store_for(url: str | os.PathLike[str]) -> tuple[Store, str]:
     if scheme[1].lower() == "file":
         return LOCAL, path_of_file_url(path)
     raise PlanError(f"no store for {scheme[1]}:// in {path!r}: known are plain paths and file://")
+
+
+def local_path(url: str | os.PathLike[str]) -> str:
+    """Return the path of a file on this machine, which can be written to."""
+    if not isinstance(url, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"a path must be a str or a PathLike of str, got {url!r}")
+    return store_for(url)[1]
 
 
 def path_of_file_url(url: str) -> str:

@@ -124,13 +124,18 @@ class Batcher(Step):
 
     def cut(self, before: Spot) -> Block:
         """Return every full batch that is held."""
-        whole = Block.join(self.held)
-        size, end = self.size, self.count - self.count % self.size
-        batches = [self.made(whole.items[at : at + size], whole.tickets, at) for at in range(0, end, size)]
+        whole, stops = Block.join(self.held), self.stops()
+        end = stops[-1]
+        spans = zip(chain((0,), stops), stops, strict=False)
+        batches = [self.made(whole.items[start:stop], whole.tickets, start) for start, stop in spans]
         self.count -= end
         self.overtaken = max(0, self.overtaken - end)
         self.held = [whole.part(end, len(whole))] if self.count else []
-        return Block(batches, Batches(whole.tickets, size, len(batches), before), Failure in set(map(type, batches)))
+        return Block(batches, Batches(whole.tickets, stops, before), Failure in set(map(type, batches)))
+
+    def stops(self) -> Sequence[int]:
+        """Return where in what is held each full batch ends."""
+        return range(self.size, self.count + 1, self.size)
 
     def flush(self) -> Iterator[Block]:
         if self.held and not self.drop_remainder:
@@ -160,24 +165,26 @@ class Spot(NamedTuple):
 
 @final
 class Batches(Tickets):
-    """The tickets of full batches, cut from elements that follow each other; `before` is where things stood before."""
+    """The tickets of full batches, cut from elements that follow each other at `stops`.
 
-    __slots__ = ("before", "count", "size", "whole")
+    `before` is where things stood before.
+    """
 
-    def __init__(self, whole: Tickets, size: int, count: int, before: Spot) -> None:
+    __slots__ = ("before", "stops", "whole")
+
+    def __init__(self, whole: Tickets, stops: Sequence[int], before: Spot) -> None:
         self.whole = whole
-        self.size = size
-        self.count = count
+        self.stops = stops
         self.before = before
 
     def __len__(self) -> int:
-        return self.count
+        return len(self.stops)
 
     def __getitem__(self, index: int) -> Ticket:
-        return self.whole.part(index * self.size, (index + 1) * self.size)
+        return self.whole.part(self.stops[index - 1] if index else 0, self.stops[index])
 
     def at(self, count: int) -> Position:
-        return Spot(self.whole, count * self.size).position() if count else self.before.position()
+        return Spot(self.whole, self.stops[count - 1]).position() if count else self.before.position()
 
 
 @final

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import chain
 from operator import truth
+from types import CoroutineType
 from typing import Any
 
 from asyncdata.options import UNKNOWN_CARDINALITY
@@ -25,11 +27,17 @@ class Predicate(Call):
 
     __slots__ = ()
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        super().__init__("filter", fn)
+    def __init__(self, fn: Callable[..., Any], kind: str = "filter") -> None:
+        super().__init__(kind, fn)
 
     def over(self, items: Any, kinds: set[type]) -> Any:
-        return map(truth, super().over(items, kinds))
+        verdicts = iter(super().over(items, kinds))
+        for first in verdicts:
+            if type(first) is CoroutineType:  # which nobody would await, and which counts as true
+                first.close()
+                raise TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
+            return chain((truth(first),), map(truth, verdicts))
+        return iter(())  # also where the function raised StopIteration: its caller sees that one is missing
 
     async def run_async(self, item: Any, ticket: Ticket) -> Any:
         verdict = await super().run_async(item, ticket)
@@ -49,7 +57,8 @@ class Filter(Called):
     def of(plan: Node, predicate: Predicate, calls: int | None, deterministic: bool | None) -> Filter:
         """Return a filter for what the user asked for."""
         check_parallel("filter", calls)
-        return Filter(plan, predicate, workers=calls, ordered=deterministic)
+        workers = 1 if predicate.waits and calls is None else calls
+        return Filter(plan, predicate, workers=workers, ordered=deterministic)
 
     def stage(self) -> Apply:
         return Apply((self.predicate,), keep=True, workers=self.lanes, ordered=self.ordered is not False)

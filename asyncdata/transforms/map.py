@@ -31,7 +31,9 @@ def workers_for(call: Call, num_parallel_calls: int | None, executor: str | int 
         raise PlanError(f"{call.name} is a coroutine function: it is awaited, leave executor={executor!r} out")
     if executor == "inline" and num_parallel_calls is not None:
         raise PlanError("map(executor='inline') runs one call at a time: leave num_parallel_calls out")
-    return 1 if executor == "thread" and num_parallel_calls is None else num_parallel_calls
+    if executor == "inline":
+        call.prompt()
+    return 1 if (executor == "thread" or call.waits) and num_parallel_calls is None else num_parallel_calls
 
 
 def randomized(plan: Node, fn: Callable[..., Any], seed: int | None) -> Randomized:
@@ -89,5 +91,5 @@ class Map(Called, OneForOne):
     def label(self) -> str:
         if not self.functions[0].name.startswith("map("):
             return self.functions[0].name
-        names = " → ".join(call.name[4:-1] for call in self.functions)
+        names = " → ".join(call.name[4:-1] if call.name.startswith("map(") else call.name for call in self.functions)
         return f"map({names}{self.how()})"

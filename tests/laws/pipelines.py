@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -352,6 +356,29 @@ def arguments(how: dict[str, Any]) -> str:
     return "".join(f", {name}={value!r}" for name, value in how.items())
 
 
+def scan(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    (initial, fn), is_coroutine = draw(st.sampled_from(functions.SCANNED)), draw(st.booleans())
+    run = functions.awaited(fn) if is_coroutine else fn
+    return pipe.then(
+        f"scan({run.__name__})",
+        lambda ds: ds.scan(initial(), run),
+        lambda epoch: reference.scan(pipe.meaning(epoch), initial(), fn),
+    )
+
+
+def take_while(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    fn = draw(st.sampled_from([functions.go_on, functions.awaited(functions.go_on)]))
+    return pipe.then(
+        f"take_while({fn.__name__})",
+        lambda ds: ds.take_while(fn),
+        lambda epoch: reference.take_while(pipe.meaning(epoch), functions.go_on),
+    )
+
+
+def unique(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    return pipe.then("unique()", lambda ds: ds.unique(), lambda epoch: reference.unique(pipe.meaning(epoch)))
+
+
 def filter_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     fn, is_coroutine = draw(st.sampled_from([functions.keep_most, *functions.KEPT])), draw(st.booleans())
     run = functions.awaited(fn) if is_coroutine else fn
@@ -452,6 +479,35 @@ def padded_batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def ragged_batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size, drop = draw(st.integers(1, 5)), draw(st.booleans())
+    whole = not any(isinstance(element, reference.Failed) for element in pipe.meaning(FIRST))
+    return replace(pipe, counted=pipe.counted and whole).then(
+        f"ragged_batch({size}, {drop})",
+        lambda ds: ds.ragged_batch(size, drop),
+        lambda epoch: reference.ragged_batch(pipe.meaning(epoch), size, drop),
+    )
+
+
+def rejection_resample(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Classes are kept whole or not at all: by chance, what stays depends on tickets."""
+    fn, is_coroutine = draw(st.sampled_from(functions.CLASSED)), draw(st.booleans())
+    run = functions.awaited(fn) if is_coroutine else fn
+    target, initial, kept = draw(st.sampled_from(DISTRIBUTIONS))
+    return pipe.then(
+        f"rejection_resample({run.__name__}, {target}, {initial})",
+        lambda ds: ds.rejection_resample(run, target, initial, seed=1),
+        lambda epoch: reference.rejection_resample(pipe.meaning(epoch), fn, kept, 3),
+    )
+
+
+DISTRIBUTIONS: tuple[tuple[list[float], list[float] | None, set[int]], ...] = (
+    ([0.2, 0.3, 0.5], [0.2, 0.3, 0.5], {0, 1, 2}),
+    ([0.6, 0, 0.4], [0.3, 0.5, 0.2], {0, 2}),
+    ([0, 1, 0], None, {1}),
+)
+
+
 def rejoined(*parts: Any) -> ad.Dataset:
     """The elements of a window, which of elements with parts is a structure of datasets."""
     return ad.Dataset.zip(datasets=parts[0] if len(parts) == 1 else parts)
@@ -482,8 +538,20 @@ def unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("unbatch()", lambda ds: ds.unbatch(), lambda epoch: reference.unbatch(pipe.meaning(epoch)))
 
 
-def rebatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+def batch_unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return unbatch(draw, batch(draw, pipe))
+
+
+def rebatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Mostly of batches: other elements have no rows."""
+    pipe = batch(draw, pipe) if draw(st.integers(0, 4)) else pipe
+    sizes, drop = draw(st.sampled_from([1, 2, 3, 5, [1, 2], [4, 1, 3], [2, 2], [30, 1]])), draw(st.booleans())
+    whole = not any(isinstance(row, reference.Failed) for row in reference.unbatch(pipe.meaning(FIRST)))
+    return replace(pipe, counted=pipe.counted and whole).then(
+        f"rebatch({sizes}, {drop})",
+        lambda ds: ds.rebatch(sizes, drop),
+        lambda epoch: reference.rebatch(pipe.meaning(epoch), sizes, drop),
+    )
 
 
 def shuffle(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
@@ -596,6 +664,55 @@ def pad_to_cardinality(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def cache_in_file(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """All that is built of one pipeline shares a file, begun by whichever comes first."""
+    folder = Path(tempfile.mkdtemp(prefix="asyncdata-laws-"))
+
+    def cached(ds: ad.Dataset) -> ad.Dataset:
+        return ds.cache(folder / "kept")
+
+    weakref.finalize(cached, shutil.rmtree, folder)  # it is there as long as the pipeline is
+    return pipe.then("cache(file)", cached, lambda epoch: reference.cache(pipe.meaning(FIRST)))
+
+
+def rate_limit(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """So fast that nothing waits for long."""
+    burst = draw(st.sampled_from([1, 3, 100]))
+    return pipe.then(
+        f"rate_limit(1e6, {burst})",
+        lambda ds: ds.rate_limit(1e6, burst),
+        lambda epoch: reference.rate_limit(pipe.meaning(epoch)),
+    )
+
+
+def distinct(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    key, is_coroutine = draw(st.sampled_from([functions.few_keys, functions.keys_or_fail])), draw(st.booleans())
+    run, most = functions.awaited(key) if is_coroutine else key, draw(st.sampled_from([None, 1, 3, 20]))
+    return pipe.then(
+        f"distinct({run.__name__}, {most})",
+        lambda ds: ds.distinct(run, most),
+        lambda epoch: reference.distinct(pipe.meaning(epoch), key, most),
+    )
+
+
+def pack_sequences(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Of sequences of up to eight tokens."""
+    length, bins, drop = draw(counts(6, 1, 10, 25)), draw(counts(64, 1, 2, 3)), draw(st.booleans())
+    strategy, overlong = draw(
+        st.sampled_from(
+            [("first_fit", "error"), ("first_fit", "truncate"), ("first_fit", "split"), ("concat", "error")]
+        )
+    )
+    how = {"strategy": strategy, "overlong": overlong, "num_packing_bins": bins, "drop_remainder": drop}
+    return pipe.then(
+        f"map(tokens).pack_sequences({length}{arguments(how)})",
+        lambda ds: ds.map(functions.tokens).pack_sequences(length, **how),
+        lambda epoch: reference.pack_sequences(
+            reference.map_(pipe.meaning(epoch), functions.tokens), length, strategy, overlong, bins, drop
+        ),
+    )
+
+
 def prefetch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     size = draw(st.sampled_from([0, 1, 2, 7, ad.AUTOTUNE]))
     return pipe.then(
@@ -695,38 +812,40 @@ def options(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("with_options(Options())", lambda ds: ds.with_options(ad.Options()), pipe.meaning)
 
 
-INNER_STEPS: tuple[Step, ...] = (map_, filter_, batch, padded_batch, take, skip, enumerate_, prefetch, ignore_errors)
+INNER_STEPS: tuple[Step, ...] = (
+    map_,
+    filter_,
+    batch,
+    padded_batch,
+    take,
+    skip,
+    enumerate_,
+    prefetch,
+    ignore_errors,
+    scan,
+    unique,
+    take_while,
+)
 """What the inner datasets of flat_map and interleave are made of."""
 
 UNORDERED_STEPS: tuple[Step, ...] = (
     *(map_, filter_, prefetch, cache, unbatch, options, flat_map, concatenate, shuffle),
     sample_from_datasets,
     ignore_errors,
+    rate_limit,
+    rejection_resample,
 )
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
 ORDERED_STEPS: tuple[Step, ...] = (
-    *(
-        map_,
-        map_,
-        map_,
-        map_batches,
-        filter_,
-        batch,
-        rebatch,
-        rebatch,
-        shuffle,
-        shuffle_all,
-        take,
-        skip,
-        shard,
-        cache,
-        prefetch,
-    ),
-    *(enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality),
+    *(map_, map_, map_, map_batches, filter_, batch, batch_unbatch, batch_unbatch, shuffle, shuffle_all, take, skip),
+    *(shard, cache, prefetch, enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality),
+    *(cache_in_file, rate_limit, distinct, pack_sequences),
 )
 
-GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch)
+GROUPING_STEPS: tuple[Step, ...] = (
+    *(window, padded_batch, scan, take_while, unique, ragged_batch, rebatch, rejection_resample),
+)
 """What makes other elements of several ones, or of what came before."""
 
 GROWING_STEPS: tuple[Step, ...] = (

@@ -139,11 +139,6 @@ def test_cardinality_is_kept() -> None:
     assert len(ad.Dataset.range(3).cache()) == 3
 
 
-def test_files_are_refused_for_now_clearly() -> None:
-    with pytest.raises((ad.PlanError, TypeError, NotImplementedError)):
-        ad.Dataset.range(3).cache(3)  # type: ignore[call-arg,arg-type]
-
-
 def test_a_cache_that_is_filled_again_later_holds_what_it_would_have_held() -> None:
     """The position is behind the cache, and says nothing of it: what it is filled with cannot depend on when."""
 

@@ -1,0 +1,5 @@
+"""Elements that are kept on disk: caches and saved datasets."""
+
+from __future__ import annotations
+
+__all__ = ()

@@ -1,0 +1,221 @@
+"""cache in a file: elements are written as they are read, for later epochs and other processes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from asyncdata.errors import DataLossError, ResumeError, StructureError
+from asyncdata.formats.element import decode_element
+from asyncdata.kept.heading import HEAD, TAIL, Heading
+from asyncdata.kept.writing import Mark, Writing, begin_writing
+from asyncdata.plan import Node, Unary, picked
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.executors import noted
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Merge, Opener
+from asyncdata.runtime.tickets import END, Children, Position, Start, Ticket
+from asyncdata.sources.record_index import Indexes
+from asyncdata.sources.tfrecord import RecordFile
+from asyncdata.storage import GrowingFile
+from asyncdata.transforms.cache import FIRST, CachePlace, numbered
+
+__all__ = ("FileCache",)
+
+FIRST_EPOCH: Final = (0,)
+"""What a file holds is the first epoch, wherever in a pipeline it is read or filled."""
+
+SMALL: Final = 1 << 16
+"""So many elements' bytes are written at once, the rest in a thread: it might have to wait for the disk."""
+
+
+@dataclass(frozen=True, eq=False)
+class FileCache(Unary):
+    """The input's elements, computed once and kept in a file. The input is run as it was built: the file tells it."""
+
+    path: str
+
+    @property
+    def sealed(self) -> bool:
+        return True
+
+    def label(self) -> str:
+        return f"cache({self.path})"
+
+    @property
+    def identity(self) -> str:
+        """The label with the base name: files may be moved to another folder."""
+        return f"cache({Path(self.path).name})"
+
+    def stage(self) -> Merge:
+        return Merge(self.blocks)
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        if isinstance(tickets[0], tuple):
+            return self.as_filled().open(
+                scope.with_epoch(FIRST_EPOCH), want, Start(END, [ticket for _, ticket in tickets])
+            )
+        return picked(self, scope, want, tickets)
+
+    def as_filled(self) -> Node:
+        """Return the input with the seeds of what is kept."""
+        told = self.heading(self.path) or self.heading(str(GrowingFile.partial(self.path)))
+        return self.input if told is None else told.seeded(self.input)
+
+    def heading(self, path: str) -> Heading | None:
+        """Return the heading of a file, which must be of this pipeline; `None` if there is no file."""
+        told = Heading.read(path)
+        if told is not None:
+            told.check(path, self.input)
+        return told
+
+    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+        """Yield what is kept, then what the input has beyond it."""
+        place = self.told(position or {}, lambda told: CachePlace(**told))
+        whole = self.heading(self.path) is not None
+        if place.input is not None:
+            passing = self.passing(scope, want, Start.of(place.input))
+        elif whole:
+            passing = self.stored(self.path, scope, want, place.done)
+        else:
+            passing = self.begun(scope, want, place.done)
+        async with aclosing(passing):
+            async for block in passing:
+                yield block
+
+    def begun(self, scope: Scope, want: Demand, done: int) -> Blocks:
+        """Yield all but the first `done` elements, and write them, unless somebody else does."""
+        if done and not self.input.in_order:
+            raise ResumeError(
+                f"{self.path}: the state was reading this file, which is not there, and filling it again would give "
+                "another order"
+            )
+        writing = begin_writing(self.path, Heading.of(self.input))
+        if writing is None:
+            return self.beside(scope, want, done)
+        return self.filled(writing, scope, want, done)
+
+    def beside(self, scope: Scope, want: Demand, done: int) -> Blocks:
+        """Yield what somebody else has written, or run the input while somebody else writes."""
+        if self.heading(self.path) is not None:
+            return self.stored(self.path, scope, want, done)
+        if not self.input.in_order:
+            return self.passing(scope, want, Start())
+        return self.counted(self.as_filled().open(scope.with_epoch(FIRST_EPOCH), want, Start(skip=done)), done)
+
+    async def counted(self, source: Blocks, number: int) -> Blocks:
+        """Yield elements with their numbers, the first of which is `number`."""
+        async with aclosing(source):
+            async for block in source:
+                yield numbered(block, number)
+                number += len(block)
+
+    async def passing(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Yield elements of an input without order as they come: a state tells where the input was."""
+        async with aclosing(self.as_filled().open(scope.with_epoch(FIRST_EPOCH), want, start)) as source:
+            async for block in source:
+                yield in_passing(block)
+
+    async def filled(self, writing: Writing, scope: Scope, want: Demand, done: int) -> Blocks:
+        """Yield what was written before, and what the input has beyond it, which is written."""
+        try:
+            writing.heading.check(writing.path, self.input)
+            await scope.in_thread(writing.find)
+            behind = writing.marked()
+            number = writing.count if self.input.in_order else 0
+            if done < number:
+                async with aclosing(self.stored(writing.path, scope, want, done, number)) as source:
+                    async for block in source:
+                        yield block
+            async with aclosing(self.rest(writing, scope, want, behind, number)) as source:
+                async for block in source:
+                    await self.keep(writing, number, block, scope)
+                    first, number = number, number + len(block)
+                    if number > done:
+                        whole = numbered(block, first) if self.input.in_order else in_passing(block)
+                        yield whole.part(max(0, done - first), len(block))
+            await scope.in_thread(lambda: writing.finish(number))
+        finally:
+            writing.leave()
+
+    def rest(self, writing: Writing, scope: Scope, want: Demand, behind: Mark, number: int) -> Blocks:
+        """Run the input from element `number` on."""
+        start = Start.of(behind.position)
+        start = dataclasses.replace(start, skip=start.skip + number - behind.elements)
+        return writing.heading.seeded(self.input).open(scope.with_epoch(FIRST_EPOCH), want, start)
+
+    async def keep(self, writing: Writing, number: int, block: Block, scope: Scope) -> None:
+        """Write a block, in a thread if it is large."""
+        try:
+            if sum(map(size_of_item, block.items)) < SMALL:
+                writing.keep(number, block)
+            else:
+                await scope.in_thread(lambda: writing.keep(number, block))
+        except (OSError, StructureError) as error:
+            error.add_note(f"in {self.label()}, after {writing.count} elements, which are kept")
+            raise
+
+    async def stored(self, path: str, scope: Scope, want: Demand, done: int, count: int = -1) -> Blocks:
+        """Yield the elements in a file from number `done` on, to number `count` or all, which its end tells."""
+        offset, number = await scope.in_thread(lambda: near(path, done)) if count < 0 and done else (0, -1)
+        async with aclosing(RecordFile(path).parts(scope, want, offset)) as source:
+            async for found in source:
+                items = [self.element(path, record, number + place) for place, record in enumerate(found.elements)]
+                first, number = number, number + len(items)
+                if first < 0:
+                    items, first = items[1:], 0
+                ended = count >= 0 and number >= count
+                if items and items[-1] is END:
+                    ended, items = True, [*items[:-1], *self.checked(path, found.elements[-1], number - 1)]
+                part = Block(items[: count - first] if count >= 0 else items, failed=has_failed(items))
+                if part.items and first + len(part) > done:
+                    yield numbered(part, first).part(max(0, done - first), len(part))
+                if ended:
+                    return
+        if count < 0:
+            lost = DataLossError(f"{path}: it ends after {number} elements, too early; delete it, to be filled again")
+            yield numbered(Block([noted(lost, self.label(), number)], failed=True), number)
+
+    def element(self, path: str, record: Any, number: int) -> Any:
+        """Return the element of a record, or the failure in its place; `END` for the record that ends a file."""
+        if isinstance(record, bytes) and record.startswith((HEAD, TAIL)):
+            return END
+        try:
+            return decode_element(record) if isinstance(record, bytes) else noted(record, self.label(), number)
+        except (DataLossError, StructureError) as error:
+            error.add_note(f"in file {path}")
+            return noted(error, self.label(), number)
+
+    def checked(self, path: str, tail: bytes, count: int) -> list[Failure]:
+        """Return nothing if a file has as many elements as its end says, else the failure that follows them."""
+        told = int(tail.removeprefix(TAIL))
+        if told == count:
+            return []
+        lost = DataLossError(f"{path}: it has {count} elements, and should have {told}; delete it, to be filled again")
+        return [noted(lost, self.label(), count)]
+
+
+def in_passing(block: Block) -> Block:
+    """Return a block with tickets that say where the input was."""
+    tickets = Children(FIRST, block.tickets, lambda position: dataclasses.asdict(CachePlace(0, position)))
+    return Block(block.items, tickets, block.failed)
+
+
+def has_failed(items: list[Any]) -> bool:
+    return Failure in set(map(type, items))
+
+
+def size_of_item(item: Any) -> int:
+    """Return about how many bytes an element makes; what is nested is taken to be large."""
+    return getattr(item, "nbytes", 1024)
+
+
+def near(path: str, number: int) -> tuple[int, int]:
+    """Return the byte offset of element `number`, and its number; the beginning if there is none."""
+    with suppress(IndexError, OSError):
+        return Indexes().of(path).span(number + 1)[0], number
+    return 0, -1

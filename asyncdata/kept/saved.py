@@ -1,0 +1,314 @@
+"""Saved datasets: a folder of TFRecord files of elements and an account of them, all of it there or nothing."""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Any, ClassVar, Final, Protocol, Self
+
+from asyncdata.errors import DataLossError, PlanError, ResumeError, StructureError
+from asyncdata.formats.compression import compressor
+from asyncdata.formats.element import decode_element, encode_element
+from asyncdata.formats.tfrecord import frame
+from asyncdata.plan import Node, check_count
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.executors import Call, noted
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.tickets import Position, Ticket
+from asyncdata.sources.memory import Items
+from asyncdata.sources.parsed import File, FileCatalog, Found, Spot
+from asyncdata.sources.record_index import Indexes
+from asyncdata.sources.tfrecord import RecordFile
+from asyncdata.storage import lock, sync_folder, write_whole
+from asyncdata.transforms.flat_map import FlatMap
+
+__all__ = ("Saved", "save")
+
+ACCOUNT: Final = "dataset.json"
+STATE: Final = "state.json"
+LOCK: Final = "lock"
+
+SHARD_BYTES: Final = 1 << 28
+"""Without a `shard_func` a file that has so many bytes is followed by the next."""
+
+WRITE_BYTES: Final = 1 << 20
+
+SECONDS: Final = 5.0
+"""How often it is written down how far the saving has come."""
+
+
+class Iterated(Protocol):
+    """A dataset, as what is below it knows it."""
+
+    def iterate(self, *, state: Mapping[str, Any] | None = None) -> Any:
+        """Return an iterator, from a state on if there is one."""
+        ...
+
+
+def save(
+    dataset: Iterated,
+    path: str,
+    compression: str | None,
+    shard_func: Callable[..., Any] | None,
+    checkpoint_args: Mapping[str, Any] | None,
+) -> None:
+    """Write all elements of a dataset to a folder, which gets its name when it is complete."""
+    interval, compression = interval_of(checkpoint_args or {}), None if compression in {"", "AUTO"} else compression
+    compressor(compression)  # raises where the mistake is made
+    target = Path(path)
+    if target.exists():
+        raise FileExistsError(f"save: {path} is there already; delete it, or give another path")
+    partial = target.with_name(f"{target.name}.partial")
+    partial.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(partial / LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        if not lock(descriptor):
+            raise FileExistsError(f"save: {path} is being saved by another process")
+        if not (partial / ACCOUNT).exists():
+            fill(dataset, Shards(partial, compression, shard_func), interval)
+        for name in (STATE, LOCK):
+            (partial / name).unlink(missing_ok=True)
+        sync_folder(partial)
+        partial.rename(target)
+        sync_folder(target.parent)
+    finally:
+        os.close(descriptor)
+
+
+def interval_of(arguments: Mapping[str, Any]) -> int | None:
+    """Return after how many elements to write down how far it has come, `None` for every few seconds."""
+    if unknown := sorted(arguments.keys() - {"checkpoint_interval"}):
+        raise PlanError(f"save(checkpoint_args=) has no {unknown[0]!r}; it may have checkpoint_interval")
+    interval = arguments.get("checkpoint_interval")
+    return None if interval is None else check_count("save", "checkpoint_interval", interval, 1)
+
+
+def fill(dataset: Iterated, shards: Shards, interval: int | None) -> None:
+    """Write all elements that are not written yet, and the account of them."""
+    begin = time.monotonic()
+    try:
+        with begun(dataset, shards) as elements:
+            for number, element in enumerate(elements, 1):
+                shards.add(element)
+                due = time.monotonic() - begin > SECONDS if interval is None else number % interval == 0
+                if due:
+                    shards.hold(elements.state_dict())
+                    begin = time.monotonic()
+        shards.finish()
+    finally:
+        shards.close()
+
+
+def begun(dataset: Iterated, shards: Shards) -> Any:
+    """Return an iterator over the elements that are not written yet."""
+    state = shards.take_up()
+    try:
+        return dataset.iterate(state=state)
+    except ResumeError as error:
+        error.add_note(f"save: {shards.folder} was begun with another pipeline; delete it to begin anew")
+        raise
+
+
+class Shards:
+    """The files of a dataset that is being saved."""
+
+    def __init__(self, folder: Path, compression: str | None, shard_func: Callable[..., Any] | None) -> None:
+        self.folder = folder
+        self.compression = compression
+        self.choose = None if shard_func is None else Call("save", shard_func)
+        self.shards: dict[int, Shard] = {}
+        self.current = 0
+
+    def shard(self, number: int, elements: int = 0, size: int = 0) -> Shard:
+        """Return one of the files, begun or gone on with."""
+        if number not in self.shards:
+            self.shards[number] = Shard(self.folder / f"{number:05}.tfrecord", self.compression, elements, size)
+        return self.shards[number]
+
+    def take_up(self) -> dict[str, Any] | None:
+        """Take up where another process stopped, and return the state of its iterator; `None` if there was none."""
+        try:
+            told = json.loads((self.folder / STATE).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        if told["compression"] != self.compression:
+            raise ResumeError(
+                f"save: {self.folder} was begun with compression={told['compression']!r}, now it is "
+                f"{self.compression!r}; delete it to begin anew"
+            )
+        for number, elements, size in told["shards"]:
+            self.shard(number, elements, size)
+            self.current = number
+        return told["state"]
+
+    def add(self, element: Any) -> None:
+        """Append one element."""
+        if self.choose is None:
+            if self.shard(self.current).size >= SHARD_BYTES:
+                self.current += 1
+            number = self.current
+        else:
+            number = operator.index(self.choose.one(element))
+            if number < 0:
+                raise ValueError(f"{self.choose.label} must return the number of a shard, from 0 on, got {number}")
+        try:
+            self.shard(number).add(encode_element(element))
+        except StructureError as error:
+            error.add_note("in save")
+            raise
+
+    def hold(self, state: Mapping[str, Any]) -> None:
+        """Write down how far it has come, once all of that is on the disk."""
+        for shard in self.shards.values():
+            shard.sync()
+        told = [[number, shard.elements, shard.size] for number, shard in sorted(self.shards.items())]
+        content = json.dumps({"compression": self.compression, "shards": told, "state": state})
+        write_whole(self.folder / STATE, content.encode(), durable=True)
+
+    def finish(self) -> None:
+        """Write the account, once all shards are on the disk."""
+        self.shard(0)
+        for shard in self.shards.values():
+            shard.sync()
+        told = [[shard.path.name, shard.elements, shard.size] for _, shard in sorted(self.shards.items())]
+        content = json.dumps({"version": 1, "compression": self.compression, "shards": told}, indent=1)
+        write_whole(self.folder / ACCOUNT, content.encode(), durable=True)
+
+    def close(self) -> None:
+        """Close all files."""
+        for shard in self.shards.values():
+            shard.file.close()
+
+
+class Shard:
+    """One file: elements in frames, plain or as compressed streams one after the other."""
+
+    def __init__(self, path: Path, compression: str | None, elements: int, size: int) -> None:
+        self.path = path
+        self.compression = compression
+        self.compressor = compressor(compression)
+        self.begun = False
+        self.elements = elements
+        self.size = size
+        self.waiting: list[bytes] = []
+        self.waiting_bytes = 0
+        self.file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT), "r+")
+        self.file.truncate(size)
+        self.file.seek(size)
+
+    def add(self, record: bytes) -> None:
+        """Append a record."""
+        self.put(self.compressor.feed(frame(record)))
+        self.begun = True
+        self.elements += 1
+        if self.waiting_bytes >= WRITE_BYTES:
+            self.write()
+
+    def put(self, data: bytes) -> None:
+        self.waiting.append(data)
+        self.waiting_bytes += len(data)
+        self.size += len(data)
+
+    def write(self) -> None:
+        """Hand what waits to the system."""
+        view = memoryview(b"".join(self.waiting))
+        while view:
+            view = view[self.file.write(view) :]
+        self.waiting, self.waiting_bytes = [], 0
+
+    def sync(self) -> None:
+        """Have all of it on the disk, so that another process can go on behind it."""
+        if self.begun:
+            self.put(self.compressor.finish())
+            self.compressor, self.begun = compressor(self.compression), False
+        self.write()
+        os.fsync(self.file.fileno())
+
+
+@dataclass(frozen=True, eq=False)
+class ElementFile(RecordFile):
+    """The elements of one file of a saved dataset."""
+
+    method: ClassVar[str] = "load"
+
+    @property
+    def signature(self) -> None:
+        return None
+
+    def block(self, file: File, found: Found, ordinal: int) -> Block:
+        elements = [decoded(record) for record in found.elements]
+        return super().block(file, Found(elements, found.begin, found.passed, found.end), ordinal)
+
+
+def decoded(record: Any) -> Any:
+    """Return the element of a record, or the error in its place."""
+    try:
+        return decode_element(record) if isinstance(record, bytes) else record
+    except (DataLossError, StructureError) as error:
+        return error
+
+
+class Saved:
+    """A saved dataset: its files, and how many elements each has."""
+
+    def __init__(self, folder: Path, compression: str | None, shards: Mapping[str, int]) -> None:
+        self.folder = folder
+        self.compression = compression
+        self.shards = shards
+        self.indexes = Indexes()
+
+    @classmethod
+    def at(cls, path: str, compression: str | None) -> Self:
+        """Return the dataset that was saved to a folder; raise if it is not there, or not whole."""
+        folder = Path(path)
+        try:
+            told = json.loads((folder / ACCOUNT).read_bytes())
+        except FileNotFoundError as error:
+            begun = folder.with_name(f"{folder.name}.partial").exists()
+            error.add_note("load: it was begun and not finished; save it again, which goes on" if begun else "in load")
+            raise
+        except ValueError as error:
+            raise DataLossError(f"{folder / ACCOUNT}: this is no account of a saved dataset") from error
+        if compression not in {None, "", "AUTO", told["compression"]}:
+            raise PlanError(f"load: {path} was saved with compression={told['compression']!r}, got {compression!r}")
+        for name, _, size in told["shards"]:
+            with suppress(FileNotFoundError):
+                if (now := (folder / name).stat().st_size) != size:
+                    raise DataLossError(f"{folder / name}: it had {size} bytes when it was saved, now {now}")
+        return cls(folder, told["compression"], {str(folder / name): count for name, count, _ in told["shards"]})
+
+    def file(self, path: str) -> ElementFile:
+        """Return the source for one file."""
+        return ElementFile(path, self.compression, indexes=None if self.compression else self.indexes)
+
+    def plan(self) -> Node:
+        """Return the plan that reads all files, one after the other."""
+        catalog = None if self.compression else FileCatalog([*self.shards], self)
+        return FlatMap(Items([*self.shards], files=True), Call("load", self.file, spread=False), catalog)
+
+    def counts(self, paths: Sequence[str]) -> list[int]:
+        """Return how many elements each file has."""
+        return [self.shards[path] for path in paths]
+
+    def position(self, path: str, number: int) -> Position:
+        """Return the position of an element, as reading its file in order tells it; the end behind the last."""
+        return self.indexes.position(path, number)
+
+    async def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield the elements at these spots, in order."""
+        done = 0
+        async with aclosing(self.indexes.fetch(spots, scope, want, tickets)) as source:
+            async for block in source:
+                items = [decoded(record) for record in block.items]
+                for place, item in enumerate(items):
+                    if isinstance(item, Exception):
+                        items[place] = noted(item, f"load({spots[done + place][0]})", tickets[done + place])
+                done += len(items)
+                yield Block(items, block.tickets, Failure in set(map(type, items)))

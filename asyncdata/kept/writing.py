@@ -1,0 +1,181 @@
+"""Elements written to a file as they are read: what is whole stays, also when a process dies, and is gone on with."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+from asyncdata.errors import ResumeError
+from asyncdata.formats.element import encode_element
+from asyncdata.formats.tfrecord import FRAMING, RecordParser, frame, masked_crc
+from asyncdata.kept.heading import TAIL, Heading
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.tickets import Position, Tickets
+from asyncdata.storage import BLOCK_BYTES, GrowingFile, RandomFile, write_whole
+
+__all__ = ("Writing", "begin_writing")
+
+SECONDS: Final = 2.0
+"""How often the place is written down from which a process that comes after one that died goes on."""
+
+
+class Writing:
+    """A file of elements that this process writes: a prefix of them, in order.
+
+    Several readers on several threads may fill it at once, as they all run the same epoch of the input: whoever comes
+    first with an element adds it. The last that leaves closes it.
+    """
+
+    def __init__(self, file: GrowingFile, heading: Heading) -> None:
+        self.file = file
+        self.heading = heading
+        self.readers = 0
+        self.count = -1  # not known yet
+        self.whole = False
+        self.mark = Mark(0, None)
+        self.last: tuple[int, Tickets, int] | None = None  # how many elements, the tickets of the last, how many those
+        self.time = time.monotonic()
+        self.busy = Lock()
+
+    @property
+    def path(self) -> str:
+        """Where the elements lie now."""
+        return str(self.file.path if self.whole else GrowingFile.partial(self.file.path))
+
+    @property
+    def place(self) -> Path:
+        """Where the mark lies."""
+        return GrowingFile.partial(self.file.path).with_suffix(".position")
+
+    def find(self) -> None:
+        """Count what is there, whole and in order, and drop the rest; in any thread, as it reads all of it."""
+        with self.busy:
+            if self.count >= 0:
+                return
+            records, end = whole_records(self.path) if self.heading.repeatable else (0, 0)
+            self.file.truncate(end)
+            if not records:
+                self.file.append(frame(self.heading.record()))
+            self.count = max(0, records - 1)
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                told: dict[str, Any] = json.loads(self.place.read_bytes())
+                if told["of"] == self.key() and told["elements"] <= self.count:
+                    self.mark = Mark(told["elements"], told["position"])
+
+    def key(self) -> int:
+        """Return what tells this file's heading from others."""
+        return masked_crc(self.heading.record())
+
+    def keep(self, number: int, block: Block) -> None:
+        """Append elements, of which the first has this number, if they follow what is kept; up to one that failed."""
+        with self.busy:
+            fresh = next(block.pieces())
+            if number > self.count or number + len(fresh) <= self.count or fresh.failed or self.whole:
+                return
+            added = fresh.items[self.count - number :]
+            self.file.append(b"".join([frame(encode_element(item)) for item in added]))
+            self.count += len(added)
+            self.last = (self.count, fresh.tickets, len(fresh))
+            if time.monotonic() - self.time > SECONDS:
+                self.write_mark()
+
+    def marked(self) -> Mark:
+        """Return from where the input goes on, at most what is kept."""
+        with self.busy:
+            self.take_mark()
+            return self.mark
+
+    def take_mark(self) -> None:
+        if self.last is not None and self.heading.repeatable:
+            count, tickets, fresh = self.last
+            with suppress(ResumeError):
+                self.mark = Mark(count, tickets.at(fresh))
+        self.last = None
+
+    def write_mark(self) -> None:
+        """Write down from where the input goes on, where there is room."""
+        if self.last is not None:
+            self.take_mark()
+            told = {"of": self.key(), "elements": self.mark.elements, "position": self.mark.position}
+            with suppress(OSError):
+                write_whole(self.place, json.dumps(told, separators=(",", ":")).encode(), durable=False)
+        self.time = time.monotonic()
+
+    def finish(self, number: int) -> None:
+        """Say that the input has ended after so many elements: if all of them are kept, the file gets its name."""
+        with self.busy:
+            if number != self.count or self.whole:
+                return
+            self.file.append(frame(TAIL + b"%d" % self.count))
+            self.file.publish()
+            self.whole, self.last = True, None
+            self.place.unlink(missing_ok=True)
+
+    def leave(self) -> None:
+        """Let go of the file, if nobody else reads it, and say how far it has come."""
+        with ALL, self.busy:
+            self.readers -= 1
+            if not self.readers:
+                del OPEN[self.file.path]
+                if not self.whole:
+                    self.write_mark()
+                self.file.close()
+
+
+class Mark(NamedTuple):
+    """The position of the input after so many elements."""
+
+    elements: int
+    position: Position
+
+
+OPEN: Final[dict[Path, Writing]] = {}
+"""What this process is writing."""
+
+ALL: Final = Lock()
+"""Held by whoever changes that."""
+
+
+def whole_records(path: str) -> tuple[int, int]:
+    """Return how many records of a file are whole, up to the first that is not, and where they end."""
+    parser, count, end, at = RecordParser(path), 0, 0, 0
+    with RandomFile(path) as file:
+        while data := file.read_at(at, BLOCK_BYTES):
+            at += len(data)
+            parser.feed(data)
+            while found := parser.parse(4096):
+                good = [*takewhile(lambda record: isinstance(record, bytes), found)]
+                count += len(good)
+                end += FRAMING * len(good) + sum(len(record) for record in good if isinstance(record, bytes))
+                if len(good) < len(found):
+                    return count, end
+    return count, end
+
+
+def begin_writing(path: str, heading: Heading) -> Writing | None:
+    """Return what writes the file at `path`, to be left; `None` if somebody else does, or has just done so."""
+    target = Path(path).absolute()
+    with ALL:
+        writing = OPEN.get(target)
+        if writing is None:
+            file = GrowingFile.open(target, frame(heading.record()))
+            if file is None:
+                return None
+            writing = OPEN[target] = Writing(file, headed(file) or heading)
+        elif not writing.heading.repeatable:
+            return None
+        writing.readers += 1
+        return writing
+
+
+def headed(file: GrowingFile) -> Heading | None:
+    """Return what a file was begun with, `None` if the machine stopped before that was on the disk."""
+    try:
+        return Heading.read(str(GrowingFile.partial(file.path)))
+    except ResumeError:
+        return None

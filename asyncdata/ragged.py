@@ -1,0 +1,92 @@
+"""Ragged: rows of different lengths as one array and the places where each row begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.errors import StructureError
+
+__all__ = ("Ragged",)
+
+Array = npt.NDArray[Any]
+
+
+@final
+class Ragged:
+    """Rows of different lengths, one after the other in `values`; row i is `values[row_splits[i]:row_splits[i + 1]]`.
+
+    As tf.RaggedTensor, with one ragged axis, the second; rows are views. `unbatch` takes it apart again.
+
+    >>> import asyncdata as ad
+    >>> import numpy as np
+    >>> ragged = ad.Ragged(np.array([1, 2, 3]), np.array([0, 1, 1, 3]))
+    >>> ragged
+    Ragged([[1], [], [2, 3]])
+    >>> len(ragged), ragged[2], ragged.shape
+    (3, array([2, 3]), (3, None))
+    """
+
+    __slots__ = ("row_splits", "values")
+
+    values: Array
+    """The rows, one after the other along the first axis."""
+
+    row_splits: Array
+    """Where each row begins, and where the last one ends: one more than there are rows."""
+
+    def __init__(self, values: Array, row_splits: Array) -> None:
+        values, row_splits = np.asanyarray(values), np.asarray(row_splits)
+        if row_splits.ndim != 1 or row_splits.dtype.kind not in "iu" or not values.ndim:
+            raise StructureError(f"Ragged needs values with an axis, and a list of row splits, got {row_splits!r:.80}")
+        ends = not len(row_splits) or row_splits[0] != 0 or row_splits[-1] != len(values)
+        if ends or (row_splits[1:] < row_splits[:-1]).any():
+            raise StructureError(f"Ragged row splits must go up from 0 to {len(values)}, got {row_splits!r:.80}")
+        self.values = values
+        self.row_splits = row_splits
+
+    def __len__(self) -> int:
+        return len(self.row_splits) - 1
+
+    def __getitem__(self, index: int) -> Array:
+        row = range(len(self))[index]
+        return self.values[self.row_splits[row] : self.row_splits[row + 1]]
+
+    def __iter__(self) -> Iterator[Array]:
+        return map(self.__getitem__, range(len(self)))
+
+    def to_list(self) -> list[Any]:
+        """Return the rows as lists."""
+        return [row.tolist() for row in self]
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """How many rows there are, `None` for their lengths, and the shape of what they are made of."""
+        return (len(self), None, *self.values.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the values."""
+        return self.values.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the values and the splits take."""
+        return self.values.nbytes + self.row_splits.nbytes
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ragged):
+            return NotImplemented
+        return (
+            self.dtype == other.dtype
+            and np.array_equal(self.row_splits, other.row_splits)
+            and np.array_equal(self.values, other.values)
+        )
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __repr__(self) -> str:
+        return f"Ragged({self.to_list()})"

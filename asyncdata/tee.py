@@ -1,0 +1,221 @@
+"""tee: several consumers of one iteration, none of which runs too far ahead of the others."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
+
+from asyncdata.errors import ClosedError
+from asyncdata.iterator import DatasetIterator
+from asyncdata.runtime.queue import LoopSignal, Signal, ThreadSignal
+
+__all__ = ("Consumer", "consumers")
+
+T = TypeVar("T")
+
+
+class Outcome(NamedTuple):
+    """An element, or the error in its place."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+END: Final = Outcome(error=StopIteration())
+PULL: Final = Outcome()
+"""Whoever is told this is to read the next element, for all."""
+
+
+class Shared:
+    """What the consumers have in common: the iterator, what each has not taken yet, and who waits.
+
+    One consumer at a time reads an element, for all of them, when nobody holds too many.
+    """
+
+    def __init__(self, iterator: DatasetIterator[Any], count: int, size: int) -> None:
+        self.iterator = iterator
+        self.size = size
+        self.lock = threading.Lock()
+        self.waiting: dict[int, deque[Outcome]] = {number: deque() for number in range(count)}
+        self.signals: dict[int, Signal] = {}
+        self.gone: deque[int] = deque()
+        self.pulling = False
+        self.ended = False
+
+    def look(self, number: int) -> Outcome | None:
+        """Return the next element of a consumer, or what it is to do; `None` to wait."""
+        with self.lock:
+            self.let_go()
+            if number not in self.waiting:
+                raise ClosedError("this consumer was closed; begin anew with tee()")
+            mine = self.waiting[number]
+            if mine:
+                outcome = mine.popleft()
+            elif self.ended:
+                return END
+            elif self.pulling or any(len(other) >= self.size for other in self.waiting.values()):
+                return None
+            else:
+                self.pulling = True
+                return PULL
+        self.wake()
+        return outcome
+
+    def may_look(self, number: int) -> bool:
+        """Tell whether waiting is over."""
+        if self.waiting.get(number, True) or self.ended or self.gone:
+            return True
+        return not self.pulling and all(len(other) < self.size for other in [*self.waiting.values()])
+
+    def give(self, outcome: Outcome | None) -> None:
+        """Hand out what was read; `None` if nothing was, as whoever read it has been cancelled."""
+        with self.lock:
+            self.let_go()
+            self.pulling = False
+            if outcome is END:
+                self.ended = True
+            elif outcome is not None:
+                for other in self.waiting.values():
+                    other.append(outcome)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let all look again."""
+        for signal in [*self.signals.values()]:
+            signal.notify()
+
+    def leave(self, number: int) -> bool:
+        """Let a consumer go; return whether it was the last one."""
+        self.forget(number)
+        with self.lock:
+            self.let_go()
+            return not self.waiting
+
+    def forget(self, number: int) -> None:
+        """Take note that a consumer is gone; also from a finalizer, which may not take the lock."""
+        self.gone.append(number)
+        self.wake()
+
+    def let_go(self) -> None:
+        """Hold nothing for consumers that are gone."""
+        while self.gone:
+            self.waiting.pop(self.gone.popleft(), None)
+
+
+class Consumer(Generic[T]):
+    """One of several consumers of an iteration: read it with `for` or `async for`, once. See `Dataset.tee`."""
+
+    def __init__(self, shared: Shared, number: int) -> None:
+        self._shared = shared
+        self._number = number
+        weakref.finalize(self, shared.forget, number)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        shared, number = self._shared, self._number
+        while (outcome := shared.look(number)) is None or outcome is PULL:
+            if outcome is PULL:
+                pull(shared)
+            else:
+                signal = shared.signals.setdefault(number, ThreadSignal())
+                thread_wait(signal, lambda: shared.may_look(number))
+        return delivered(outcome, StopIteration())
+
+    async def __anext__(self) -> T:
+        shared, number = self._shared, self._number
+        while (outcome := shared.look(number)) is None or outcome is PULL:
+            if outcome is PULL:
+                await pull_async(shared)
+            else:
+                signal = shared.signals.setdefault(number, LoopSignal(asyncio.get_running_loop(), threadsafe=True))
+                await loop_wait(signal, lambda: shared.may_look(number))
+        return delivered(outcome, StopAsyncIteration())
+
+    def close(self) -> None:
+        """Read no more. The others go on; the last one to be closed ends the pipeline."""
+        if self._shared.leave(self._number):
+            self._shared.iterator.close()
+
+    async def aclose(self) -> None:
+        """Read no more, as `close` does, without blocking the event loop."""
+        if self._shared.leave(self._number):
+            await self._shared.iterator.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def pull(shared: Shared) -> None:
+    """Read an element for all consumers."""
+    outcome: Outcome | None = None
+    try:
+        outcome = Outcome(next(shared.iterator))
+    except StopIteration:
+        outcome = END
+    except Exception as error:  # noqa: BLE001  it belongs to all consumers
+        outcome = Outcome(error=error)
+    finally:
+        shared.give(outcome)
+
+
+async def pull_async(shared: Shared) -> None:
+    """Read an element for all consumers; one that is cancelled meanwhile leaves it to the others."""
+    outcome: Outcome | None = None
+    try:
+        outcome = Outcome(await anext(shared.iterator))
+    except StopAsyncIteration:
+        outcome = END
+    except Exception as error:  # noqa: BLE001  it belongs to all consumers
+        outcome = Outcome(error=error)
+    finally:
+        shared.give(outcome)
+
+
+def thread_wait(signal: Signal, ready: Callable[[], object]) -> None:
+    if not isinstance(signal, ThreadSignal):
+        raise TypeError("this consumer was begun with `async for`: go on with it")
+    signal.until(ready)
+
+
+async def loop_wait(signal: Signal, ready: Callable[[], object]) -> None:
+    if not isinstance(signal, LoopSignal):
+        raise TypeError("this consumer was begun with `for`: go on with it")
+    await signal.until(ready)
+
+
+def delivered(outcome: Outcome, stop: Exception) -> Any:
+    """Return an element, or raise the error in its place."""
+    if outcome is END:
+        raise stop
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.value
+
+
+def consumers(iterator: DatasetIterator[T], count: int, size: int) -> tuple[Consumer[T], ...]:
+    """Return consumers of an iterator that are at most `size` elements apart."""
+    shared = Shared(iterator, count, size)
+    return tuple([Consumer[T](shared, number) for number in range(count)])

@@ -1,0 +1,213 @@
+"""distinct: the first element of each key."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, final
+
+import numpy as np
+
+from asyncdata.errors import StructureError
+from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.plan import Node, Unary, check_count
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.executors import Call
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Apply, Fold, Opener, Step
+from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets
+
+__all__ = ("Distinct", "key_digest")
+
+DIGEST: Final = 12
+"""Bytes of a key that are remembered: among a billion keys two are taken for one with a chance of 1 in 10¹¹."""
+
+
+def key_digest(key: Any) -> bytes:
+    """Return a hash of a key, the same on every machine; keys that are equal have the same."""
+    return blake2b(canonical(key), digest_size=DIGEST).digest()
+
+
+def canonical(value: Any) -> bytes:
+    """Return bytes that two values share only if they are equal."""
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if value is None:
+        return b"none"
+    if issubclass(kind, str):
+        return b"s" + value.encode("utf-8", "surrogatepass")
+    if issubclass(kind, (bytes, bytearray)):
+        return b"b" + value
+    if issubclass(kind, (float, np.floating)):
+        return canonical_float(float(value))
+    if issubclass(kind, (int, np.bool_, np.integer)):
+        return b"n%d" % int(value)
+    return canonical_structure(value, kind)
+
+
+def canonical_float(value: float) -> bytes:
+    return b"n%d" % int(value) if value.is_integer() else repr(value).encode()
+
+
+def canonical_structure(value: Any, kind: type[Any]) -> bytes:
+    """Return the bytes of what has parts."""
+    if issubclass(kind, np.ndarray):
+        content = several(value.ravel().tolist()) if value.dtype == object else value.tobytes()
+        return b"a%s%s" % (repr((value.dtype.str, value.shape)).encode(), content)
+    if issubclass(kind, (tuple, list)):
+        return b"(" + several(value)
+    if issubclass(kind, dict):
+        return b"{" + b"".join(sorted(map(several, value.items())))
+    raise StructureError(
+        f"a {kind.__name__} has no key that can be remembered; give distinct a key function that returns numbers, "
+        "strings, bytes, arrays, or tuples and dicts of these"
+    )
+
+
+def several(values: Sequence[Any]) -> bytes:
+    return b"".join([b"%d:%s" % (len(part), part) for part in map(canonical, values)])
+
+
+def itself(*parts: Any) -> Any:
+    return parts[0]
+
+
+class Keyed(Call):
+    """A user's function that returns a key; as the result each element with the digest of its key."""
+
+    __slots__ = ()
+
+    def run(self, block: Block) -> Block:
+        if block.failed:
+            return Block.join([piece if piece.failed else self.run(piece) for piece in block.pieces()])
+        keys = super().run(block)
+        pairs = [
+            key if type(key) is Failure else self.pair(item, key, keys.tickets[place])
+            for place, (item, key) in enumerate(zip(block.items, keys.items, strict=True))
+        ]
+        return Block(pairs, block.tickets, Failure in set(map(type, pairs)))
+
+    async def run_async(self, item: Any, ticket: Ticket) -> Any:
+        key = await super().run_async(item, ticket)
+        return key if type(key) is Failure else self.pair(item, key, ticket)
+
+    def pair(self, item: Any, key: Any, ticket: Ticket) -> Any:
+        """Return an element with the digest of its key, or the failure of what is no key."""
+        try:
+            return (key_digest(key), item)
+        except (Exception, CancelledError) as error:
+            return self.failure(error, ticket)
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct(Unary):
+    """The first element of each key; of more than `max_keys` the oldest are forgotten."""
+
+    key: Keyed
+    max_keys: int | None = None
+
+    @staticmethod
+    def of(plan: Node, key: Callable[..., Any] | None, max_keys: Any) -> Distinct:
+        """Return the node for what the user asked for."""
+        most = None if max_keys is None else check_count("distinct", "max_keys", max_keys, 1)
+        call = Keyed("distinct", itself, spread=False) if key is None else Keyed("distinct", key).prompt()
+        return Distinct(plan, call, most)
+
+    def stage(self) -> Firsts:
+        return Firsts(self.key, self.max_keys)
+
+    @property
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+
+    def label(self) -> str:
+        key = "" if self.key.fn is itself else self.key.name[9:-1]
+        most = "" if self.max_keys is None else f"max_keys={self.max_keys}"
+        return f"distinct({', '.join(filter(None, (key, most)))})"
+
+
+@dataclass(frozen=True)
+class Firsts:
+    """Works out keys, then drops what was there before."""
+
+    key: Keyed
+    max_keys: int | None
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        def keyed(inner: Scope, demand: Demand, begin: Start) -> Blocks:
+            return Apply((self.key,)).open(inner, inputs, demand, begin)
+
+        return Fold(lambda _: Remembering(self.max_keys)).open(scope, [keyed], want, start)
+
+
+class Remembering(Step):
+    """Remembers keys. They stand in a log that only grows, so that a state is told by how long it was."""
+
+    def __init__(self, max_keys: int | None) -> None:
+        self.max_keys = max_keys
+        self.log: list[bytes] = []
+        self.known: set[bytes] = set()
+
+    def resume(self, position: Position) -> Start:
+        inner, told = position
+        digests = b64decode(told)
+        self.log = [digests[at : at + DIGEST] for at in range(0, len(digests), DIGEST)][-(self.max_keys or 0) :]
+        self.known = set(self.log)
+        return Start.of(inner)
+
+    def feed(self, block: Block) -> Block:
+        if self.max_keys is not None and len(self.log) > 2 * self.max_keys:
+            self.log = self.log[-self.max_keys :]
+        before = len(self.log)
+        kept: list[tuple[int, Any]] = []
+        for place, pair in enumerate(block.items):
+            if type(pair) is Failure:
+                kept.append((place, pair))
+            elif pair[0] not in self.known:
+                self.remember(pair[0])
+                kept.append((place, pair[1]))
+        items = [item for _, item in kept]
+        tickets = FirstTickets(block.tickets, [place for place, _ in kept], self, before, failure_places(items))
+        return Block(items, tickets, block.failed and Failure in set(map(type, items)))
+
+    def remember(self, key: bytes) -> None:
+        """Take note of a key, and forget the oldest one if there are too many."""
+        self.known.add(key)
+        self.log.append(key)
+        if self.max_keys is not None and len(self.known) > self.max_keys:
+            self.known.discard(self.log[-self.max_keys - 1])
+
+
+def failure_places(items: list[Any]) -> list[int]:
+    """Return the places of failures."""
+    return [place for place, item in enumerate(items) if type(item) is Failure]
+
+
+@final
+class FirstTickets(Tickets):
+    """The elements at some places of a block, and what was remembered: the log up to `before` and a key for each."""
+
+    __slots__ = ("before", "failures", "log", "max_keys", "places", "whole")
+
+    def __init__(
+        self, whole: Tickets, places: Sequence[int], step: Remembering, before: int, failures: Sequence[int]
+    ) -> None:
+        self.whole = whole
+        self.places = places
+        self.log, self.max_keys = step.log, step.max_keys
+        self.before = before
+        self.failures = failures
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.whole[self.places[index]]
+
+    def at(self, count: int) -> Position:
+        come = len(self.whole) if count == len(self.places) else self.places[count - 1] + 1 if count else 0
+        stop = self.before + count - sum(place < count for place in self.failures)
+        begin = 0 if self.max_keys is None else max(0, stop - self.max_keys)
+        return [self.whole.at(come), b64encode(b"".join(self.log[begin:stop])).decode()]

@@ -1,0 +1,81 @@
+"""Labels: what a user's function says of each element, put before it: the number of its class, or a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import index
+from types import CoroutineType
+from typing import Any, cast, final
+
+import numpy as np
+
+from asyncdata.runtime.block import Failure
+from asyncdata.runtime.executors import Call
+from asyncdata.runtime.tickets import Ticket
+
+__all__ = ("Classifier", "Keyer", "Labeller")
+
+
+class Labeller(Call):
+    """A user's function that returns a label of an element; it makes pairs of labels and elements."""
+
+    __slots__ = ()
+
+    def label_of(self, found: Any) -> Any:
+        """Return the label for what the function returned; raise if that is none."""
+        raise NotImplementedError
+
+    def over(self, items: Any, kinds: set[type]) -> Any:
+        return map(self.pair, items)
+
+    def pair(self, item: Any) -> tuple[Any, Any]:
+        """Call the function on one element."""
+        found = self.one(item)
+        if type(found) is CoroutineType:
+            found.close()
+            raise TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
+        return self.label_of(found), item
+
+    async def run_async(self, item: Any, ticket: Ticket) -> Any:
+        found = await super().run_async(item, ticket)
+        try:
+            return found if type(found) is Failure else (self.label_of(found), item)
+        except (TypeError, IndexError) as error:
+            return self.failure(error, ticket)
+
+
+@final
+class Classifier(Labeller):
+    """A function that returns one of so many classes, numbers from 0."""
+
+    __slots__ = ("classes",)
+
+    def __init__(self, kind: str, fn: Callable[..., Any], classes: int) -> None:
+        super().__init__(kind, fn)
+        self.classes = classes
+
+    def label_of(self, found: Any) -> int:
+        try:
+            number = index(found)
+        except TypeError:
+            kind = type(found).__name__
+            raise TypeError(f"{self.name} must return an integer, got {kind}: {found!r:.60}") from None
+        if not 0 <= number < self.classes:
+            raise IndexError(f"{self.name} must return one of {self.classes} classes, counted from 0, got {number}")
+        return number
+
+
+@final
+class Keyer(Labeller):
+    """A function that returns a key: what has a hash; NumPy's scalars are keys as Python's numbers."""
+
+    __slots__ = ()
+
+    def label_of(self, found: Any) -> Any:
+        scalar = isinstance(found, np.generic) or (isinstance(found, np.ndarray) and np.ndim(cast("Any", found)) == 0)
+        key: Any = cast("Any", found).item() if scalar else cast("Any", found)
+        try:
+            hash(key)
+        except TypeError:
+            raise TypeError(f"{self.name} must return a key that has a hash, got {found!r:.60}") from None
+        return key

@@ -1,0 +1,142 @@
+"""with_retries and with_timeout: a function of elements that is tried again, or given up."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from functools import update_wrapper
+from typing import Any, ParamSpec, TypeVar, cast
+
+from asyncdata.errors import PlanError
+
+__all__ = ("Retried", "with_retries", "with_timeout")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def with_retries(
+    fn: Callable[P, R], retries: int = 3, backoff: float = 0.1, on: tuple[type[Exception], ...] = (OSError,)
+) -> Callable[P, R]:
+    """Return `fn`, called again up to `retries` times where it raises one of `on`, for use wherever a function is.
+
+    The first wait is of `backoff` seconds, each further one twice as long; then the error is raised, with a note. A
+    coroutine function waits without holding anything up. A plain one waits in its thread: `map` and `filter` call it
+    in a thread without being asked to, and `flat_map` and `interleave` refuse it. `TimeoutError` is an `OSError`.
+
+    >>> import asyncdata as ad
+    >>> async def fetch(name):
+    ...     tries.append(name)
+    ...     if len(tries) < 3:
+    ...         raise ConnectionResetError
+    ...     return name.upper()
+    >>> tries = []
+    >>> list(ad.Dataset.from_iterable("a").map(ad.with_retries(fetch, backoff=0.001))), tries
+    (['A'], ['a', 'a', 'a'])
+    """
+    if not callable(fn):
+        raise PlanError(f"with_retries needs a function, got {fn!r:.80}")
+    if type(retries) is not int or retries < 0:
+        raise PlanError(f"with_retries(retries=) must be an integer of at least 0, got {retries!r}")
+    check_seconds("with_retries", "backoff", backoff)
+    kind = AwaitedAgain if is_coroutine_function(fn) else Retried
+    return cast("Callable[P, R]", kind(fn, retries, backoff, on))
+
+
+def with_timeout(fn: Callable[P, Awaitable[R]], seconds: float) -> Callable[P, Awaitable[R]]:
+    """Return the coroutine function `fn`, given up with a `TimeoutError` where it takes longer than `seconds`.
+
+    Only for coroutine functions: nothing can stop a thread. Give plain functions timeouts of what they wait for (a
+    socket, a request).
+
+    >>> import asyncio
+    >>> import asyncdata as ad
+    >>> async def sleep(seconds):
+    ...     await asyncio.sleep(seconds)
+    >>> list(ad.Dataset.from_iterable([0, 3600]).map(ad.with_timeout(sleep, 0.01)).ignore_errors())
+    [None]
+    """
+    if not callable(fn) or not is_coroutine_function(fn):
+        raise PlanError(
+            f"with_timeout needs a coroutine function, got {fn!r:.80}: a plain one runs in a thread, which nothing can "
+            "stop; define it with `async def`, or give what it waits for a timeout"
+        )
+    check_seconds("with_timeout", "seconds", seconds)
+    return Timed(fn, seconds)
+
+
+def is_coroutine_function(fn: Any) -> bool:
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(cast("Any", type(fn)).__call__)
+
+
+def check_seconds(function: str, name: str, value: Any) -> None:
+    if not isinstance(value, (int, float)) or not value >= 0:
+        raise PlanError(f"{function}({name}=) must be a number of seconds, got {value!r}")
+
+
+class Retried:
+    """A plain function that is called again where it fails, after a wait in the thread that calls it."""
+
+    def __init__(self, fn: Callable[..., Any], retries: int, backoff: float, on: tuple[type[Exception], ...]) -> None:
+        update_wrapper(self, fn)
+        self.func = fn
+        self.retries = retries
+        self.backoff = backoff
+        self.on = on
+
+    def waits(self) -> Iterator[float]:
+        """Yield how long to wait before each further try."""
+        return (self.backoff * 2**number for number in range(self.retries))
+
+    def note(self, error: Exception) -> None:
+        """Say in the last error that it was not the first."""
+        error.add_note(f"after {self.retries} retries")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for wait in self.waits():
+            try:
+                return self.func(*args, **kwargs)
+            except self.on:
+                time.sleep(wait)
+        try:
+            return self.func(*args, **kwargs)
+        except self.on as error:
+            self.note(error)
+            raise
+
+
+class AwaitedAgain(Retried):
+    """A coroutine function that is awaited again where it fails, after a wait on its loop."""
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for wait in self.waits():
+            try:
+                return await self.func(*args, **kwargs)
+            except self.on:
+                await asyncio.sleep(wait)
+        try:
+            return await self.func(*args, **kwargs)
+        except self.on as error:
+            self.note(error)
+            raise
+
+
+class Timed:
+    """A coroutine function that is given up after some time."""
+
+    def __init__(self, fn: Callable[..., Awaitable[Any]], seconds: float) -> None:
+        update_wrapper(self, fn)
+        self.func = fn
+        self.seconds = seconds
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        limit = asyncio.timeout(self.seconds)
+        try:
+            async with limit:
+                return await self.func(*args, **kwargs)
+        except TimeoutError:
+            if limit.expired():
+                raise TimeoutError(f"it took longer than {self.seconds} s") from None
+            raise

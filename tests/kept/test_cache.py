@@ -1,0 +1,407 @@
+"""cache in a file: written as it is read, whole or gone on with, whoever writes it and whatever happens to them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count as counting
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_resumes, check_transform, leaves_nothing
+from tests.reference import Boom, Failed
+from tests.running import WAYS, collect, results
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "kept" / "squares"
+
+
+class Counted:
+    """A function that counts its calls."""
+
+    def __init__(self, fails: tuple[int, ...] = ()) -> None:
+        self.calls: list[int] = []
+        self.fails = fails
+
+    def __call__(self, x: int) -> int:
+        self.calls.append(x)
+        if x in self.fails:
+            raise Boom(x)
+        return x * x
+
+
+def squares(path: Path, fn: Callable[[int], int], count: int = 10) -> ad.Dataset:
+    """A cached map; nothing runs ahead of the consumer."""
+    return ad.Dataset.range(count).map(fn).cache(path).with_options(ad.Options(optimize=False))
+
+
+def test_keeps_its_contract(tmp_path: Path) -> None:
+    names = map(str, counting())
+    check_transform(lambda ds: ds.map(lambda x: x).cache(tmp_path / next(names)), lambda items: items)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_elements_are_computed_once_also_for_another_process(path: Path, way: Any) -> None:
+    fn = Counted()
+    ds = squares(path, fn)
+    with leaves_nothing():
+        assert [way(ds) for _ in range(3)] == [[x * x for x in range(10)]] * 3
+    assert way(squares(path, fn)) == [x * x for x in range(10)]
+    assert fn.calls == [*range(10)]
+    assert os.listdir(path.parent) == ["squares"]
+
+
+@pytest.mark.parametrize("first", range(11))
+def test_left_early_the_next_epoch_reads_on_from_there(path: Path, first: int) -> None:
+    fn = Counted()
+    assert list(islice(squares(path, fn), first)) == [x * x for x in range(first)]
+    assert list(squares(path, fn)) == [x * x for x in range(10)]
+    assert fn.calls == [*range(10)]
+
+
+def test_take_before_the_end_repeated_is_a_cache_too(path: Path) -> None:
+    fn = Counted()
+    assert list(squares(path, fn).take(3).repeat(4)) == [0, 1, 4] * 4
+    assert fn.calls == [0, 1, 2]
+
+
+def test_a_shuffle_without_a_seed_is_gone_on_with_in_another_process(path: Path) -> None:
+    def build() -> ad.Dataset:
+        return ad.Dataset.range(50).shuffle(20).map(lambda x: x).cache(path)
+
+    begun = list(islice(build(), 20))
+    whole = list(build())
+    assert whole[:20] == begun
+    assert sorted(whole) == [*range(50)]
+    assert list(build().repeat(2)) == whole * 2
+
+
+def test_what_goes_in_comes_out(path: Path) -> None:
+    elements: list[Any] = [1, 2.5, True, None, "x", b"y", (1, {"k": np.arange(3)}), [np.float32(1)], 1 << 80]
+    ds = ad.Dataset.from_iterable(elements).cache(path)
+    for _ in range(2):
+        found = list(ds)
+        assert repr(found) == repr(elements)
+    assert not found[6][1]["k"].flags.writeable
+
+
+def test_large_elements_and_many_small_ones(path: Path) -> None:
+    def build() -> ad.Dataset:
+        return ad.Dataset.range(5000).map(lambda x: np.full(x % 7 * 20_000, x, np.uint8) if x < 50 else x).cache(path)
+
+    one, other = list(build()), list(build())
+    assert [int(np.sum(x)) for x in one] == [int(np.sum(x)) for x in other]
+    assert len(list(islice(build().skip(4000), 10))) == 10
+
+
+def test_what_cannot_be_written_is_an_error_that_says_what_to_do(path: Path) -> None:
+    ds = ad.Dataset.from_iterable([1, {2, 3}]).cache(path)
+    for _ in range(2):
+        with pytest.raises(ad.StructureError, match="cannot be written to a file: builtins.set") as caught:
+            list(ds)
+        assert "kept" in "".join(caught.value.__notes__)
+    assert list(ad.Dataset.from_iterable([1]).cache(path.with_name("other"))) == [1]
+
+
+def test_a_failure_ends_what_is_kept_and_is_tried_again(path: Path) -> None:
+    fn = Counted(fails=(4,))
+    expected = [Failed("Boom(4)") if x == 4 else x * x for x in range(10)]
+    for _ in range(3):
+        assert results(squares(path, fn)) == expected
+    assert fn.calls == [*range(10), *range(4, 10), *range(4, 10)]
+    fn.fails = ()
+    assert list(squares(path, fn)) == [x * x for x in range(10)]
+
+
+def test_an_empty_input_is_kept_too(path: Path) -> None:
+    fn = Counted()
+    for _ in range(2):
+        assert list(squares(path, fn, 0)) == []
+    assert path.exists()
+
+
+def test_a_generator_is_kept_when_it_was_read_to_its_end(path: Path) -> None:
+    runs: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        runs.append(0)
+        yield from range(10)
+
+    def build() -> ad.Dataset:
+        return ad.Dataset.from_generator(numbers).cache(path)
+
+    with build().iterate() as elements:
+        assert [next(elements) for _ in range(5)] == [*range(5)]
+    assert [list(build()) for _ in range(3)] == [[*range(10)]] * 3
+    assert len(runs) == 2
+
+
+def test_what_has_no_order_is_kept_in_the_order_in_which_it_came(path: Path) -> None:
+    def build() -> ad.Dataset:
+        ds = ad.Dataset.range(200).map(lambda x: x, num_parallel_calls=4, deterministic=False)
+        return ds.cache(path)
+
+    first = list(build())
+    assert sorted(first) == [*range(200)]
+    assert list(build()) == list(build()) == first
+
+
+def test_two_readers_at_once(path: Path) -> None:
+    ds = ad.Dataset.range(500).map(lambda x: x).cache(path)
+
+    async def both() -> Any:
+        return await asyncio.gather(collect(ds), collect(ds))
+
+    assert asyncio.run(both()) == [[*range(500)]] * 2
+    assert list(ad.Dataset.zip(ds, ds)) == [(x, x) for x in range(500)]
+
+
+# states
+
+
+@pytest.mark.parametrize("kept", ["nothing", "some", "all"])
+def test_goes_on_from_a_state_whatever_the_file_has(tmp_path: Path, kept: str) -> None:
+    names = map(str, counting())
+
+    def build() -> ad.Dataset:
+        name = tmp_path / next(names)
+        ds = ad.Dataset.range(60).shuffle(10, seed=1).map(lambda x: x).cache(name)
+        list(islice(ds, {"nothing": 0, "some": 25, "all": 100}[kept]))
+        return ds.repeat(2).shuffle(5, seed=2).batch(4)
+
+    check_resumes_in_any_file(build)
+
+
+def check_resumes_in_any_file(build: Callable[[], ad.Dataset]) -> None:
+    """What a state says of a file is its name, which is another one each time here."""
+    whole = [batch.tolist() for batch in build()]
+    for place in (0, 1, 7, 16, 29):
+        with build().iterate() as batches:
+            for _ in range(place):
+                next(batches)
+            state = batches.state_dict()
+        other = build()
+        state["plan"] = other.iterate().state_dict()["plan"]
+        assert [batch.tolist() for batch in other.iterate(state=state)] == whole[place:]
+
+
+def test_goes_on_in_the_same_file(path: Path) -> None:
+    check_resumes(lambda: ad.Dataset.range(60).shuffle(10).map(lambda x: x).cache(path).repeat(2).batch(7))
+
+
+def test_a_state_of_what_has_no_order_needs_the_file(path: Path) -> None:
+    def build() -> ad.Dataset:
+        return ad.Dataset.range(20).map(abs, num_parallel_calls=2, deterministic=False).cache(path).repeat(2)
+
+    with build().iterate() as elements:
+        first = [next(elements) for _ in range(30)]
+        state = elements.state_dict()
+    assert sorted(first + list(build().iterate(state=state))) == sorted([*range(20)] * 2)
+    path.unlink()
+    with pytest.raises(ad.ResumeError, match="which is not there"):
+        next(build().iterate(state=state))
+
+
+# other pipelines, other files
+
+
+def test_another_pipelines_file_is_refused_and_says_what_differs(path: Path) -> None:
+    list(ad.Dataset.range(10).shuffle(3, seed=1).cache(path))
+    others = {
+        "step 1 was range(10), and is range(11) now": ad.Dataset.range(11).shuffle(3, seed=1),
+        "step 3 was nothing, and is batch(2) now": ad.Dataset.range(10).shuffle(3, seed=1).batch(2),
+        "the seed of step 2 was 1, and is 2 now": ad.Dataset.range(10).shuffle(3, seed=2),
+    }
+    for words, ds in others.items():
+        with pytest.raises(ad.ResumeError) as caught:
+            list(ds.cache(path))
+        assert words in str(caught.value)
+    assert sorted(ad.Dataset.range(10).shuffle(3).cache(path)) == [*range(10)]
+
+
+def test_another_pipelines_unfinished_file_is_refused_too(path: Path) -> None:
+    next(iter(ad.Dataset.range(10).cache(path)))
+    with pytest.raises(ad.ResumeError, match=r"squares\.partial has the elements of another pipeline"):
+        list(ad.Dataset.range(11).cache(path))
+    assert list(ad.Dataset.range(10).cache(path)) == [*range(10)]
+
+
+def test_a_share_is_told_from_another(path: Path) -> None:
+    list(ad.Dataset.range(10).shard(2, 0).cache(path))
+    with pytest.raises(ad.ResumeError, match="share"):
+        list(ad.Dataset.range(10).shard(2, 1).cache(path))
+
+
+@pytest.mark.parametrize("content", [b"", b"model", os.urandom(100_000)], ids=["empty", "short", "long"])
+def test_a_file_of_somebody_else_is_not_touched(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model.bin"
+    path.write_bytes(content)
+    with pytest.raises(ad.ResumeError, match=r"model\.bin: this is no file of kept elements"):
+        list(ad.Dataset.range(10).cache(path))
+    assert path.read_bytes() == content
+
+
+def test_an_empty_name_is_memory() -> None:
+    assert str(ad.Dataset.range(3).cache("").plan) == "range(3) → cache()"
+
+
+def test_wrong_names_are_errors_where_they_are_given() -> None:
+    for name in (3, b"x", "s3://bucket/x"):
+        with pytest.raises(ad.PlanError):
+            ad.Dataset.range(3).cache(name)  # type: ignore[arg-type]
+
+
+# damage
+
+
+def test_a_file_that_was_cut_short_is_an_error_after_what_is_whole(path: Path) -> None:
+    fn = Counted()
+    list(squares(path, fn))
+    data = path.read_bytes()
+    for size in (len(data) - 1, len(data) - 40, len(data) // 2 + 40):
+        path.write_bytes(data[:size])
+        found = results(squares(path, fn))
+        good = [x for x in found if not isinstance(x, Failed)]
+        assert good == [x * x for x in range(len(good))]
+        assert set(found[len(good) :]) == {Failed("DataLossError")}
+    with pytest.raises(ad.DataLossError, match="delete it, to be filled again|cut short"):
+        list(squares(path, fn))
+
+
+def test_a_file_that_was_cut_between_elements_is_noticed(path: Path) -> None:
+    fn = Counted()
+    list(squares(path, fn))
+    data = path.read_bytes()
+    path.write_bytes(data[: -len(b"\0asyncdata end\n10") - 16])
+    assert results(squares(path, fn)) == [*[x * x for x in range(10)], Failed("DataLossError")]
+
+
+def test_a_corrupt_element_is_an_error_in_its_place(path: Path) -> None:
+    fn = Counted()
+    list(squares(path, fn))
+    data = bytearray(path.read_bytes())
+    data[data.index((49).to_bytes(8, "little"))] ^= 1
+    path.write_bytes(data)
+    assert results(squares(path, fn)) == [Failed("DataLossError") if x == 7 else x * x for x in range(10)]
+
+
+@pytest.mark.parametrize("lost", [1, 5, 20, 24, 26, 60])
+def test_of_an_unfinished_file_what_is_whole_is_used_and_the_rest_computed_again(path: Path, lost: int) -> None:
+    fn = Counted()
+    list(islice(squares(path, fn), 6))
+    partial = path.with_name("squares.partial")
+    os.truncate(partial, partial.stat().st_size - lost)
+    assert list(squares(path, fn)) == [x * x for x in range(10)]
+    assert list(squares(path, fn)) == [x * x for x in range(10)]
+
+
+def test_of_an_unfinished_file_that_is_corrupt_what_comes_before_is_used(path: Path) -> None:
+    fn = Counted()
+    list(islice(squares(path, fn), 6))
+    partial = path.with_name("squares.partial")
+    data = bytearray(partial.read_bytes())
+    data[data.index((9).to_bytes(8, "little"))] ^= 1
+    partial.write_bytes(data)
+    assert list(squares(path, fn)) == [x * x for x in range(10)]
+    assert fn.calls.count(2) == 2  # run past, to come to the third: where the input stood there nobody wrote down
+    assert list(squares(path, fn)) == [x * x for x in range(10)]
+
+
+# a full disk
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 64 KB."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"cannot mount a small disk: {error}")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize("size", [100, 1000, 20_000])
+def test_a_full_disk_is_an_error_and_what_is_whole_stays(small_disk: Path, size: int) -> None:
+    def build() -> ad.Dataset:
+        ds = ad.Dataset.range(2000).map(lambda x: np.full(size, x % 256, np.uint8))
+        return ds.cache(small_disk / "kept").with_options(ad.Options(optimize=False))
+
+    found: list[Any] = []
+    with pytest.raises(OSError) as caught:
+        found.extend(int(array[0]) for array in build())
+    assert caught.value.errno == errno.ENOSPC
+    assert "in cache(" in "".join(caught.value.__notes__)
+    assert found == [x % 256 for x in range(len(found))]
+    with pytest.raises(OSError, match="No space left"):
+        found.extend(int(array[0]) for array in build())
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    assert [int(array[0]) for array in build()] == [x % 256 for x in range(2000)]
+    assert os.listdir(small_disk) == ["kept"]
+
+
+# processes that are killed, or run at once
+
+
+def start(path: Path, count: int, delay: float = 0) -> subprocess.Popen[str]:
+    program = ROOT / "tests" / "faults" / "filling.py"
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", str(program), str(path), str(count), str(delay)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def read_of(lines: list[str]) -> list[int]:
+    return [int(line.split()[1]) for line in lines if line.startswith("read ")]
+
+
+def test_killed_again_and_again_it_goes_on_with_what_was_written(path: Path) -> None:
+    size, seen = 400, list[list[int]]()
+    for reads in (5, 60, 130):
+        process = start(path, size, 0.001)
+        assert process.stdout is not None
+        lines: list[str] = []
+        while len(read_of(lines)) < reads:
+            lines.append(process.stdout.readline())
+            assert lines[-1], process.communicate()[1]
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        seen.append(read_of(lines))
+    out, err = start(path, size).communicate(timeout=40)
+    assert (out.splitlines()[-1], err) == ("done", "")
+    whole = read_of(out.splitlines())
+    assert sorted(whole) == [x * x for x in range(size)]
+    assert all(whole[: len(some)] == some for some in seen)
+    assert os.listdir(path.parent) == ["squares"]
+    again, _ = start(path, size).communicate(timeout=40)
+    assert read_of(again.splitlines()) == whole
+    assert "computed" not in again
+
+
+def test_of_two_processes_one_writes_and_both_get_all(path: Path) -> None:
+    runs = [start(path, 300, 0.001) for _ in range(3)]
+    found = [run.communicate(timeout=40) for run in runs]
+    orders = [read_of(out.splitlines()) for out, _ in found]
+    assert [err for _, err in found] == [""] * 3
+    assert orders == [orders[0]] * 3
+    assert sorted(orders[0]) == [x * x for x in range(300)]
+    assert os.listdir(path.parent) == ["squares"]

@@ -1,0 +1,268 @@
+"""save and load: a folder that is complete or not there, whoever is stopped while it is written."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.kept import saved
+from asyncdata.testing import check_resumes, leaves_nothing, same
+from tests.reference import Boom, Failed
+from tests.running import WAYS, results
+
+ROOT = Path(__file__).parents[2]
+
+COMPRESSIONS = pytest.mark.parametrize("compression", [None, "GZIP", "ZLIB", "AUTO", ""])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "saved"
+
+
+@COMPRESSIONS
+def test_what_is_saved_is_loaded_in_its_order(path: Path, compression: str | None) -> None:
+    elements: list[Any] = [1, (2.5, None), {"x": np.arange(3), "name": "x"}, b"y", [np.float32(1)]] * 20
+    ad.Dataset.from_iterable(elements).save(path, compression)
+    assert same(list(ad.Dataset.load(path)), elements)
+    assert same(list(ad.Dataset.load(path, compression=compression)), elements)
+    check_resumes(lambda: ad.Dataset.load(path).shuffle(7, seed=1), places=8)
+    assert max(os.listdir(path)) == "dataset.json"
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_all_ways_to_read_leave_nothing(path: Path, way: Any) -> None:
+    with leaves_nothing():
+        ad.Dataset.range(50).save(path, shard_func=lambda x: x % 3)
+        assert sorted(way(ad.Dataset.load(path))) == [*range(50)]
+        assert len(way(ad.Dataset.load(path), 3)) == 3
+
+
+def test_an_empty_dataset(path: Path) -> None:
+    ad.Dataset.range(0).save(path)
+    assert list(ad.Dataset.load(path)) == []
+    assert len(ad.Dataset.load(path)) == 0
+
+
+def test_elements_can_be_had_in_any_order(path: Path) -> None:
+    ad.Dataset.range(100).map(lambda x: {"x": x}).save(path, shard_func=lambda element: element["x"] // 30)
+    ds = ad.Dataset.load(path)
+    assert (len(ds), ds[0], ds[-1], ds[45]) == (100, {"x": 0}, {"x": 99}, {"x": 45})
+    assert sorted(element["x"] for element in ds.shuffle(seed=1)) == [*range(100)]
+    check_resumes(lambda: ad.Dataset.load(path).shuffle(seed=1).batch(7))
+
+
+def test_a_saved_dataset_may_be_moved_also_while_a_state_is_kept(path: Path) -> None:
+    ad.Dataset.range(100).save(path)
+    with ad.Dataset.load(path).iterate() as elements:
+        assert [next(elements) for _ in range(30)] == [*range(30)]
+        state = elements.state_dict()
+    path.rename(path.with_name("elsewhere"))
+    assert list(ad.Dataset.load(path.with_name("elsewhere")).iterate(state=state)) == [*range(30, 100)]
+
+
+def test_without_a_function_a_full_shard_is_followed_by_the_next(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved, "SHARD_BYTES", 1000)
+    ad.Dataset.range(100).map(lambda x: np.full(50, x)).save(path)
+    assert len(os.listdir(path)) > 10
+    assert [int(array[0]) for array in ad.Dataset.load(path)] == [*range(100)]
+
+
+def test_readers_and_specs(path: Path) -> None:
+    ad.Dataset.range(9).map(lambda x: (x, float(x))).save(path, shard_func=lambda x, _: x % 3)
+    spec = (ad.TensorSpec((), "int8"), ad.TensorSpec((), "float32"))
+    ds = ad.Dataset.load(path, spec, reader_func=lambda shards: shards.interleave(lambda shard: shard))
+    assert [x for x, _ in ds] == [*range(9)]
+    assert next(iter(ds))[1].dtype == np.float32
+    assert {type(error) for error in results(ad.Dataset.load(path, ad.TensorSpec((3,))))} == {Failed}
+    with pytest.raises(ad.PlanError, match="needs a Dataset, got int"):
+        ad.Dataset.load(path, reader_func=lambda shards: 3)  # type: ignore[arg-type,return-value]
+
+
+# mistakes
+
+
+def test_what_is_there_already_is_not_touched(path: Path) -> None:
+    path.write_text("mine")
+    with pytest.raises(FileExistsError, match="is there already"):
+        ad.Dataset.range(3).save(path)
+    assert path.read_text() == "mine"
+
+
+def test_wrong_arguments_are_errors_where_they_are_given(path: Path) -> None:
+    ds = ad.Dataset.range(3)
+    with pytest.raises(ad.PlanError, match="compression_type must be"):
+        ds.save(path, "ZIP")
+    with pytest.raises(ad.PlanError, match="checkpoint_args=\\) has no 'directory'"):
+        ds.save(path, checkpoint_args={"directory": "x"})
+    with pytest.raises(ad.PlanError, match="checkpoint_interval"):
+        ds.save(path, checkpoint_args={"checkpoint_interval": 0})
+    assert not path.parent.joinpath("saved.partial").exists()
+    with pytest.raises(ValueError, match="must return the number of a shard, from 0 on, got -1"):
+        ds.save(path, shard_func=lambda x: -1)
+    with pytest.raises(TypeError):
+        ds.save(path, shard_func=lambda x: 1.5)  # type: ignore[arg-type,return-value]
+    ds.save(path, "GZIP")
+    with pytest.raises(ad.PlanError, match="was saved with compression='GZIP', got 'ZLIB'"):
+        ad.Dataset.load(path, compression="ZLIB")
+
+
+def test_what_is_not_there_or_not_finished_says_so(path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        ad.Dataset.load(path)
+    with pytest.raises(ad.StructureError, match=r"cannot be written to a file: builtins\.set"):
+        ad.Dataset.from_iterable([1, {2}]).save(path)
+    with pytest.raises(FileNotFoundError) as caught:
+        ad.Dataset.load(path)
+    assert "it was begun and not finished" in caught.value.__notes__[0]
+    path.mkdir()
+    (path / "dataset.json").write_text("{")
+    with pytest.raises(ad.DataLossError, match="no account of a saved dataset"):
+        ad.Dataset.load(path)
+
+
+# damage
+
+
+def test_damage_is_an_error_that_names_the_file(path: Path) -> None:
+    ad.Dataset.range(30).save(path)
+    shard = path / "00000.tfrecord"
+    data = shard.read_bytes()
+    broken = bytearray(data)
+    broken[broken.index((7).to_bytes(8, "little"))] ^= 1
+    shard.write_bytes(broken)
+    expected = [Failed("DataLossError") if x == 7 else x for x in range(30)]
+    assert results(ad.Dataset.load(path)) == expected
+    assert sorted(map(repr, results(ad.Dataset.load(path).shuffle(seed=1)))) == sorted(map(repr, expected))
+    shard.write_bytes(data[:-1])
+    with pytest.raises(ad.DataLossError, match=r"00000\.tfrecord: it had .* bytes when it was saved"):
+        ad.Dataset.load(path)
+    shard.unlink()
+    assert results(ad.Dataset.load(path)) == [Failed("FileNotFoundError")]
+
+
+def test_a_record_that_is_no_element_is_an_error_in_its_place(path: Path) -> None:
+    ad.Dataset.range(1).save(path)
+    with ad.TFRecordWriter(path / "00000.tfrecord") as writer:
+        writer.write(b"!")
+    account = json.loads((path / "dataset.json").read_text())
+    account["shards"][0][2] = (path / "00000.tfrecord").stat().st_size
+    (path / "dataset.json").write_text(json.dumps(account))
+    assert results(ad.Dataset.load(path)) == [Failed("DataLossError")]
+    assert results(ad.Dataset.load(path).shuffle()) == [Failed("DataLossError")]
+
+
+# stopped
+
+
+def test_after_an_error_it_goes_on_where_it_was(path: Path) -> None:
+    calls: list[int] = []
+
+    def compute(x: int) -> int:
+        calls.append(x)
+        if x == 25 and calls.count(25) < 2:
+            raise Boom(x)
+        return x
+
+    def save() -> None:
+        ds = ad.Dataset.range(40).map(compute).with_options(ad.Options(optimize=False))
+        ds.save(path, "GZIP", checkpoint_args={"checkpoint_interval": 10})
+
+    with pytest.raises(Boom):
+        save()
+    assert not path.exists()
+    save()
+    assert list(ad.Dataset.load(path)) == [*range(40)]
+    assert calls == [*range(26), *range(20, 40)]
+    assert gzip.decompress((path / "00000.tfrecord").read_bytes())
+
+
+def test_what_was_begun_with_another_pipeline_is_refused(path: Path) -> None:
+    ds = ad.Dataset.range(40).map(lambda x: 1 // (x - 30))
+    with pytest.raises(ZeroDivisionError):
+        ds.save(path, checkpoint_args={"checkpoint_interval": 10})
+    with pytest.raises(ad.ResumeError) as caught:
+        ad.Dataset.range(41).save(path)
+    assert "delete it to begin anew" in caught.value.__notes__[0]
+    with pytest.raises(ad.ResumeError, match="begun with compression=None"):
+        ds.save(path, "GZIP")
+
+
+def start(path: Path, count: int) -> subprocess.Popen[str]:
+    program = ROOT / "tests" / "faults" / "saving.py"
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", str(program), str(path), str(count)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_killed_again_and_again_it_goes_on_and_nothing_is_lost_or_twice(path: Path) -> None:
+    size = 500
+    for lines in (30, 150, 200):
+        process = start(path, size)
+        assert process.stdout is not None
+        for _ in range(lines):
+            assert process.stdout.readline().startswith("computed"), process.communicate()[1]
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        assert not path.exists()
+    state = json.loads((path.with_name("saved.partial") / "state.json").read_text())["state"]
+    out, err = start(path, size).communicate(timeout=40)
+    assert (out.splitlines()[-1], err) == ("done", "")
+    assert out.count("computed") == size - state["delivered"] < size
+    assert sorted(x for x, _ in ad.Dataset.load(path)) == [*range(size)]
+    assert sorted(os.listdir(path)) == ["00000.tfrecord", "00001.tfrecord", "00002.tfrecord", "dataset.json"]
+
+
+def test_two_processes_at_once_one_is_refused(path: Path) -> None:
+    first = start(path, 2000)
+    assert first.stdout is not None
+    assert first.stdout.readline()
+    with pytest.raises(FileExistsError, match="is being saved by another process"):
+        ad.Dataset.range(3).save(path)
+    first.kill()
+    first.communicate()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 64 KB."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"cannot mount a small disk: {error}")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_a_full_disk_is_an_error_and_with_room_it_goes_on(small_disk: Path) -> None:
+    path = small_disk / "saved"
+
+    def save() -> None:
+        ad.Dataset.range(2000).map(lambda x: (x, bytes(100))).save(path, checkpoint_args={"checkpoint_interval": 100})
+
+    for _ in range(2):
+        with pytest.raises(OSError) as caught:
+            save()
+        assert caught.value.errno == errno.ENOSPC
+        assert not path.exists()
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    save()
+    assert [x for x, _ in ad.Dataset.load(path)] == [*range(2000)]

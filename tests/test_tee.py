@@ -1,0 +1,186 @@
+"""Several consumers of one iteration."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import leaves_nothing
+from tests.reference import Boom, failed
+
+
+class Counted:
+    """A function that knows how often it was called, and fails for one element."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, x: int) -> int:
+        self.calls += 1
+        if x == 7:
+            raise Boom(x)
+        return x
+
+
+EXPECTED = [failed(Boom(7)) if x == 7 else x for x in range(300)]
+
+
+def read(elements: Any, most: int = 10_000) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < most:
+        try:
+            found.append(next(elements))
+        except StopIteration:
+            break
+        except Boom as error:
+            found.append(failed(error))
+    return found
+
+
+async def aread(elements: Any, most: int = 10_000) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < most:
+        try:
+            found.append(await anext(elements))
+        except StopAsyncIteration:
+            break
+        except Boom as error:
+            found.append(failed(error))
+    return found
+
+
+def in_threads(work: list[Callable[[], Any]]) -> list[Any]:
+    results: dict[int, Any] = {}
+    threads = [
+        threading.Thread(target=lambda number=number, one=one: results.update({number: one()}))
+        for number, one in enumerate(work)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [results[number] for number in range(len(work))]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("placement", ["thread", "current"])
+def test_every_consumer_gets_everything_in_one_loop(count: int, size: int, placement: Any) -> None:
+    counted = Counted()
+
+    async def body() -> list[Any]:
+        ds = ad.Dataset.range(300).map(counted).with_options(ad.Options(placement=placement))
+        return await asyncio.gather(*map(aread, ds.tee(count, size)))
+
+    with leaves_nothing():
+        assert asyncio.run(body()) == [EXPECTED] * count
+    assert counted.calls == 300
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_every_consumer_gets_everything_in_threads(count: int, size: int) -> None:
+    counted = Counted()
+    with leaves_nothing():
+        parts = ad.Dataset.range(300).map(counted).tee(count, size)
+        assert in_threads([lambda part=part: read(part) for part in parts]) == [EXPECTED] * count
+        del parts
+    assert counted.calls == 300
+
+
+def test_nobody_runs_further_ahead_than_the_buffer() -> None:
+    async def body() -> None:
+        first, second = ad.Dataset.counter().tee(2, 4)
+        assert await aread(first, 4) == [0, 1, 2, 3]
+        ahead = asyncio.ensure_future(anext(first))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not ahead.done()
+        assert await anext(second) == 0
+        assert await ahead == 4
+        await first.aclose()
+        await second.aclose()
+
+    asyncio.run(body())
+
+
+def test_who_leaves_early_holds_up_nobody() -> None:
+    async def body() -> list[Any]:
+        first, second, third = ad.Dataset.range(300).map(Counted()).tee(3, 2)
+
+        async def leave(part: Any) -> list[Any]:
+            async with part:
+                return await aread(part, 5)
+
+        return await asyncio.gather(aread(first), leave(second), leave(third))
+
+    with leaves_nothing():
+        assert asyncio.run(body()) == [EXPECTED, EXPECTED[:5], EXPECTED[:5]]
+
+
+def test_who_is_forgotten_holds_up_nobody() -> None:
+    parts = list(ad.Dataset.range(50).tee(2, 2))
+    del parts[1]
+    gc.collect()
+    assert read(parts[0]) == list(range(50))
+
+
+def test_who_is_cancelled_while_it_reads_leaves_it_to_the_others() -> None:
+    async def slow(x: int) -> int:
+        await gate.wait()
+        return x
+
+    async def body() -> list[Any]:
+        first, second = ad.Dataset.range(3).map(slow).with_options(ad.Options(placement="current")).tee(2)
+        readers = [asyncio.ensure_future(aread(part)) for part in (first, second)]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        readers[0].cancel()
+        await asyncio.wait([readers[0]])
+        gate.set()
+        await first.aclose()
+        return await readers[1]
+
+    gate = asyncio.Event()
+    assert asyncio.run(body()) == [0, 1, 2]
+
+
+def test_the_last_one_to_leave_ends_the_pipeline() -> None:
+    with leaves_nothing():
+        first, second = ad.Dataset.counter().tee(2)
+        assert (read(first, 2), read(second, 3)) == ([0, 1], [0, 1, 2])
+        first.close()
+        assert read(second, 1) == [3]
+        second.close()
+        for part in (first, second):
+            with pytest.raises(ad.ClosedError):
+                next(part)
+
+
+def test_dropping_all_consumers_leaves_nothing() -> None:
+    with leaves_nothing():
+        parts = ad.Dataset.counter().tee(3)
+        next(parts[0])
+        del parts
+
+
+def test_after_the_end_it_stays_at_the_end() -> None:
+    (only,) = ad.Dataset.range(1).tee(1)
+    assert [list(only), list(only)] == [[0], []]
+
+
+def test_each_tee_is_an_epoch() -> None:
+    ds = ad.Dataset.range(30).shuffle(30, seed=1)
+    assert [read(ds.tee(1)[0]) for _ in range(2)] == [list(ds) for ds in [ad.Dataset.range(30).shuffle(30, seed=1)] * 2]
+
+
+@pytest.mark.parametrize("wrong", [{"n": 0}, {"n": 1.5}, {"n": 2, "buffer_size": 0}])
+def test_numbers_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ad.PlanError, match=r"tee\(" + list(wrong)[-1]):
+        ad.Dataset.range(1).tee(**wrong)

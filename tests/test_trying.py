@@ -1,0 +1,193 @@
+"""Functions that are tried again, and such that are given up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_resumes, virtual_time
+from tests.reference import Boom, Failed
+from tests.running import WAYS, results
+
+CURRENT = ad.Options(placement="current")
+
+
+class Flaky:
+    """A function that fails so many times for each element before it succeeds."""
+
+    __name__ = "flaky"
+
+    def __init__(self, failures: int, error: type[Exception] = ConnectionError) -> None:
+        self.failures, self.error = failures, error
+        self.calls: dict[Any, int] = {}
+
+    def __call__(self, x: Any) -> Any:
+        self.calls[x] = self.calls.get(x, 0) + 1
+        if self.calls[x] <= self.failures:
+            raise self.error(x)
+        return x
+
+    async def awaited(self, x: Any) -> Any:
+        await asyncio.sleep(0)
+        return self(x)
+
+
+def seconds(body: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[Any, float]:
+    """Run a coroutine function in virtual time; return its result and how long it took."""
+    with asyncio.Runner(loop_factory=virtual_time) as runner:
+        return runner.run(body()), runner.get_loop().time()
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+@pytest.mark.parametrize("calls", [None, 3])
+def test_what_fails_for_a_while_succeeds_in_the_end(way: Any, kind: str, calls: int | None) -> None:
+    flaky = Flaky(2)
+    fn = ad.with_retries(flaky if kind == "plain" else flaky.awaited, backoff=0)
+    assert way(ad.Dataset.range(4).map(fn, num_parallel_calls=calls)) == [0, 1, 2, 3]
+    assert set(flaky.calls.values()) == {3}
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_after_so_many_tries_the_error_is_the_functions_own(kind: str) -> None:
+    flaky = Flaky(9)
+    ds = ad.Dataset.range(1).map(ad.with_retries(flaky if kind == "plain" else flaky.awaited, 2, backoff=0))
+    with pytest.raises(ConnectionError) as caught:
+        list(ds)
+    assert caught.value.args == (0,)
+    assert caught.value.__notes__[0] == "after 2 retries"
+    assert flaky.calls == {0: 3}
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_other_errors_are_not_tried_again(kind: str) -> None:
+    flaky = Flaky(1, Boom)
+    fn = flaky if kind == "plain" else flaky.awaited
+    assert results(ad.Dataset.range(2).map(ad.with_retries(fn, backoff=0))) == [Failed("Boom(0)"), Failed("Boom(1)")]
+    flaky.calls.clear()
+    assert results(ad.Dataset.range(2).map(ad.with_retries(fn, backoff=0, on=(Boom,)))) == [0, 1]
+
+
+def test_each_wait_is_twice_as_long_and_nothing_else_waits() -> None:
+    """Four elements at once, each after waits of 1, 2 and 4 seconds: seven seconds in all."""
+    fn = ad.with_retries(Flaky(3).awaited, 3, backoff=1)
+
+    async def body() -> list[int]:
+        return [x async for x in ad.Dataset.range(4).map(fn, num_parallel_calls=4).with_options(CURRENT)]
+
+    assert seconds(body) == ([0, 1, 2, 3], 7)
+
+
+@pytest.mark.parametrize("method", ["map", "filter"])
+def test_a_plain_function_that_waits_runs_in_a_thread(method: str) -> None:
+    ds = getattr(ad.Dataset.range(3), method)(ad.with_retries(Flaky(1), backoff=0))
+    assert "num_parallel_calls=1" in repr(ds)
+    assert list(ds) == [0, 1, 2] if method == "map" else [1, 2]
+
+
+@pytest.mark.parametrize("method", ["flat_map", "interleave", "map"])
+def test_where_functions_run_on_the_loop_a_plain_one_may_not_wait(method: str) -> None:
+    fn = ad.with_retries(lambda x: ad.Dataset.range(x))
+    how = {"executor": "inline"} if method == "map" else {}
+    with pytest.raises(ad.PlanError, match="async def"):
+        getattr(ad.Dataset.range(3), method)(fn, **how)
+
+
+def test_a_coroutine_function_that_waits_may_make_datasets() -> None:
+    flaky = Flaky(1)
+
+    async def make(x: int) -> Any:
+        await flaky.awaited(x)
+        return ad.Dataset.range(x)
+
+    assert list(ad.Dataset.range(4).flat_map(ad.with_retries(make, backoff=0))) == [0, 0, 1, 0, 1, 2]
+
+
+def decode(x: int) -> int:
+    return x
+
+
+def test_names_in_plans_and_errors_are_those_of_the_function() -> None:
+    assert (
+        ad.Dataset.range(1).map(ad.with_retries(decode)).fingerprint() == ad.Dataset.range(1).map(decode).fingerprint()
+    )
+    assert "partial(decode)" in repr(ad.Dataset.range(1).map(ad.with_retries(partial(decode))))
+
+
+def test_a_batch_is_tried_again_too() -> None:
+    calls: list[Any] = []
+
+    def flaky(x: Any) -> Any:
+        calls.append(len(x))
+        if len(calls) < 3:
+            raise ConnectionError
+        return x
+
+    assert list(ad.Dataset.range(4).map(ad.with_retries(flaky, backoff=0), batch=4)) == [0, 1, 2, 3]
+    assert calls == [4, 4, 4]
+
+
+def test_what_takes_too_long_is_given_up_in_its_place() -> None:
+    async def work(x: int) -> int:
+        await asyncio.sleep(x)
+        return x
+
+    async def body() -> list[Any]:
+        found: list[Any] = []
+        ds = ad.Dataset.range(5).map(ad.with_timeout(work, 2.5)).with_options(CURRENT)
+        async with ds.iterate() as elements:
+            while len(found) < 5:
+                try:
+                    found.append(await anext(elements))
+                except TimeoutError as error:
+                    found.append(str(error))
+        return found
+
+    late = "it took longer than 2.5 s"
+    assert seconds(body) == ([0, 1, 2, late, late], 0 + 1 + 2 + 2.5 + 2.5)
+
+
+def test_a_timeout_of_the_functions_own_stays_what_it_is() -> None:
+    async def work(x: int) -> int:
+        raise TimeoutError("own")
+
+    with pytest.raises(TimeoutError, match="own"):
+        list(ad.Dataset.range(1).map(ad.with_timeout(work, 5)))
+
+
+def test_what_was_given_up_is_tried_again() -> None:
+    tries: list[int] = []
+
+    async def hang_once(x: int) -> int:
+        tries.append(x)
+        if len(tries) == 1:
+            await asyncio.sleep(3600)
+        return x
+
+    async def body() -> list[int]:
+        fn = ad.with_retries(ad.with_timeout(hang_once, 10), backoff=1)
+        return [x async for x in ad.Dataset.range(2).map(fn).with_options(CURRENT)]
+
+    assert seconds(body) == ([0, 1], 11)
+
+
+def test_nothing_can_stop_a_thread_and_it_is_said_at_once() -> None:
+    with pytest.raises(ad.PlanError, match="runs in a thread, which nothing can stop"):
+        ad.with_timeout(decode, 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [{"retries": -1}, {"retries": 1.5}, {"backoff": -1}, {"backoff": "1"}])
+def test_arguments_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ad.PlanError, match=next(iter(wrong))):
+        ad.with_retries(decode, **wrong)
+    with pytest.raises(ad.PlanError, match="function"):
+        ad.with_retries(3)  # type: ignore[arg-type]
+
+
+def test_a_pipeline_with_retries_goes_on() -> None:
+    check_resumes(lambda: ad.Dataset.range(10).map(ad.with_retries(Flaky(1), backoff=0)).shuffle(3, seed=1))

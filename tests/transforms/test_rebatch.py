@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.errors import PlanError
+from asyncdata.testing import check_resumes, check_transform
+from tests import reference
+from tests.reference import Boom, Failed
+from tests.running import results
+
+BATCHES = [np.arange(4), np.arange(4, 5), np.arange(0), np.arange(5, 16)]
+
+
+def lengths(ds: ad.Dataset) -> list[int]:
+    return [len(batch) for batch in ds]
+
+
+def fail_at_2(x: int) -> int:
+    if x == 2:
+        raise Boom(x)
+    return x
+
+
+@pytest.mark.parametrize("sizes", [1, 3, 100, [2], [3, 1], [1, 2, 4], [5, 5]])
+@pytest.mark.parametrize("drop", [False, True])
+def test_keeps_its_contract(sizes: Any, drop: bool) -> None:
+    check_transform(
+        lambda ds: ds.rebatch(sizes, drop),
+        lambda items: reference.rebatch(items, sizes, drop),
+        [(), (np.arange(1),), BATCHES],
+    )
+
+
+@pytest.mark.parametrize("sizes", [3, [3, 1], [1, 2, 4], [50, 2]])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_goes_on_from_any_place(sizes: Any, seed: int | None) -> None:
+    def pipeline() -> ad.Dataset:
+        rows = ad.Dataset.range(60).map(lambda x: x)
+        return (rows if seed is None else rows.shuffle(9, seed)).batch(7).rebatch(sizes)
+
+    check_resumes(pipeline)
+    check_resumes(lambda: pipeline().shuffle(4, seed=2))
+
+
+def test_goes_on_behind_elements_that_failed() -> None:
+    check_resumes(lambda: ad.Dataset.from_iterable([np.arange(5), 1, np.arange(4), None, np.arange(3)]).rebatch([2, 3]))
+
+
+def test_sizes_take_turns() -> None:
+    batches = ad.Dataset.range(20).batch(4)
+    assert lengths(batches.rebatch([1, 2, 3])) == [1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 1]
+    assert lengths(batches.rebatch((1, 2, 3), drop_remainder=True)) == [1, 2, 3, 1, 2, 3, 1, 2, 3, 1]
+    assert lengths(batches.rebatch(range(15, 9, -5))) == [15, 5]
+
+
+def test_structures_are_cut_as_a_whole() -> None:
+    rows = ad.Dataset.range(5).map(lambda x: {"a": x, "b": (f"{x}", np.full(2, x))})
+    first, last = rows.batch(2).rebatch(3)
+    assert first["a"].tolist() == [0, 1, 2]
+    assert last["b"][0].tolist() == ["3", "4"]
+    assert last["b"][1].tolist() == [[3, 3], [4, 4]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "drop", "count"), [(3, False, 4), (3, True, 3), ([1, 4], False, 4), ([1, 4], True, 4)]
+)
+def test_the_length_is_known_where_rows_are_counted(sizes: Any, drop: bool, count: int) -> None:
+    ds = ad.Dataset.range(11).batch(5, drop_remainder=True).rebatch(sizes, drop)
+    assert len(ds) == len(list(ds))
+    ds = ad.Dataset.from_tensors(np.arange(10)).rebatch(sizes, drop)
+    assert len(ds) == len(list(ds)) == count
+
+
+@pytest.mark.parametrize("sizes", [list(range(1, 4)), [2, 5], [7, 1]])
+@pytest.mark.parametrize("drop", [False, True])
+def test_the_length_of_a_cycle_is_the_number_of_batches(sizes: list[int], drop: bool) -> None:
+    for rows in range(25):
+        ds = ad.Dataset.from_tensors(np.arange(rows)).rebatch(sizes, drop)
+        assert len(ds) == len(list(ds))
+
+
+def test_an_endless_input_gives_batches_without_end() -> None:
+    assert lengths(ad.Dataset.counter().batch(3).rebatch([1, 5]).take(4)) == [1, 5, 1, 5]
+
+
+@pytest.mark.parametrize("sizes", [2, [2, 3]])
+def test_an_element_without_rows_fails_in_its_place_and_moves_no_size_on(sizes: Any) -> None:
+    found = results(ad.Dataset.from_iterable([np.arange(5), "x", np.arange(5)]).rebatch(sizes))
+    assert [x if isinstance(x, Failed) else len(x) for x in found] == (
+        [2, 2, Failed("StructureError"), 2, 2, 2] if sizes == 2 else [2, 3, Failed("StructureError"), 2, 3]
+    )
+
+
+def test_an_error_before_it_passes() -> None:
+    ds = ad.Dataset.range(5).map(fail_at_2).batch(2).rebatch([3, 1])
+    assert [x if isinstance(x, Failed) else x.tolist() for x in results(ds)] == [Failed("Boom(2)"), [0, 1, 3], [4]]
+
+
+def test_rows_that_do_not_fit_are_an_error_that_names_the_step() -> None:
+    ds = ad.Dataset.from_iterable([np.zeros((2, 1)), np.zeros((2, 3)), np.zeros((3, 3))]).rebatch([3, 2])
+    with ds.iterate() as batches:
+        with pytest.raises(ad.StructureError) as error:
+            next(batches)
+        assert "rebatch(3)" in error.value.__notes__[0]
+        assert next(batches).shape == (2, 3)
+
+
+@pytest.mark.parametrize("sizes", [0, -1, 1.5, None, "2", [], [1, 0], [2, "x"]])
+def test_wrong_sizes_are_refused(sizes: Any) -> None:
+    with pytest.raises(PlanError, match=r"rebatch\(batch_size=\)"):
+        ad.Dataset.range(3).batch(2).rebatch(sizes)
