@@ -13,7 +13,7 @@ from asyncdata.runtime.block import Block
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.tickets import Ticket, Tickets, plain
 
-__all__ = ("Chance", "Randomized", "epoch_key", "mixed", "mixed_all")
+__all__ = ("Chance", "Randomized", "epoch_key", "mixed", "scrambled")
 
 
 class Chance(NamedTuple):
@@ -30,10 +30,10 @@ def epoch_key(seed: int, epoch: tuple[Any, ...]) -> int:
 
 def mixed(start: int, stop: int, key: int) -> npt.NDArray[np.uint64]:
     """Return a 64-bit hash of each of `start` to `stop`."""
-    return mixed_all(np.arange(start, stop, dtype=np.uint64), key)
+    return scrambled(np.arange(start, stop, dtype=np.uint64), key)
 
 
-def mixed_all(numbers: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
+def scrambled(numbers: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
     """Return a 64-bit hash of each number (the finalizer of splitmix64, Steele et al. 2014)."""
     with np.errstate(over="ignore"):
         z = numbers * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)

@@ -15,7 +15,7 @@ from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.plan import Node, check_integer
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call
-from asyncdata.runtime.random import Chance, epoch_key, mixed, mixed_all
+from asyncdata.runtime.random import Chance, epoch_key, mixed, scrambled
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket
@@ -205,7 +205,7 @@ class Random(Node):
         while done < len(tickets):
             some = tickets[done : done + want.items]
             done += len(some)
-            items: list[int] = (mixed_all(np.array(list(some), np.uint64), key) >> np.uint64(32)).tolist()
+            items: list[int] = (scrambled(np.array(list(some), np.uint64), key) >> np.uint64(32)).tolist()
             yield Block(items, Given(some, 0, len(some), END))
 
     def key(self, scope: Scope) -> int:

@@ -20,7 +20,7 @@ from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, check_integer
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Call
-from asyncdata.runtime.random import Chance, epoch_key, mixed_all
+from asyncdata.runtime.random import Chance, epoch_key, scrambled
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply, Fold, Step
 from asyncdata.runtime.tickets import Kept, Position, Start, Tickets, Wrapped, plain
@@ -120,7 +120,7 @@ def chances(tickets: Tickets, key: int) -> list[float]:
     told = list(tickets)
     if not all(issubclass(kind, int) for kind in set(map(type, told))):
         told = [ticket if isinstance(ticket, int) else digest(ticket) for ticket in told]
-    hashes = mixed_all(np.array(told, np.uint64), key) >> np.uint64(11)
+    hashes = scrambled(np.array(told, np.uint64), key) >> np.uint64(11)
     return (hashes * 2.0**-53).tolist()
 
 

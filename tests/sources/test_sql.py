@@ -1,0 +1,184 @@
+"""Rows of database queries: their types, what is wrong with one, and how a query goes on."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.experimental import SqlDataset
+from asyncdata.testing import check_resumes, leaves_nothing
+from tests.reference import Failed
+from tests.running import WAYS, read_plain, results
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A database with a table of 100 numbers, and one of odd values."""
+    found = str(tmp_path / "a database?.db")
+    with closing(sqlite3.connect(found)) as db:
+        db.execute("CREATE TABLE numbers (i INTEGER, square REAL, name TEXT)")
+        db.executemany("INSERT INTO numbers VALUES (?, ?, ?)", [(i, i * i, f"é{i}") for i in range(100)])
+        db.execute("CREATE TABLE odd (v)")
+        db.executemany("INSERT INTO odd VALUES (?)", [(1,), ("x",), (None,), (1.5,), (b"\0",), (1 << 40,), ("12",)])
+        db.commit()
+    return found
+
+
+def rows(path: str, query: str, *types: Any) -> SqlDataset:
+    return SqlDataset("sqlite", path, query, types)
+
+
+ALL = "SELECT i, square, name FROM numbers ORDER BY i"
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_rows_are_tuples_of_the_types_that_were_told(path: str, way: Any) -> None:
+    with leaves_nothing():
+        found = way(rows(path, ALL, np.int32, np.float32, str))
+    assert found == [(i, i * i, f"é{i}".encode()) for i in range(100)]
+    assert {tuple(map(type, row)) for row in found} == {(np.int32, np.float32, bytes)}
+
+
+def test_each_epoch_runs_the_query_again_and_the_types_are_known_before(path: str) -> None:
+    ds = rows(path, ALL, np.int64, np.float64, str)
+    assert ds.element_spec == (ad.TensorSpec((), "int64"), ad.TensorSpec((), "float64"), ad.TensorSpec((), object))
+    assert ds.cardinality() == ad.UNKNOWN_CARDINALITY
+    assert [row[0] for row in ds.repeat(2)] == [*range(100), *range(100)]
+    assert [batch[0].dtype for batch in ds.batch(64)] == [np.int64, np.int64]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        (np.int64, [1, "failed", 0, "failed", "failed", 1 << 40, 12]),
+        (np.uint8, [1, "failed", 0, "failed", "failed", "failed", 12]),
+        (np.float64, [1.0, "failed", 0.0, 1.5, "failed", float(1 << 40), 12.0]),
+        (bool, [True, "failed", False, "failed", "failed", True, True]),
+        (str, [b"1", b"x", b"", b"1.5", b"\0", b"1099511627776", b"12"]),
+    ],
+)
+def test_a_value_that_has_not_its_type_fails_alone_and_null_is_zero_or_empty(
+    path: str, dtype: Any, expected: list[Any]
+) -> None:
+    found = results(rows(path, "SELECT v FROM odd ORDER BY rowid", dtype))
+    assert found == [Failed("StructureError") if value == "failed" else (value,) for value in expected]
+
+
+def test_values_of_other_drivers_are_taken_for_what_they_say(path: str) -> None:
+    class Cursor:
+        description = [("a",)] * 2
+        rows = iter([(Decimal(2), Decimal("1.5")), (Decimal("2.5"), 1), (3, memoryview(b"x"))])
+
+        def execute(self, query: str) -> None: ...
+
+        def fetchone(self) -> Any:
+            return next(self.rows, None)
+
+    class Other:
+        def cursor(self) -> Cursor:
+            return Cursor()
+
+        def close(self) -> None: ...
+
+    found = results(SqlDataset(lambda _: Other(), "", "", (int, str)))
+    assert found == [(2, b"1.5"), Failed("StructureError"), (3, b"x")]
+
+
+def test_no_rows_are_no_elements(path: str) -> None:
+    assert results(rows(path, "SELECT i FROM numbers WHERE i > 1000", int)) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("SELECT none FROM numbers", "OperationalError"),
+        ("", "StructureError"),
+        ("SELECT i, name FROM numbers", "StructureError"),
+        ("DELETE FROM numbers", "OperationalError"),
+        ("SELECT i FROM numbers; SELECT 1", "ProgrammingError"),
+    ],
+)
+def test_a_query_that_cannot_be_run_is_one_error(path: str, query: str, error: str) -> None:
+    found = results(rows(path, query, int))
+    assert found == [Failed(error)] or (error == "ProgrammingError" and found == [Failed("Warning")])
+    assert len(results(rows(path, ALL, int, int, str))) == 100  # nothing was deleted
+
+
+def test_a_database_that_is_not_there_is_one_error_and_is_not_made(tmp_path: Path) -> None:
+    missing = tmp_path / "none.db"
+    with pytest.raises(sqlite3.OperationalError, match="unable to open") as caught:
+        list(rows(str(missing), "SELECT 1", int))
+    assert caught.value.__notes__ == ["in SqlDataset(none.db, 'SELECT 1'), element 0"]
+    assert not missing.exists()
+
+
+def test_goes_on_from_any_row(path: str) -> None:
+    check_resumes(lambda: rows(path, ALL, int, int, str))
+    check_resumes(lambda: rows(path, ALL, int, int, str).shuffle(10, seed=1).batch(7), places=8)
+    assert "'SELECT i, square" in (told := rows(path, ALL, int, int, str).explain())
+    assert "runs its query again and drops the rows up to the place" in told
+
+
+def test_a_state_of_another_query_is_refused(path: str) -> None:
+    with rows(path, ALL, int, int, str).iterate() as found:
+        next(found)
+        state = found.state_dict()
+    with pytest.raises(ad.ResumeError, match="another pipeline"):
+        rows(path, ALL + " DESC", int, int, str).iterate(state=state)
+
+
+def test_a_query_that_gives_less_when_it_goes_on_is_an_error(path: str) -> None:
+    with rows(path, ALL, int, int, str).iterate() as found:
+        for _ in range(50):
+            next(found)
+        state = found.state_dict()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DELETE FROM numbers WHERE i > 10")
+        db.commit()
+    with pytest.raises(ad.ResumeError, match="ended after 11 elements"):
+        next(rows(path, ALL, int, int, str).iterate(state=state))
+
+
+def test_any_driver_by_a_function_which_runs_and_is_closed_in_the_thread_that_reads(path: str) -> None:
+    seen: list[Any] = []
+
+    class Watched(sqlite3.Connection):
+        def close(self) -> None:
+            seen.append(("close", threading.current_thread().name))
+            super().close()
+
+    def connect(name: str) -> Any:
+        seen.append((name, threading.current_thread().name))
+        return sqlite3.connect(path, factory=Watched)
+
+    ds = SqlDataset(connect, "user:secret@host", ALL, (int, int, str))
+    assert len(list(ds)) == 100
+    assert seen == [("user:secret@host", "asyncdata-sql"), ("close", "asyncdata-sql")]
+    assert "secret" not in ds.explain()
+    seen.clear()
+    with leaves_nothing():
+        assert len(read_plain(ds, 3)) == 3
+    assert [what for what, _ in seen] == ["user:secret@host", "close"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SqlDataset("mysql", "x", "SELECT 1", (int,)), 'driver_name must be "sqlite", or a function'),
+        (lambda: SqlDataset("sqlite", "x", "SELECT 1", ()), "output_types must have a dtype for each column"),
+        (lambda: SqlDataset("sqlite", "x", "SELECT 1", int), "output_types must have a dtype for each column"),  # type: ignore[arg-type]
+        (lambda: SqlDataset("sqlite", "x", "SELECT 1", (np.complex64,)), "a column of output_types is of"),
+    ],
+)
+def test_wrong_arguments_are_errors_where_they_are_given(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ad.PlanError, match=message):
+        make()
