@@ -47,6 +47,7 @@ from asyncdata.readers import TFRecordDataset
 from asyncdata.sources.stateful import Stateful
 from asyncdata.storage import read_file
 from asyncdata.structure import TensorSpec
+from asyncdata.transforms.group_by_reducer import Reducer
 
 __version__ = "0.1.0"
 
@@ -65,6 +66,7 @@ __all__ = (
     "Options",
     "PlanError",
     "Ragged",
+    "Reducer",
     "ResumeError",
     "StageError",
     "Stateful",

@@ -72,8 +72,8 @@ class Keyer(Labeller):
     __slots__ = ()
 
     def label_of(self, found: Any) -> Any:
-        scalar = isinstance(found, np.generic) or (isinstance(found, np.ndarray) and np.ndim(cast("Any", found)) == 0)
-        key = cast("Any", found).item() if scalar else found
+        scalar = isinstance(found, (np.generic, np.ndarray)) and np.ndim(cast("Any", found)) == 0
+        key = cast("Any", found).item() if scalar else cast("Any", found)
         try:
             hash(key)
         except TypeError:
