@@ -4,7 +4,7 @@ General layout, lowest first; a module imports only from those before it:
 
     errors, options, structure,
     ragged                       what everybody uses
-    formats                      encodings without I/O: TFRecord framing, tf.Example
+    formats                      encodings without I/O: TFRecord framing, tf.Example, lines, records of a fixed length
     runtime                      what exists while elements flow: blocks, tickets, queues, executors, stages
     plan                         Node, the immutable tree that a Dataset is
     storage                      bytes at a path
@@ -43,7 +43,7 @@ from asyncdata.formats.tfrecord import TFRecordWriter
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
 from asyncdata.ragged import Ragged
-from asyncdata.readers import TFRecordDataset
+from asyncdata.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from asyncdata.sources.stateful import Stateful
 from asyncdata.storage import read_file
 from asyncdata.structure import TensorSpec
@@ -62,6 +62,7 @@ __all__ = (
     "Dataset",
     "DatasetIterator",
     "FixedLenFeature",
+    "FixedLengthRecordDataset",
     "MissingDependencyError",
     "Options",
     "PlanError",
@@ -74,6 +75,7 @@ __all__ = (
     "TFRecordDataset",
     "TFRecordWriter",
     "TensorSpec",
+    "TextLineDataset",
     "VarLenFeature",
     "checkpoint",
     "decode_example",

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from hashlib import blake2b
 from itertools import count as counting
 from itertools import zip_longest
 from pathlib import Path
@@ -19,11 +20,12 @@ from typing import Any, Final, NamedTuple, cast
 from asyncdata.errors import ResumeError
 from asyncdata.plan import Node, nodes_of
 from asyncdata.runtime.dealing import Deal, Share
+from asyncdata.runtime.random import Chance
 from asyncdata.runtime.tickets import END, FRESH, Position, Start
 from asyncdata.sources.files import brief
 from asyncdata.storage import write_whole
 
-__all__ = ("Place", "heading", "inspect_state", "load", "merge_states", "place_of", "save", "state_of")
+__all__ = ("Place", "fingerprint", "heading", "inspect_state", "load", "merge_states", "place_of", "save", "state_of")
 
 VERSION: Final = 2
 
@@ -49,14 +51,24 @@ def account(plan: Node) -> list[str]:
     return [words for node in nodes_of(plan) if (words := node.identity) is not None]
 
 
-def seeds_of(plan: Node) -> dict[int, int]:
-    """Return the seeds, by the place in the account of the node that has one."""
+def chances_of(plan: Node) -> dict[int, Chance]:
+    """Return the chances, by the place in the account of the node that has one."""
     told = [node for node in nodes_of(plan) if node.identity is not None]
-    return {place: node.chance.seed for place, node in enumerate(told) if node.chance is not None}
+    return {place: node.chance for place, node in enumerate(told) if node.chance is not None}
+
+
+def seeds_of(plan: Node) -> dict[int, int]:
+    return {place: chance.seed for place, chance in chances_of(plan).items()}
 
 
 def shares_of(plan: Node) -> list[Share]:
     return [node.share for node in nodes_of(plan) if node.share is not None]
+
+
+def fingerprint(plan: Node) -> str:
+    """Return a hash of a plan's account and of the seeds that somebody chose, the same on every machine."""
+    seeds = [[place, chance.seed] for place, chance in chances_of(plan).items() if not chance.drawn]
+    return blake2b(json.dumps([account(plan), seeds]).encode(), digest_size=16).hexdigest()
 
 
 def heading(place: Place) -> dict[str, Any]:
@@ -107,7 +119,7 @@ def check_shares(told: Mapping[str, Any], shares: list[Share]) -> None:
             )
 
 
-FREE: Final = ("map", "filter", "skip", "from_source")
+FREE: Final = ("map", "filter", "skip", "from_source", "ignore_errors")
 """Steps of which a position says nothing; what only reads ahead is in no account."""
 
 

@@ -7,12 +7,12 @@ from itertools import count as counting
 from os import PathLike
 from typing import Any, TypeVar, cast
 
-from asyncdata.checkpoint import Place, place_of
+from asyncdata.checkpoint import Place, fingerprint, place_of
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator
 from asyncdata.optimize import explained
 from asyncdata.options import INFINITE_CARDINALITY, Options
-from asyncdata.plan import Node, check_integer
+from asyncdata.plan import Node, check_count, check_integer
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
 from asyncdata.sources.memory import Chosen, Counter, Getter, Items, Range, Slices, Source, Tensors
@@ -260,6 +260,43 @@ class Dataset(Transformations[T]):
         with self.iterate() as elements:
             return folded(elements, initial_state, reduce_func)
 
+    def to_list(self) -> list[T]:
+        """Return all elements, of the next epoch, as a list.
+
+        >>> import asyncdata as ad
+        >>> ad.Dataset.range(3).to_list()
+        [0, 1, 2]
+        """
+        with self.iterate() as elements:
+            return list(elements)
+
+    def head(self, n: int = 5) -> list[T]:
+        """Return the first `n` elements as a list: those of the first epoch, so that looking changes nothing.
+
+        >>> import asyncdata as ad
+        >>> ad.Dataset.counter().head(3)
+        [0, 1, 2]
+        """
+        return beginning(self, check_count("head", "n", n, 0)).to_list()
+
+    def peek(self) -> T:
+        """Return the first element of the first epoch; `DatasetIterator.peek` is the next one of a running iteration.
+
+        >>> import asyncdata as ad
+        >>> ad.Dataset.range(3).batch(2).peek()
+        array([0, 1])
+        """
+        return only(beginning(self, 1).to_list())
+
+    def get_single_element(self) -> T:
+        """Return the only element of the dataset; a `StructureError` if it has none, or more.
+
+        >>> import asyncdata as ad
+        >>> ad.Dataset.range(3).batch(8).get_single_element()
+        array([0, 1, 2])
+        """
+        return only(self.take(2).to_list())
+
     # iteration
 
     def iterate(self, *, state: Mapping[str, Any] | None = None, strict: bool = True) -> DatasetIterator[T]:
@@ -341,6 +378,18 @@ class Dataset(Transformations[T]):
         known = self._plan.signature
         return first_spec(self) if known is None else known
 
+    def fingerprint(self) -> str:
+        """Return a hash of what a state says of the pipeline: its steps, their arguments and the seeds that were given.
+
+        Two pipelines with the same one go on from each other's states, whatever machine they are on and whichever share
+        they read: compare it between processes, or keep it beside results. Functions count by their names.
+
+        >>> import asyncdata as ad
+        >>> ad.Dataset.range(9).shuffle(4, seed=1).fingerprint() == ad.Dataset.range(9).shuffle(4, seed=2).fingerprint()
+        False
+        """
+        return fingerprint(self._plan)
+
     def explain(self) -> str:
         """Return the plan before and after the rewrites, how it goes on from a state, and what each rewrite did.
 
@@ -417,6 +466,13 @@ def several(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
     return tuple(plans), options
 
 
+def only(elements: Sequence[T]) -> T:
+    """Return the one element that there is."""
+    if len(elements) != 1:
+        raise StructureError("the dataset is empty" if not elements else "the dataset has more than one element")
+    return elements[0]
+
+
 def folded(elements: Iterator[Any], state: Any, fn: Callable[[Any, Any], Any]) -> Any:
     for element in elements:
         state = fn(state, element)
@@ -430,10 +486,15 @@ def length(cardinality: int) -> int:
     return cardinality
 
 
-def first_spec(dataset: Dataset[Any]) -> Any:
+def beginning(dataset: Dataset[T], count: int) -> Dataset[T]:
+    """Return the first elements of the first epoch as a dataset of its own."""
     if dataset.plan.once:
         raise StructureError("the source is an iterator, and its first element cannot be looked at without losing it")
-    with dataset.take(1).iterate() as elements:
+    return dataset.take(count)
+
+
+def first_spec(dataset: Dataset[Any]) -> Any:
+    with beginning(dataset, 1).iterate() as elements:
         for element in elements:
             return spec_of(element)
     raise StructureError("an empty dataset has no element to describe")

@@ -97,6 +97,34 @@ class Reader:
                 self.pieces = (await self.next_block_async()).pieces()
             return self.enter(piece)
 
+    def peek(self) -> Any:
+        """Return the next element, and leave it to be read."""
+        with self.alone:
+            while (piece := self.next_piece()) is None:
+                self.pieces = self.next_block().pieces()
+            return self.look(piece)
+
+    async def peek_async(self) -> Any:
+        """Return the next element, and leave it to be read."""
+        with self.alone:
+            while (piece := self.next_piece()) is None:
+                self.pieces = (await self.next_block_async()).pieces()
+            return self.look(piece)
+
+    def next_piece(self) -> Block | None:
+        """Return what the next element is in, `None` if that is not here yet."""
+        if length_hint(self.items):
+            return self.piece
+        waiting = [*self.pieces]
+        self.pieces = iter(waiting)
+        return waiting[0] if waiting else None
+
+    def look(self, piece: Block) -> Any:
+        """Return the next element of a piece, or raise its failure, which will be raised again."""
+        if piece.failed:
+            fail(piece.items[0].error)
+        return piece.items[-length_hint(self.items) if piece is self.piece else 0]
+
     def enter(self, piece: Block) -> Any:
         """Return the first element of a piece, or raise its failure."""
         if self.piece is not None:
@@ -246,6 +274,26 @@ class DatasetIterator(Generic[T]):
         place = place_of(self._reader.user_plan, state, strict)
         self._reader.abandon()
         self._reader.begin(place)
+
+    def peek(self) -> T:
+        """Return the next element without taking it: it comes again, and a state is as if nobody had looked.
+
+        Raises what the element raises, and `StopIteration` where there is none.
+
+        >>> import asyncdata as ad
+        >>> with ad.Dataset.range(3).iterate() as numbers:
+        ...     numbers.peek(), next(numbers)
+        (0, 0)
+        """
+        reader = self._reader
+        del self  # see Reader
+        return reader.peek()
+
+    async def apeek(self) -> T:
+        """Return the next element without taking it, as `peek` does; `StopAsyncIteration` where there is none."""
+        reader = self._reader
+        del self  # see Reader
+        return await reader.peek_async()
 
     def skip(self, count: int) -> None:
         """Leave out the next `count` elements, failures among them; past the end, all that are left.

@@ -10,6 +10,7 @@ from asyncdata.errors import PlanError, StageError
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node, OneForOne, nodes_of
 from asyncdata.transforms.batch import Unbatch
+from asyncdata.transforms.called import Called
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.permute import Permute
@@ -153,7 +154,7 @@ def settle(node: Node, ordered: bool, numbered: bool = False) -> Node:
     inputs = [settle(part, ordered, numbered) for part in node.inputs]
     if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
         node = node.with_inputs(*inputs)
-    if isinstance(node, (Map, Interleave)) and node.workers is not None and (numbered or node.ordered is None):
+    if isinstance(node, (Called, Interleave)) and node.workers is not None and (numbered or node.ordered is None):
         return dataclasses.replace(node, ordered=ordered or numbered)
     return node
 

@@ -1,26 +1,32 @@
-"""Datasets that read files: TFRecordDataset."""
+"""Datasets that read files: TFRecordDataset, TextLineDataset, FixedLengthRecordDataset."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike, fspath
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
 from asyncdata.formats.compression import decompressor
+from asyncdata.formats.fixed import FixedLayout
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Node, check_count
 from asyncdata.runtime.executors import Call
+from asyncdata.sources.fixed import FixedFile, FixedFiles
 from asyncdata.sources.memory import Items
-from asyncdata.sources.record_index import Indexes, RecordCatalog
+from asyncdata.sources.parsed import FileCatalog, Library
+from asyncdata.sources.record_index import Indexes
+from asyncdata.sources.text import LineFile
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.storage import BLOCK_BYTES, store_for
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
 
-__all__ = ("TFRecordDataset",)
+__all__ = ("FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset")
+
+Filenames: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]] | Dataset[str]
 
 
 class TFRecordDataset(Dataset[bytes]):
@@ -43,7 +49,7 @@ class TFRecordDataset(Dataset[bytes]):
 
     def __init__(
         self,
-        filenames: str | PathLike[str] | Sequence[str | PathLike[str]] | Dataset[str],
+        filenames: Filenames,
         compression_type: str | None = None,
         buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
@@ -64,6 +70,83 @@ class TFRecordDataset(Dataset[bytes]):
         super().__init__(records_of(filenames, compression_type, buffer_size, num_parallel_reads, index))
 
 
+class TextLineDataset(Dataset[bytes]):
+    r"""The lines of text files, as `bytes` without `\n`; every `\r` is left out too, as tf.data does.
+
+    What follows the last newline is a line if it is not empty. A file that is missing, or whose compressed stream is
+    damaged, is one error after the lines before it, and the next file follows.
+
+    >>> import asyncdata as ad, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "lines.txt"
+    ...     _ = path.write_text("one\n\nthree")
+    ...     list(ad.TextLineDataset(path))
+    [b'one', b'', b'three']
+    """
+
+    def __init__(
+        self,
+        filenames: Filenames,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+    ) -> None:
+        """Read `filenames`: a path, several, or a dataset of paths.
+
+        `compression_type` is `"GZIP"`, `"ZLIB"` or none. Files are read in blocks of `buffer_size` bytes (2 MB),
+        one after the other, or `num_parallel_reads` at once, in turn.
+        """
+        decompressor(compression_type)  # raises where the mistake is made
+        size = block_size("TextLineDataset", buffer_size)
+        open_one = partial(line_file, compression=compression_type or None, block_bytes=size)
+        super().__init__(files_of("TextLineDataset", filenames, open_one, num_parallel_reads))
+
+
+class FixedLengthRecordDataset(Dataset[bytes]):
+    """The records of files that are nothing but records of one length, after a header and before a footer.
+
+    Their number is known, and `dataset[i]` and `shuffle()` without a buffer read the records that they need and no
+    others, if the names are known (a path, a list, `list_files(shuffle=False)`), nothing is compressed and there is no
+    `num_parallel_reads`. A file whose size is of no whole number of records, or that is missing, is one `DataLossError`
+    or `OSError` in its place, and the next file follows.
+
+    >>> import asyncdata as ad, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "letters"
+    ...     _ = path.write_bytes(b"#aabbcc")
+    ...     ds = ad.FixedLengthRecordDataset(path, record_bytes=2, header_bytes=1)
+    ...     list(ds), len(ds), ds[1]
+    ([b'aa', b'bb', b'cc'], 3, b'bb')
+    """
+
+    def __init__(
+        self,
+        filenames: Filenames,
+        record_bytes: int,
+        header_bytes: int | None = None,
+        footer_bytes: int | None = None,
+        buffer_size: int | None = None,
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+    ) -> None:
+        """Read `filenames`: a path, several, or a dataset of paths.
+
+        `compression_type` is `"GZIP"`, `"ZLIB"` or none; the lengths are those of what is not compressed. Files are
+        read in blocks of `buffer_size` bytes (2 MB), one after the other, or `num_parallel_reads` at once, in turn.
+        """
+        method = "FixedLengthRecordDataset"
+        layout = FixedLayout(
+            check_count(method, "record_bytes", record_bytes, 1),
+            check_count(method, "header_bytes", header_bytes or 0, 0),
+            check_count(method, "footer_bytes", footer_bytes or 0, 0),
+        )
+        decompressor(compression_type)  # raises where the mistake is made
+        files, size = FixedFiles(layout), block_size(method, buffer_size)
+        open_one = partial(fixed_file, compression=compression_type or None, block_bytes=size, files=files)
+        library = None if compression_type else files
+        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, library))
+
+
 def records_of(
     filenames: Any, compression: str | None, buffer_size: int | None, reads: int | None, index: bool
 ) -> Node:
@@ -74,21 +157,38 @@ def records_of(
             "from its beginning only; leave index away, or write the files without compression"
         )
     indexes = Indexes() if index else None
-    size = check_count(
-        "TFRecordDataset", "buffer_size", AUTOTUNE if buffer_size is None else buffer_size, 1, (AUTOTUNE,)
-    )
-    size = BLOCK_BYTES if size == AUTOTUNE else size
+    size = block_size("TFRecordDataset", buffer_size)
     open_one = partial(record_file, compression=compression or None, block_bytes=size, indexes=indexes)
+    return files_of("TFRecordDataset", filenames, open_one, reads, indexes)
+
+
+def block_size(method: str, buffer_size: int | None) -> int:
+    """Return how many bytes to read at once."""
+    size = check_count(method, "buffer_size", AUTOTUNE if buffer_size is None else buffer_size, 1, (AUTOTUNE,))
+    return BLOCK_BYTES if size == AUTOTUNE else size
+
+
+def files_of(
+    method: str,
+    filenames: Any,
+    open_one: Callable[[str | PathLike[str]], Node],
+    reads: int | None,
+    library: Library | None = None,
+) -> Node:
+    """Return the plan that reads files, whose names may come from a dataset, one after the other or several at once.
+
+    With a `library` the elements of files whose names are known can be had in any order.
+    """
     if isinstance(filenames, (str, PathLike)):
         return open_one(fspath(cast("str | PathLike[str]", filenames)))
     plan = (
         filenames.plan if isinstance(filenames, Dataset) else Items([checked(name) for name in filenames], files=True)
     )
-    call = Call("TFRecordDataset", open_one, spread=False)
+    call = Call(method, open_one, spread=False)
     if reads is None:
         names = plan.items if isinstance(plan, Items) and plan.files else None
-        return FlatMap(plan, call, None if names is None or indexes is None else RecordCatalog(names, indexes))
-    workers = check_count("TFRecordDataset", "num_parallel_reads", reads, 1, (AUTOTUNE,))
+        return FlatMap(plan, call, None if names is None or library is None else FileCatalog(names, library))
+    workers = check_count(method, "num_parallel_reads", reads, 1, (AUTOTUNE,))
     return Interleave(plan, call, CYCLE_LENGTH if workers == AUTOTUNE else workers, workers=workers)
 
 
@@ -97,6 +197,18 @@ def record_file(
 ) -> RecordFile:
     """Return the source for one file."""
     return RecordFile(checked(filename), compression, block_bytes, indexes)
+
+
+def line_file(filename: str | PathLike[str], compression: str | None, block_bytes: int) -> LineFile:
+    """Return the source for one file."""
+    return LineFile(checked(filename), compression, block_bytes)
+
+
+def fixed_file(
+    filename: str | PathLike[str], compression: str | None, block_bytes: int, files: FixedFiles
+) -> FixedFile:
+    """Return the source for one file."""
+    return FixedFile(checked(filename), compression, block_bytes, files=files)
 
 
 def checked(filename: str | PathLike[str]) -> str:

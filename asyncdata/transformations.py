@@ -13,11 +13,14 @@ from asyncdata.plan import Node, check_count, check_integer, check_parallel
 from asyncdata.runtime.executors import Call
 from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.cache import Cache
+from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.group_by_reducer import GroupByReducer, Reducer
+from asyncdata.transforms.ignore_errors import Budget, IgnoreErrors
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map, call_for
+from asyncdata.transforms.map_batches import MapBatches
 from asyncdata.transforms.padded import PaddedBatch, Padding
 from asyncdata.transforms.permute import shuffled
 from asyncdata.transforms.prefetch import Prefetch
@@ -60,6 +63,7 @@ class Transformations(Generic[T]):
         executor: Executor | int | None = None,
         rng: bool = False,
         seed: int | None = None,
+        batch: int | None = None,
     ) -> Dataset[U]: ...
 
     @overload
@@ -72,6 +76,7 @@ class Transformations(Generic[T]):
         executor: Executor | int | None = None,
         rng: bool = False,
         seed: int | None = None,
+        batch: int | None = None,
     ) -> Dataset[U]: ...
 
     def map(
@@ -83,6 +88,7 @@ class Transformations(Generic[T]):
         executor: Executor | int | None = None,
         rng: bool = False,
         seed: int | None = None,
+        batch: int | None = None,
     ) -> Dataset[Any]:
         """Call a function on each element; a tuple is unpacked into arguments.
 
@@ -99,18 +105,35 @@ class Transformations(Generic[T]):
         [1, 2, 3]
         >>> list(ad.Dataset.range(3).map(lambda x, rng: x + rng.integers(10), rng=True, seed=1))
         [np.int64(6), np.int64(2), np.int64(9)]
+
+        With `batch=n` the function is given batches of up to `n` elements, stacked as by `Dataset.batch`, and returns
+        as many results, along the first axis of arrays or as a list; elements come out as they went in, in order. A
+        row's result may not depend on the other rows: where the function fails, elements are tried one by one, and
+        those that fail alone are raised in their places.
+
+        >>> list(ad.Dataset.range(3).map(lambda x: x / 2, batch=256))
+        [np.float64(0.0), np.float64(0.5), np.float64(1.0)]
         """
+        if batch is not None:
+            return self._next(
+                MapBatches.of(self._plan, batched_for(map_func, rng, seed), batch, num_parallel_calls, executor)
+            )
         call = call_for(self._plan, map_func, rng, seed)
         return self._next(Map.of(self._plan, call, num_parallel_calls, deterministic, executor))
 
-    def filter(self, predicate: Callable[..., Any]) -> Dataset[T]:
-        """Keep the elements for which `predicate` is true.
+    def filter(
+        self,
+        predicate: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset[T]:
+        """Keep the elements for which `predicate` is true. It is called, or awaited, as the function of `map` is.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(6).filter(lambda x: x % 2))
         [1, 3, 5]
         """
-        return self._next(Filter(self._plan, Predicate(predicate)))
+        return self._next(Filter.of(self._plan, Predicate(predicate), num_parallel_calls, deterministic))
 
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
         """Pair each element with its number, counted from `start`.
@@ -390,6 +413,53 @@ class Transformations(Generic[T]):
         """
         return self._next(Cache(self._plan))
 
+    def ignore_errors(
+        self,
+        log_warning: bool = False,
+        *,
+        max_errors: int | None = None,
+        max_share: float | None = None,
+        on_error: Callable[[Exception, Any], Any] | None = None,
+    ) -> Dataset[T]:
+        """Drop elements that failed, as many as `max_errors` and `max_share` of those seen allow; without them, all.
+
+        An error that exceeds the budget is raised in its place, with a note that tells what was dropped; the next ones
+        are too. The share is of 1,000 elements while fewer were seen. `on_error(error, ticket)` is called where an
+        element is dropped; its ticket is its number in its source, or a path of such. With `log_warning` the logger
+        `asyncdata` tells of each one. What a state does again is told again.
+
+        >>> import asyncdata as ad
+        >>> halves = ad.Dataset.range(3).map(lambda x: 1 // x)
+        >>> list(halves.ignore_errors(on_error=lambda error, ticket: print(ticket, error)))
+        0 integer division or modulo by zero
+        [1, 0]
+        """
+        return self._next(IgnoreErrors.of(self._plan, Budget.of(max_errors, max_share), log_warning, on_error))
+
+    def assert_cardinality(self, expected_cardinality: int) -> Dataset[T]:
+        """Say how many elements there are, where the plan cannot tell; a `StageError` if there are more or fewer.
+
+        It comes after the last of fewer elements, and instead of the first of those that are too many; where the plan
+        knows better it is a `PlanError` right here. Failed elements count.
+
+        >>> import asyncdata as ad
+        >>> len(ad.Dataset.range(10).filter(lambda x: x % 2).assert_cardinality(5))
+        5
+        """
+        return self._next(AssertCardinality.of(self._plan, expected_cardinality))
+
+    def pad_to_cardinality(self, cardinality: int, mask_key: str = "valid") -> Dataset[Any]:
+        """Add elements of zeros until there are `cardinality`, and to each element whether it is a real one.
+
+        A dict gets the mask under `mask_key`, anything else becomes a pair of itself and the mask. Zeros have shapes
+        and types of the last element that did not fail. A `StageError` if there are more elements than that.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_tensor_slices({"x": [7, 8]}).pad_to_cardinality(3))
+        [{'x': np.int64(7), 'valid': True}, {'x': np.int64(8), 'valid': True}, {'x': np.int64(0), 'valid': False}]
+        """
+        return self._next(PadToCardinality.of(self._plan, cardinality, mask_key))
+
     def prefetch(self, buffer_size: int | None = None) -> Dataset[T]:
         """Read up to `buffer_size` elements ahead while the consumer works; AUTOTUNE (or `None`) finds how many.
 
@@ -409,6 +479,10 @@ class Transformations(Generic[T]):
         """
         return dataset_for("apply", transformation_func(self._next(self._plan)))
 
+    def __or__(self, transformation_func: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
+        """Return `transformation_func(self)`, as `apply` does: `ds | augment | batches`."""
+        return self.apply(transformation_func)
+
     def with_options(self, options: Options) -> Dataset[T]:
         """Return the dataset with `options` set; what is set later wins.
 
@@ -421,6 +495,13 @@ class Transformations(Generic[T]):
     def options(self) -> Options:
         """Return a copy of the options that are set."""
         return Options().merge(self._options)
+
+
+def batched_for(fn: T, rng: bool, seed: int | None) -> T:
+    """Return a function of batches, or raise `PlanError` for one that is to have random numbers of its element."""
+    if rng or seed is not None:
+        raise PlanError("map(batch=) hands the function no generator: rng= and seed= are for functions of one element")
+    return fn
 
 
 def dataset_for(method: str, value: Any) -> Dataset[Any]:

@@ -261,6 +261,43 @@ def cache(elements: Elements) -> Iterator[Any]:
     return iter(elements)
 
 
+def ignore_errors(elements: Elements, max_errors: int | None = None) -> Iterator[Any]:
+    """Once so many have been dropped, errors are raised in their places."""
+    dropped = 0
+    for element in elements:
+        if isinstance(element, Failed) and (max_errors is None or dropped < max_errors):
+            dropped += 1
+        else:
+            yield element
+
+
+def pad_to_cardinality(elements: Elements, count: int, key: str = "valid") -> Iterator[Any]:
+    """Zeros like the last good element make up for what is missing."""
+    found = list(elements)
+    good = [element for element in found if not isinstance(element, Failed)]
+    for valid, element in itertools.islice([*((True, e) for e in found), *[(False, zeros(good[-1]))] * count], count):
+        if isinstance(element, Failed):
+            yield element
+        elif type(element) is not dict:
+            yield (element, valid)
+        else:
+            yield failed(Misfit()) if key in element else {**element, key: valid}
+
+
+def zeros(value: Any) -> Any:
+    """Zeros of the same shapes and types."""
+    if isinstance(value, tuple):
+        return tuple(map(zeros, value))
+    if isinstance(value, dict):
+        return {key: zeros(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray):
+        whole = np.zeros_like(value)
+        for place, part in enumerate(value.ravel().tolist() if value.dtype == object else []):
+            whole.flat[place] = zeros(part)
+        return whole
+    return None if value is None else type(value)()
+
+
 def prefetch(elements: Elements) -> Iterator[Any]:
     return iter(elements)
 

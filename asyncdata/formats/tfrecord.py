@@ -82,6 +82,9 @@ class RecordParser:
     True
     """
 
+    passed = 0
+    """The next record begins at `offset` itself."""
+
     def __init__(self, name: str, *, compressed: bool = False) -> None:
         self._name = name
         self._where = "uncompressed byte" if compressed else "byte"

@@ -7,14 +7,11 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from asyncdata.errors import DataLossError
 from asyncdata.formats.record_index import HEADER, RecordIndex, Stamp, changed, damaged_span, lost_record, records_in
@@ -22,18 +19,16 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import END, Given, Position, Ticket
+from asyncdata.sources.parsed import Spot
 from asyncdata.storage import BLOCK_BYTES, RandomFile, cache_folder, store_for, write_whole
 
-__all__ = ("Indexes", "RecordCatalog", "gathered")
+__all__ = ("Indexes",)
 
 FEW: Final = 64
 """So many records are read at once if so many are asked for, however few are wanted now: a thread has its price."""
 
 READERS: Final = 8
 """How many indexes are read or made at once."""
-
-Spot: TypeAlias = tuple[str, int]
-"""Where an element is: which file, and which record of it."""
 
 
 class Indexes:
@@ -48,12 +43,12 @@ class Indexes:
             self.known.setdefault(path, found_or_made(path))
         return self.known[path]
 
-    def position(self, path: str, record: int) -> Position:
+    def position(self, path: str, number: int) -> Position:
         """Return the position of a record, as reading the file in order tells it; the end behind the last."""
         index = self.of(path)
-        if record >= index.count:
+        if number >= index.count:
             return END
-        return [os.path.basename(path), index.stamp.size, record, index.span(record)[0], 0]
+        return [os.path.basename(path), index.stamp.size, number, index.span(number)[0], 0]
 
     def counts(self, paths: Sequence[str]) -> list[int]:
         """Return how many elements each file has."""
@@ -65,6 +60,10 @@ class Indexes:
             finally:
                 pool.shutdown(cancel_futures=True)
         return [self.of(path).count for path in paths]
+
+    def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield the records that lie at these spots and have these tickets, in order, up to one that is not there."""
+        return gathered(self, spots, scope, want, tickets)
 
 
 def found_or_made(path: str) -> RecordIndex:
@@ -209,36 +208,3 @@ class Gathering:
                 return lost_record(file.read_at(begin, min(span, left)), path, begin)
         except (OSError, DataLossError) as error:
             return error.with_traceback(None)
-
-
-@dataclass(frozen=True)
-class RecordCatalog:
-    """The records of several files by number, as reading one file after the other gives them."""
-
-    paths: Sequence[str]
-    indexes: Indexes
-
-    @cached_property
-    def begins(self) -> npt.NDArray[np.int64]:
-        """The number of each file's first element, and at last of how many there are."""
-        return np.cumsum([0, *self.indexes.counts(self.paths)], dtype=np.int64)
-
-    def __len__(self) -> int:
-        return int(self.begins[-1])
-
-    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
-        """Return the tickets of the elements at these places."""
-        files = np.searchsorted(self.begins, places, side="right") - 1
-        return list(zip(files.tolist(), (np.asarray(places) - self.begins[files]).tolist(), strict=True))
-
-    def seek(self, count: int) -> tuple[int, Position]:
-        """Return in which file element `count` is, and its position there."""
-        if count >= len(self):
-            return len(self.paths), None
-        file, record = cast("tuple[int, int]", self.address([count])[0])
-        return file, self.indexes.position(self.paths[file], record)
-
-    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        """Yield the elements with these tickets, in this order."""
-        spots = [(self.paths[file], record) for file, record in cast("Sequence[tuple[int, int]]", tickets)]
-        return gathered(self.indexes, spots, scope, want, tickets)

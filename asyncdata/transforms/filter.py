@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from operator import truth
 from typing import Any
 
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Unary
-from asyncdata.runtime.block import Failure
+from asyncdata.plan import Node, check_parallel
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call
+from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
-from asyncdata.runtime.tickets import Ticket
+from asyncdata.runtime.tickets import END, Position, Start, Ticket, Wrapped
+from asyncdata.transforms.called import Called
 
 __all__ = ("Filter", "Predicate")
 
@@ -37,21 +40,33 @@ class Predicate(Call):
 
 
 @dataclass(frozen=True, eq=False)
-class Filter(Unary):
-    """The elements for which `predicate` is true, in order."""
+class Filter(Called):
+    """The elements for which `predicate` is true."""
 
     predicate: Predicate
 
-    @property
-    def transparent(self) -> bool:
-        return True
+    @staticmethod
+    def of(plan: Node, predicate: Predicate, calls: int | None, deterministic: bool | None) -> Filter:
+        """Return a filter for what the user asked for."""
+        check_parallel("filter", calls)
+        return Filter(plan, predicate, workers=calls, ordered=deterministic)
 
     def stage(self) -> Apply:
-        return Apply((self.predicate,), keep=True)
+        return Apply((self.predicate,), keep=True, workers=self.lanes, ordered=self.ordered is not False)
+
+    async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Yield what of the input's elements is kept: a state may tell some that nobody has looked at yet."""
+
+        def position(_: int, rest: Position) -> Position:
+            return start.position if rest == END else {"from": start.position, "back": rest["back"]}
+
+        async with aclosing(self.fetch(scope, want, start.back)) as source:
+            async for block in source:
+                yield Block(block.items, Wrapped(block.tickets, position), block.failed)
 
     @property
     def cardinality(self) -> int:
         return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
 
     def label(self) -> str:
-        return self.predicate.name
+        return f"{self.predicate.name[:-1]}{self.how()})"

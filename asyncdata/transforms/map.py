@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import Node, OneForOne, check_count, check_integer, parallel_label
-from asyncdata.runtime.block import Blocks, Demand
-from asyncdata.runtime.dealing import Deal, named
-from asyncdata.runtime.executors import Call, default_workers
+from asyncdata.plan import Node, OneForOne, check_count, check_integer
+from asyncdata.runtime.executors import Call
 from asyncdata.runtime.random import Chance, Randomized
-from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
-from asyncdata.runtime.tickets import END, Position, Start, Ticket
+from asyncdata.transforms.called import Called
 
 __all__ = ("EXECUTORS", "Map", "call_for", "workers_for")
 
@@ -58,24 +55,16 @@ def earlier(plan: Node) -> int:
     return own + sum(map(earlier, plan.inputs))
 
 
-def inner_position(position: Position) -> Position:
-    """Return the input's position for that of a map, which says so if its order did not matter."""
-    told = named(position, "unordered")
-    return told.get("unordered", position)
-
-
 @dataclass(frozen=True, eq=False)
-class Map(OneForOne):
-    """Functions called on each element, one after the other; `workers` is `None` for a sequential map."""
+class Map(Called, OneForOne):
+    """Functions called on each element, one after the other."""
 
     functions: tuple[Call, ...]
-    workers: int | None = None
-    ordered: bool | None = None
 
     @staticmethod
     def of(plan: Node, call: Call, calls: int | None, deterministic: bool | None, executor: str | int | None) -> Map:
         """Return a map for what the user asked for."""
-        return Map(plan, (call,), workers_for(call, calls, executor), deterministic)
+        return Map(plan, (call,), workers=workers_for(call, calls, executor), ordered=deterministic)
 
     @property
     def chance(self) -> Chance | None:
@@ -86,35 +75,12 @@ class Map(OneForOne):
         calls = [call.seeded(seed) if isinstance(call, Randomized) else call for call in self.functions]
         return dataclasses.replace(self, functions=tuple(calls))
 
-    @property
-    def identity(self) -> str:
-        return dataclasses.replace(self, workers=None, ordered=None).label()
-
-    @property
-    def transparent(self) -> bool:
-        return self.workers is None or self.ordered is not False
-
-    def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        position = inner_position(start.position)
-        return super().run(scope, want, start if position is start.position else Start.of(position, start.back))
-
-    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return dataclasses.replace(self, ordered=True).run(scope, want, Start(END, tickets))
-
-    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
-        return self.input.dealt([inner_position(position) for position in positions], deal)
-
     def stage(self) -> Apply:
-        workers = default_workers() if self.workers == AUTOTUNE else self.workers
-        return Apply(self.functions, workers=workers, ordered=self.ordered is not False)
+        return Apply(self.functions, workers=self.lanes, ordered=self.ordered is not False)
 
     @property
     def elementwise(self) -> bool:
         return self.workers is not None and self.ordered is not False
-
-    @property
-    def in_order(self) -> bool:
-        return (self.workers is None or self.ordered is not False) and self.input.in_order
 
     @property
     def signature(self) -> None:
@@ -124,5 +90,4 @@ class Map(OneForOne):
         if not self.functions[0].name.startswith("map("):
             return self.functions[0].name
         names = " → ".join(call.name[4:-1] if call.name.startswith("map(") else call.name for call in self.functions)
-        unordered = ", deterministic=False" if self.ordered is False else ""
-        return f"map({names}{parallel_label(self.workers)}{unordered})"
+        return f"map({names}{self.how()})"

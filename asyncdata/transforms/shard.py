@@ -22,7 +22,7 @@ from asyncdata.runtime.stage import Fold, Step
 from asyncdata.runtime.tickets import END, Given, Listed, Position, Start, Ticket, Tickets
 from asyncdata.structure import TensorSpec
 
-__all__ = ("Shard",)
+__all__ = ("Shard", "is_padding")
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +102,7 @@ class Shard(Unary):
 
 
 def is_padding(ticket: Ticket) -> bool:
+    """Tell whether this is no element's own ticket, but of one that makes up for one that is missing."""
     return isinstance(ticket, tuple) and ticket[:1] == ("padding",)
 
 

@@ -100,6 +100,8 @@ def stage_parts(count: int) -> tuple[Part, ...]:
         Part("map, inline", swallowed(numbers.map(increment)), base, count),
         Part("map, 4 threads", swallowed(few.map(increment, **workers)), few_base, count // 50),
         Part("map, coroutines, 4 at once", swallowed(few.map(increment_async, **workers)), few_base, count // 50),
+        Part("map(batch=256)", swallowed(numbers.map(increment, batch=256)), base, count),
+        Part("ignore_errors, within a budget", swallowed(numbers.ignore_errors(max_share=0.01)), base, count),
         Part("filter", swallowed(numbers.filter(is_even)), base, count),
         Part("shuffle(1000)", swallowed(numbers.shuffle(1000, seed=0)), base, count),
         Part("batch(256) of ints, per element", swallowed(numbers.batch(256)), base, count),

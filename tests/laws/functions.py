@@ -108,3 +108,18 @@ def awaited(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     coroutine.__name__ = f"awaited_{fn.__name__}"
     return coroutine
+
+
+def over_rows(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of a batch that fails if one of its rows does."""
+
+    def batched(rows: Any) -> Any:
+        return [fn(row) for row in rows]
+
+    batched.__name__ = f"over_rows_{fn.__name__}"
+    return batched
+
+
+def of_int64(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of one number as a row of a batch is one."""
+    return lambda x: fn(np.int64(x))

@@ -276,6 +276,18 @@ def map_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return replace(mapped, ordered=pipe.ordered and unordered(how) is False)
 
 
+def map_batches(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Elements that cannot be stacked, or be had back as they were, are numbered instead."""
+    fn, is_coroutine = draw(st.sampled_from([functions.number, functions.fail_sometimes])), draw(st.booleans())
+    over = functions.over_rows(fn)
+    run, how, size = functions.awaited(over) if is_coroutine else over, draw(ways(is_coroutine)), draw(counts(2, 1, 7))
+    return pipe.then(
+        f"map(number).map({fn.__name__}, batch={size}{arguments(how)})",
+        lambda ds: ds.map(functions.number).map(run, batch=size, **how),
+        lambda epoch: reference.map_(reference.map_(pipe.meaning(epoch), functions.number), functions.of_int64(fn)),
+    )
+
+
 @st.composite
 def ways(draw: st.DrawFn, is_coroutine: bool) -> dict[str, Any]:
     """How a map may run: arguments of `map` beside the function."""
@@ -305,12 +317,15 @@ def arguments(how: dict[str, Any]) -> str:
 
 
 def filter_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
-    fn = draw(st.sampled_from([functions.keep_most, *functions.KEPT]))
-    return pipe.then(
-        f"filter({fn.__name__})",
-        lambda ds: ds.filter(fn),
+    fn, is_coroutine = draw(st.sampled_from([functions.keep_most, *functions.KEPT])), draw(st.booleans())
+    run = functions.awaited(fn) if is_coroutine else fn
+    how = {name: value for name, value in draw(ways(is_coroutine)).items() if name != "executor"}
+    kept = pipe.then(
+        f"filter({run.__name__}{arguments(how)})",
+        lambda ds: ds.filter(run, **how),
         lambda epoch: reference.filter_(pipe.meaning(epoch), fn),
     )
+    return replace(kept, ordered=pipe.ordered and unordered(how) is False)
 
 
 @dataclass(frozen=True)
@@ -569,6 +584,37 @@ def cache(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("cache()", lambda ds: ds.cache(), lambda epoch: reference.cache(pipe.meaning((0,) * len(epoch))))
 
 
+def ignore_errors(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """A budget says which errors come, so it depends on order."""
+    most = draw(st.sampled_from([None, None, 0, 1, 3])) if pipe.ordered else None
+    return pipe.then(
+        f"ignore_errors(max_errors={most})",
+        lambda ds: ds.ignore_errors(max_errors=most),
+        lambda epoch: reference.ignore_errors(pipe.meaning(epoch), most),
+    )
+
+
+def assert_cardinality(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Only where it is the same in each epoch."""
+    count = pipe.build().cardinality()
+    if count < 0 or not pipe.counted:
+        return pipe
+    return pipe.then(f"assert_cardinality({count})", lambda ds: ds.assert_cardinality(count), pipe.meaning)
+
+
+def pad_to_cardinality(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Only where the number is the same in each epoch, and there is something to be like."""
+    count, elements = pipe.build().cardinality(), list(pipe.meaning(FIRST))
+    if count < FEW or not pipe.counted or any(isinstance(element, reference.Failed) for element in elements):
+        return pipe
+    count += draw(counts(0, 1, 5))
+    return pipe.then(
+        f"pad_to_cardinality({count})",
+        lambda ds: ds.pad_to_cardinality(count),
+        lambda epoch: reference.pad_to_cardinality(pipe.meaning(epoch), count),
+    )
+
+
 def prefetch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     size = draw(st.sampled_from([0, 1, 2, 7, ad.AUTOTUNE]))
     return pipe.then(
@@ -668,12 +714,12 @@ def options(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("with_options(Options())", lambda ds: ds.with_options(ad.Options()), pipe.meaning)
 
 
-INNER_STEPS: tuple[Step, ...] = (map_, filter_, batch, padded_batch, take, skip, enumerate_, prefetch)
+INNER_STEPS: tuple[Step, ...] = (map_, filter_, batch, padded_batch, take, skip, enumerate_, prefetch, ignore_errors)
 """What the inner datasets of flat_map and interleave are made of."""
 
 UNORDERED_STEPS: tuple[Step, ...] = (
     *(map_, filter_, prefetch, cache, unbatch, options, flat_map, concatenate, shuffle),
-    *(sample_from_datasets, rejection_resample),
+    *(sample_from_datasets, rejection_resample, ignore_errors),
 )
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
@@ -682,6 +728,7 @@ ORDERED_STEPS: tuple[Step, ...] = (
         map_,
         map_,
         map_,
+        map_batches,
         filter_,
         batch,
         batch_unbatch,
@@ -694,7 +741,7 @@ ORDERED_STEPS: tuple[Step, ...] = (
         cache,
         prefetch,
     ),
-    *(enumerate_, options),
+    *(enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality),
 )
 
 GROUPING_STEPS: tuple[Step, ...] = (

@@ -46,7 +46,7 @@ def numbers_in_batches(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 DEALT_STEPS: tuple[Step, ...] = (
     *(pipelines.map_, pipelines.filter_, pipelines.prefetch, pipelines.unbatch, pipelines.shuffle, pipelines.repeat),
-    *(numbers_in_batches, pipelines.flat_map, pipelines.interleave),
+    *(numbers_in_batches, pipelines.flat_map, pipelines.interleave, pipelines.ignore_errors),
 )
 """What may follow a shard, if the number of shards is to change."""
 

@@ -51,7 +51,9 @@ def test_ragged_batch_gives_what_tensorflow_gives(
 @given(elements=st.lists(st.integers(-9, 9), max_size=20), keys=st.integers(1, 4))
 def test_group_by_reducer_gives_what_tensorflow_gives(tf: Any, elements: list[int], keys: int) -> None:
     def reducer(kind: Any, zero: Any) -> Any:
-        return kind(lambda key: (zero, zero), lambda state, x: (state[0] * 3 + x, state[1] + 1), lambda a, b: a * 100 + b)
+        return kind(
+            lambda key: (zero, zero), lambda state, x: (state[0] * 3 + x, state[1] + 1), lambda a, b: a * 100 + b
+        )
 
     theirs = tf.data.Dataset.from_tensor_slices(tf.constant(elements, tf.int64)).apply(
         tf.data.experimental.group_by_reducer(

@@ -82,3 +82,10 @@ def test_subclassing_as_the_guide_does() -> None:
 
     assert list(Artificial()) == [0, 1, 2]
     assert list(ad.Dataset.range(2).interleave(lambda _: Artificial(2))) == [0, 0, 1, 1]
+
+
+def test_a_pipe_is_the_same_as_apply() -> None:
+    ds = ad.Dataset.range(4) | (lambda ds: ds.map(lambda x: x * 2)) | (lambda ds: ds.batch(2))
+    assert [batch.tolist() for batch in ds] == [[0, 2], [4, 6]]
+    with pytest.raises(ad.PlanError, match="Dataset"):
+        ad.Dataset.range(4) | (lambda ds: list(ds))

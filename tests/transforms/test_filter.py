@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.testing import check_transform
+from asyncdata.testing import check_resumes, check_transform, virtual_time
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
 
@@ -81,6 +82,55 @@ def test_the_note_names_stage_and_element_of_the_source() -> None:
     with pytest.raises(Boom) as caught:
         list(ad.Dataset.range(9).filter(keep))
     assert caught.value.__notes__ == [f"in filter(keep) at test_filter.py:{keep.__code__.co_firstlineno}, element 4"]
+
+
+@pytest.mark.parametrize("calls", [1, 3, ad.AUTOTUNE])
+@pytest.mark.parametrize("deterministic", [None, True, False])
+def test_in_threads_it_keeps_the_same_elements(calls: int, deterministic: bool | None) -> None:
+    ds = ad.Dataset.range(500).filter(lambda x: x % 3 == 0, num_parallel_calls=calls, deterministic=deterministic)
+    assert (sorted(ds) if deterministic is False else list(ds)) == list(range(0, 500, 3))
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_predicates_that_wait_are_awaited_at_once(deterministic: bool) -> None:
+    """Twelve hours of waiting by four at once are three."""
+
+    async def keep(x: int) -> bool:
+        await asyncio.sleep(3600)
+        return x % 2 == 0
+
+    async def read() -> list[int]:
+        ds = ad.Dataset.range(12).filter(keep, num_parallel_calls=4, deterministic=deterministic)
+        return [x async for x in ds.with_options(ad.Options(placement="current"))]
+
+    with asyncio.Runner(loop_factory=virtual_time) as runner:
+        assert sorted(runner.run(read())) == [0, 2, 4, 6, 8, 10]
+        assert runner.get_loop().time() == 3 * 3600
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_parallel_filter_goes_on_where_it_was(deterministic: bool) -> None:
+    def build() -> ad.Dataset[int]:
+        kept = ad.Dataset.range(60).filter(lambda x: x % 4, num_parallel_calls=3, deterministic=deterministic)
+        return kept.shuffle(5, seed=1)
+
+    check_resumes(build, ordered=deterministic)
+
+
+def test_another_number_of_calls_goes_on_from_the_same_state() -> None:
+    def keep(x: int) -> bool:
+        return x % 2 == 1
+
+    with ad.Dataset.range(9).filter(keep).iterate() as elements:
+        next(elements)
+        state = elements.state_dict()
+    assert list(ad.Dataset.range(9).filter(keep, num_parallel_calls=4).iterate(state=state)) == [3, 5, 7]
+
+
+@pytest.mark.parametrize("calls", [0, -3, 1.5, "2"])
+def test_numbers_of_calls_that_make_no_sense_are_refused(calls: Any) -> None:
+    with pytest.raises(ad.PlanError, match=r"filter\(num_parallel_calls=\)"):
+        ad.Dataset.range(1).filter(bool, num_parallel_calls=calls)
 
 
 def test_cardinality_is_unknown() -> None:

@@ -1,0 +1,292 @@
+"""Files that a parser takes apart: where a run in one stands, what goes wrong in it, and how many are read as one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.errors import DataLossError, ResumeError
+from asyncdata.formats.compression import decompressor
+from asyncdata.plan import Node, picked
+from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.executors import noted
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Produce
+from asyncdata.runtime.tickets import Position, Ticket, Tickets
+from asyncdata.storage import BLOCK_BYTES, Buffer, Stream, size_of, store_for
+from asyncdata.structure import TensorSpec
+
+__all__ = ("File", "FileCatalog", "Found", "Library", "ParsedFile", "Parser", "Spot", "parsed")
+
+
+class Parser(Protocol):
+    """Bytes of a file in, elements out: a step without I/O."""
+
+    @property
+    def offset(self) -> int:
+        """A byte offset from which a file can be read, `passed` elements before the next one."""
+        ...
+
+    @property
+    def passed(self) -> int:
+        """How many elements between `offset` and the next one have been returned."""
+        ...
+
+    def jump(self, offset: int) -> None:
+        """Say that the next bytes come from `offset`."""
+        ...
+
+    def feed(self, data: Buffer) -> None:
+        """Take the file's next bytes, which stay as they are until `parse` has returned nothing."""
+        ...
+
+    def finish(self) -> None:
+        """Say that no more data will come."""
+        ...
+
+    def parse(self, limit: int) -> list[Any]:
+        """Return at most `limit` elements, errors in the places of those that are lost; none when it needs more."""
+        ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """Elements that follow each other, the place before them, and the byte offset after them, -1 if it is not known."""
+
+    elements: list[Any]
+    begin: int
+    passed: int = 0
+    end: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class ParsedFile(Node):
+    """The elements of one file. What is corrupt or missing fails in its place."""
+
+    method: ClassVar[str]
+
+    path: str
+    compression: str | None = None
+    block_bytes: int = BLOCK_BYTES
+
+    def parser(self) -> Parser:
+        """Return what takes the file apart."""
+        raise NotImplementedError
+
+    def beside(self, stream: object, parser: Parser, want: Demand) -> Iterator[Found]:
+        """Yield elements that are better read in another way than by the parser."""
+        return iter(())
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks)
+
+    @property
+    def signature(self) -> Any:
+        return TensorSpec((), object)
+
+    def label(self) -> str:
+        return f"{self.method}({self.path})"
+
+    @property
+    def identity(self) -> str:
+        """The label with the base name: files may be moved to another folder."""
+        return f"{self.method}({os.path.basename(self.path)})"
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return places
+
+    @property
+    def resumption(self) -> str | None:
+        return f"{self.label()} is decompressed from its beginning" if self.compression else None
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return picked(self, scope, want, tickets)
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield as many elements as are wanted and have been read."""
+        file = File(os.path.basename(self.path), size_of(self.path))
+        place = FilePlace() if position is None else self.told(position, lambda told: FilePlace(*told))
+        if position:
+            place.check(self, file)
+        ordinal, skip = place.record, place.skip
+        async with aclosing(self.parts(scope, want, place.offset)) as source:
+            async for found in source:
+                block = self.block(file, found, ordinal)
+                ordinal += len(block)
+                if skip < len(block):
+                    yield block.part(skip, len(block)) if skip else block
+                skip = max(0, skip - len(block))
+
+    def block(self, file: File, found: Found, ordinal: int) -> Block:
+        """Return what was found as a block, errors among it as failures; `ordinal` is the number of the first."""
+        items = found.elements
+        failed = any(issubclass(kind, Exception) for kind in set(map(type, items)))
+        if failed:
+            for place, item in enumerate(items):
+                if isinstance(item, Exception):
+                    items[place] = noted(item, self.label(), ordinal + place)
+        begin = -1 if self.compression else found.begin
+        tickets = FileTickets(file, ordinal, len(items), begin, found.passed, -1 if failed else found.end)
+        return Block(items, tickets, failed)
+
+    async def parts(self, scope: Scope, want: Demand, offset: int) -> AsyncGenerator[Found, None]:
+        """Yield elements as they are found, and in its place the error that ends the file early."""
+        parser = self.parser()
+        parser.jump(offset)
+        store, path = store_for(self.path)
+        try:
+            stream = store.stream(path, self.block_bytes, offset, in_thread=scope.in_thread)
+            async with aclosing(stream):
+                chunks = self.expanded(stream, scope) if self.compression else stream
+                async for chunk in chunks:
+                    parser.feed(chunk)
+                    for found in parsed(parser, want):
+                        yield found
+                    for found in self.beside(chunks, parser, want):
+                        yield found
+        except (OSError, DataLossError) as error:
+            yield Found([error], parser.offset, parser.passed)
+            return
+        parser.finish()
+        for found in parsed(parser, want):
+            yield found
+
+    async def expanded(self, stream: Stream, scope: Scope) -> AsyncGenerator[Buffer, None]:
+        """Yield the stream's bytes decompressed, in a thread."""
+        expand = decompressor(self.compression, self.path)
+        async for data in stream:
+            yield await scope.in_thread(partial(expand.feed, data))
+        expand.finish()
+
+
+def parsed(parser: Parser, want: Demand) -> Iterator[Found]:
+    """Yield what the parser finds now."""
+    while True:
+        begin, passed = parser.offset, parser.passed
+        elements = parser.parse(want.items)
+        if not elements:
+            return
+        yield Found(elements, begin, passed, -1 if parser.passed else parser.offset)
+
+
+class File(NamedTuple):
+    """What a position tells of a file: its base name, which is short and may lie in any folder, and its size."""
+
+    name: str = ""
+    size: int = -1
+
+
+class FilePlace(NamedTuple):
+    """A position in a file: `skip` elements after the one at `offset`, which is number `record` of the file."""
+
+    name: str = ""
+    size: int = -1
+    record: int = 0
+    offset: int = 0
+    skip: int = 0
+
+    def check(self, node: ParsedFile, file: File) -> None:
+        """Raise unless the file is the one that the state was made with."""
+        if self.name != file.name:
+            raise ResumeError(f"{node.label()}: the state was in {self.name!r} there; the list of files has changed")
+        if self.size != file.size:
+            raise ResumeError(
+                f"{node.label()}: the file had {self.size} bytes when the state was made, now {file.size}"
+            )
+
+
+@final
+class FileTickets(Tickets):
+    """Elements `record` and following of a file, of which `passed` lie between `begin` and the first of these.
+
+    `begin` and `end`, where the one after the last begins, are byte offsets, -1 where they are not known.
+    """
+
+    __slots__ = ("begin", "count", "end", "file", "passed", "record")
+
+    def __init__(self, file: File, record: int, count: int, begin: int, passed: int, end: int) -> None:
+        self.file = file
+        self.record = record
+        self.count = count
+        self.begin = begin
+        self.passed = passed
+        self.end = end
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        return self.record + index
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.record, self.record + self.count))
+
+    def run_from(self, ordinal: int) -> bool:
+        return self.record == ordinal
+
+    def at(self, count: int) -> Position:
+        if self.begin < 0:  # compressed: it can only be read from its beginning
+            return [*self.file, 0, 0, self.record + count]
+        if count == self.count and self.end >= 0:
+            return [*self.file, self.record + count, self.end, 0]
+        return [*self.file, self.record - self.passed, self.begin, self.passed + count]
+
+
+Spot: TypeAlias = tuple[str, int]
+"""Where an element is: which file, and which element of it."""
+
+
+class Library(Protocol):
+    """Files of which any element can be had."""
+
+    def counts(self, paths: Sequence[str]) -> list[int]:
+        """Return how many elements each file has."""
+        ...
+
+    def position(self, path: str, number: int) -> Position:
+        """Return the position of an element, as reading the file in order tells it; the end behind the last."""
+        ...
+
+    def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield the elements that lie at these spots and have these tickets, in order, up to one that is not there."""
+        ...
+
+
+@dataclass(frozen=True)
+class FileCatalog:
+    """The elements of several files by number, as reading one file after the other gives them."""
+
+    paths: Sequence[str]
+    library: Library
+
+    @cached_property
+    def begins(self) -> npt.NDArray[np.int64]:
+        """The number of each file's first element, and at last of how many there are."""
+        return np.cumsum([0, *self.library.counts(self.paths)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self.begins[-1])
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        """Return the tickets of the elements at these places."""
+        files = np.searchsorted(self.begins, places, side="right") - 1
+        return list(zip(files.tolist(), (np.asarray(places) - self.begins[files]).tolist(), strict=True))
+
+    def seek(self, count: int) -> tuple[int, Position]:
+        """Return in which file element `count` is, and its position there."""
+        if count >= len(self):
+            return len(self.paths), None
+        file, number = cast("Spot", self.address([count])[0])
+        return int(file), self.library.position(self.paths[int(file)], number)
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield the elements with these tickets, in this order."""
+        spots = [(self.paths[file], record) for file, record in cast("Sequence[tuple[int, int]]", tickets)]
+        return self.library.fetch(spots, scope, want, tickets)

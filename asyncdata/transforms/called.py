@@ -1,0 +1,63 @@
+"""What map and filter have in common: a user's function called on each element, several at once if asked."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from asyncdata.options import AUTOTUNE
+from asyncdata.plan import Unary, parallel_label
+from asyncdata.runtime.block import Blocks, Demand
+from asyncdata.runtime.dealing import Deal, named
+from asyncdata.runtime.executors import default_workers
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.tickets import END, Position, Start, Ticket
+
+__all__ = ("Called",)
+
+
+def inner_position(position: Position) -> Position:
+    """Return the input's position for that of a call, which says so if its order did not matter."""
+    told = named(position, "unordered")
+    return told.get("unordered", position)
+
+
+@dataclass(frozen=True, eq=False)
+class Called(Unary):
+    """A node that calls functions on elements by `workers` at once, `None` for one after the other."""
+
+    workers: int | None = field(default=None, kw_only=True)
+    ordered: bool | None = field(default=None, kw_only=True)
+
+    @property
+    def lanes(self) -> int | None:
+        """How many workers it gets."""
+        return default_workers() if self.workers == AUTOTUNE else self.workers
+
+    @property
+    def identity(self) -> str:
+        return dataclasses.replace(self, workers=None, ordered=None).label()
+
+    @property
+    def transparent(self) -> bool:
+        return self.workers is None or self.ordered is not False
+
+    @property
+    def in_order(self) -> bool:
+        return (self.workers is None or self.ordered is not False) and self.input.in_order
+
+    def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        position = inner_position(start.position)
+        return super().run(scope, want, start if position is start.position else Start.of(position, start.back))
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return dataclasses.replace(self, ordered=True).run(scope, want, Start(END, tickets))
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        return self.input.dealt([inner_position(position) for position in positions], deal)
+
+    def how(self) -> str:
+        """Return how a label shows what runs at once."""
+        unordered = ", deterministic=False" if self.ordered is False else ""
+        return f"{parallel_label(self.workers)}{unordered}"

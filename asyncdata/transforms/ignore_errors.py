@@ -1,0 +1,212 @@
+"""ignore_errors: elements that failed are dropped, as many as a budget allows."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+
+from asyncdata.errors import PlanError
+from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.plan import Node, Unary, check_count
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.dealing import Deal, listed
+from asyncdata.runtime.executors import Call, describe
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Fold, Step
+from asyncdata.runtime.tickets import END, Position, Start, Ticket, Tickets, plain
+
+__all__ = ("Budget", "IgnoreErrors")
+
+log = logging.getLogger("asyncdata")
+
+FEW: Final = 1000
+"""A share of fewer elements than these is as if of so many: one bad element at the beginning is no sign of anything."""
+
+RECALLED: Final = 5
+"""How many of the errors that were dropped the one that exceeds the budget tells."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many elements may be dropped, and which share of those that were seen; `None` for any."""
+
+    max_errors: int | None = None
+    max_share: float | None = None
+
+    @staticmethod
+    def of(max_errors: Any, max_share: Any) -> Budget:
+        """Return the budget that the user asked for."""
+        if max_errors is not None:
+            check_count("ignore_errors", "max_errors", max_errors, 0)
+        if max_share is not None and not (isinstance(max_share, (int, float)) and 0 <= max_share <= 1):
+            raise PlanError(f"ignore_errors(max_share=) must be between 0 and 1, got {max_share!r}")
+        return Budget(max_errors, max_share)
+
+    def exceeded(self, dropped: int, seen: int) -> str | None:
+        """Return what forbids so many errors among so many elements, `None` if nothing does."""
+        if self.max_errors is not None and dropped > self.max_errors:
+            return f"max_errors={self.max_errors}"
+        if self.max_share is not None and dropped > self.max_share * max(seen, FEW):
+            return f"max_share={self.max_share}"
+        return None
+
+
+UNLIMITED: Final = Budget()
+
+
+@dataclass(frozen=True, eq=False)
+class IgnoreErrors(Unary):
+    """The elements that did not fail; an error that exceeds the budget is raised in its place."""
+
+    budget: Budget = UNLIMITED
+    log_warning: bool = False
+    on_error: Call | None = None
+
+    @staticmethod
+    def of(plan: Node, budget: Budget, log_warning: bool, on_error: Callable[[Any, Any], Any] | None) -> IgnoreErrors:
+        """Return the node for what the user asked for."""
+        call = None if on_error is None else Call("ignore_errors", on_error)
+        if call is not None and call.is_async:
+            raise PlanError(
+                f"{call.name} is a coroutine function: on_error is told in passing, and nothing waits for it; "
+                "give a plain function that is quick"
+            )
+        return IgnoreErrors(plan, budget, log_warning, call)
+
+    @property
+    def transparent(self) -> bool:
+        return self.budget == UNLIMITED
+
+    def stage(self) -> Fold:
+        return Fold(lambda _: Dropper(self))
+
+    def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        if not self.transparent:
+            return super().run(scope, want, start)
+        inner = Demand()
+        return self.stage().run(Dropper(self), self.input.open(scope, inner, start), inner, want)
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        if self.transparent:
+            return super().deal(positions, deal)
+        told: list[list[Any]] = [[0, 0, at] if at in (None, END) else listed(at) for at in positions]
+        seen, dropped = (sum(at[place] for at in told) // deal.share.num_shards for place in (0, 1))
+        return [seen, dropped, self.input.dealt([at[2] for at in told], deal)]
+
+    @property
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+
+    @property
+    def identity(self) -> str:
+        """What is told and logged may change, and so may the budget: a run that has used it up goes on with more."""
+        return "ignore_errors()" if self.transparent else "ignore_errors_within()"
+
+    def label(self) -> str:
+        shown = [f"{name}={value}" for name, value in vars(self.budget).items() if value is not None]
+        return f"ignore_errors({', '.join(shown)})"
+
+
+@dataclass
+class Account:
+    """What was seen and dropped so far, and how the last errors read."""
+
+    seen: int = 0
+    dropped: int = 0
+    last: deque[str] = field(default_factory=lambda: deque[str](maxlen=RECALLED))
+
+
+class Dropper(Step):
+    """Drops failures, tells of them, and lets one pass that exceeds the budget."""
+
+    def __init__(self, node: IgnoreErrors) -> None:
+        self.node = node
+        self.account = Account()
+
+    def resume(self, position: Position) -> Start:
+        if self.node.transparent:
+            return Start.of(position)
+        self.account.seen, self.account.dropped, inner = position
+        return Start.of(inner)
+
+    def feed(self, block: Block) -> Block:
+        before = (self.account.seen, self.account.dropped)
+        if not block.failed:
+            self.account.seen += len(block)
+            return block if self.node.transparent else Block(block.items, Survivors(block.tickets, None, before))
+        kept: list[tuple[int, Any]] = []
+        for place, item in enumerate(block.items):
+            self.account.seen += 1
+            left = self.drop(item, block.tickets[place]) if type(item) is Failure else item
+            if left is not DROPPED:
+                kept.append((place, left))
+        items = [item for _, item in kept]
+        tickets = Survivors(block.tickets, [place for place, _ in kept], None if self.node.transparent else before)
+        return Block(items, tickets, Failure in set(map(type, items)))
+
+    def drop(self, failure: Failure, ticket: Ticket) -> Any:
+        """Return what is left of an element that failed: nothing, or an error in its place."""
+        account, error = self.account, failure.error
+        why = self.node.budget.exceeded(account.dropped + 1, account.seen)
+        if why is not None:
+            error.add_note(self.note(why))
+            return failure
+        words = f"{describe(ticket)}: {error!r:.200}"
+        if self.node.budget != UNLIMITED:
+            account.last.append(words)
+        if self.node.log_warning:
+            log.warning("%s dropped %s", self.node.label(), words)
+        left = DROPPED if self.node.on_error is None else self.tell(self.node.on_error, error, ticket)
+        account.dropped += left is DROPPED
+        return left
+
+    def note(self, why: str) -> str:
+        """Return what an error says that exceeds the budget."""
+        account = self.account
+        shown = f"; the last before it: {'; '.join(account.last)}" if account.last else ""
+        return f"ignore_errors({why}) dropped {account.dropped} of {account.seen} elements, and no more{shown}"
+
+    def tell(self, call: Call, error: BaseException, ticket: Ticket) -> Any:
+        """Show an error to the user's function; what goes wrong in it is raised in the element's place."""
+        try:
+            call.fn(error, plain(ticket))
+        except Exception as other:
+            return call.failure(other, ticket)
+        return DROPPED
+
+
+DROPPED: Final = object()
+
+
+@final
+class Survivors(Tickets):
+    """The elements at some places of a block, all if `None`; with how many were seen and dropped before it, if counted.
+
+    Those that stand between them were dropped for good.
+    """
+
+    __slots__ = ("before", "places", "whole")
+
+    def __init__(self, whole: Tickets, places: Sequence[int] | None, before: tuple[int, int] | None) -> None:
+        self.whole = whole
+        self.places = range(len(whole)) if places is None else places
+        self.before = before
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.whole[self.places[index]]
+
+    def run_from(self, ordinal: int) -> bool:
+        return len(self.places) == len(self.whole) and self.whole.run_from(ordinal)
+
+    def at(self, count: int) -> Position:
+        come = len(self.whole) if count == len(self.places) else self.places[count - 1] + 1 if count else 0
+        if self.before is None:
+            return self.whole.at(come)
+        seen, dropped = self.before
+        return [seen + come, dropped + come - count, self.whole.at(come)]

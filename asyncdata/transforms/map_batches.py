@@ -1,0 +1,185 @@
+"""map(batch=n): a function of many elements at once, whose results are elements again."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from types import CoroutineType
+from typing import Any
+
+from asyncdata.errors import StructureError
+from asyncdata.plan import Node, OneForOne, check_count
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.executors import Call
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Apply, Fold, Opener, Step, split
+from asyncdata.runtime.tickets import FRESH, Ordinals, Start, Ticket
+from asyncdata.structure import stack, unstack
+from asyncdata.transforms.called import Called
+from asyncdata.transforms.map import workers_for
+
+__all__ = ("MapBatches",)
+
+
+class Batched(Call):
+    """A user's function of a batch, called on blocks of elements that are items themselves.
+
+    If it fails, elements are tried one by one, so that those fail which are to blame.
+    """
+
+    __slots__ = ()
+
+    def run(self, block: Block) -> Block:
+        """Call the function on what is good of each of some blocks."""
+        return several([put(part, good := sound(part), self.tried(part, good)) for part in block.items])
+
+    async def run_async(self, item: Block, ticket: Ticket) -> Block:
+        good = sound(item)
+        return several([put(item, good, await self.tried_async(item, good))])
+
+    def tried(self, block: Block, places: Sequence[int]) -> list[Any]:
+        """Return the results for the elements at these places, failures for those that fail alone."""
+        try:
+            return rows(self.one(stacked(block, places)), len(places)) if places else []
+        except (Exception, CancelledError) as error:
+            if len(places) == 1:
+                return [self.failure(error, block.tickets[places[0]])]
+        return [result for place in places for result in self.tried(block, [place])]
+
+    async def tried_async(self, block: Block, places: Sequence[int]) -> list[Any]:
+        """Return what `tried` does, of a coroutine function."""
+        ticket = block.tickets[places[0]] if places else None
+        try:
+            result: Any = await super().run_async(stacked(block, places), ticket) if places else []
+            if type(result) is not Failure:
+                return rows(result, len(places))
+        except Exception as error:
+            result = self.failure(error, ticket)
+        if len(places) == 1:
+            return [result]
+        return [one for place in places for one in await self.tried_async(block, [place])]
+
+
+def sound(block: Block) -> list[int]:
+    """Return the places of the elements that have not failed."""
+    return [place for place, item in enumerate(block.items) if type(item) is not Failure]
+
+
+def stacked(block: Block, places: Sequence[int]) -> Any:
+    """Return a batch of the elements at some places."""
+    return stack([block.items[place] for place in places])
+
+
+def put(block: Block, places: Sequence[int], results: list[Any]) -> Block:
+    """Return a block with results in the places of some of its elements."""
+    items = list(block.items)
+    for place, result in zip(places, results, strict=True):
+        items[place] = result
+    return Block(items, block.tickets, Failure in set(map(type, items)))
+
+
+def rows(result: Any, count: int) -> list[Any]:
+    """Return the elements that a function's result is made of: a list as it is, else along the first axis."""
+    if type(result) is CoroutineType:
+        result.close()
+        raise TypeError("the function returned a coroutine: define it with `async def`")
+    found: list[Any] = result if isinstance(result, list) else unstack(result)  # pyright: ignore[reportUnknownVariableType]
+    if len(found) != count:
+        raise StructureError(f"the function was given {count} elements, and returned {len(found)}")
+    return found
+
+
+class Grouper(Step):
+    """Collects elements until there are enough for a batch, which goes out as one item: a block."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.held: list[Block] = []
+        self.count = 0
+
+    def need(self, want: int) -> int:
+        return want * self.size - self.count
+
+    def feed(self, block: Block) -> Block:
+        self.held.append(block)
+        self.count += len(block)
+        if self.count < self.size:
+            return Block([])
+        whole, end = Block.join(self.held), self.count - self.count % self.size
+        self.held, self.count = [whole.part(end, self.count)] if end < self.count else [], self.count - end
+        return several([whole.part(at, at + self.size) for at in range(0, end, self.size)])
+
+    def flush(self) -> Iterator[Block]:
+        if self.held:
+            yield several([Block.join(self.held)])
+
+
+def several(groups: list[Block]) -> Block:
+    """Return groups as the items of one block; they have the tickets of their elements, and need none of their own."""
+    return Block(groups, Ordinals(0, len(groups)))
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Elements in groups of `size` through a stage, and out one by one."""
+
+    size: int
+    apply: Apply
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        inner, groups = Demand(), Demand()
+        source = inputs[0](scope, inner, start)
+        grouping = Fold(lambda _: Grouper(self.size))
+
+        def collected(_: Scope, demand: Demand, __: Start) -> Blocks:
+            return grouping.run(Grouper(self.size), source, inner, demand)
+
+        return self.apart(self.apply.open(scope, [collected], groups, FRESH), groups, want)
+
+    async def apart(self, source: Blocks, groups: Demand, want: Demand) -> Blocks:
+        """Take groups apart; as many are asked for as make up what is wanted."""
+        async with aclosing(source):
+            while True:
+                groups.items = max(1, want.items // self.size)
+                done = await anext(source, None)
+                if done is None:
+                    return
+                for group in done.items:
+                    for part in split(group, want):
+                        yield part
+
+
+@dataclass(frozen=True, eq=False)
+class MapBatches(Called, OneForOne):
+    """A function called on batches of `size` elements, several at once if asked; always in order."""
+
+    function: Batched
+    size: int
+
+    @staticmethod
+    def of(plan: Node, fn: Callable[..., Any], size: Any, calls: int | None, executor: str | int | None) -> MapBatches:
+        """Return a map of batches for what the user asked for."""
+        call = Batched("map", fn)
+        size = check_count("map", "batch", size, 1)
+        return MapBatches(plan, call, size, workers=workers_for(call, calls, executor), ordered=True)
+
+    def stage(self) -> Grouped:
+        return Grouped(self.size, Apply((self.function,), workers=self.lanes))
+
+    @property
+    def elementwise(self) -> bool:
+        return self.workers is not None
+
+    @property
+    def signature(self) -> None:
+        return None
+
+    @property
+    def identity(self) -> str:
+        """Results are those of elements: how many are worked on together may change."""
+        return f"{self.function.name[:-1]}, batch)"
+
+    def label(self) -> str:
+        return f"{self.function.name[:-1]}, batch={self.size}{self.how()})"

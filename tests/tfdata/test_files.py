@@ -1,0 +1,46 @@
+"""Lines and records of files beside TensorFlow's own, where it is installed."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import asyncdata as ad
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("tensorflow", exc_type=ImportError)
+
+
+@settings(max_examples=100)
+@given(
+    data=st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"bc", b"\x00\xff"]), max_size=20).map(b"".join),
+    size=st.sampled_from([None, 1, 3]),
+)
+def test_lines_are_split_as_tensorflow_splits_them(tf: Any, tmp_path_factory: Any, data: bytes, size: Any) -> None:
+    path = str(tmp_path_factory.getbasetemp() / "lines.txt")
+    Path(path).write_bytes(data)
+    theirs = list(tf.data.TextLineDataset(path, buffer_size=size).as_numpy_iterator())
+    assert list(ad.TextLineDataset(path, buffer_size=size)) == theirs
+
+
+@settings(max_examples=50)
+@given(count=st.integers(0, 9), record=st.integers(1, 4), header=st.integers(0, 3), footer=st.integers(0, 3))
+def test_records_are_those_that_tensorflow_reads(
+    tf: Any, tmp_path_factory: Any, count: int, record: int, header: int, footer: int
+) -> None:
+    path = str(tmp_path_factory.getbasetemp() / "records.bin")
+    Path(path).write_bytes(bytes(range(header + footer + count * record)))
+    arguments = (path, record, header, footer)
+    theirs = list(tf.data.FixedLengthRecordDataset(*arguments).as_numpy_iterator())
+    assert list(ad.FixedLengthRecordDataset(*arguments)) == theirs
