@@ -4,7 +4,7 @@ General layout, lowest first; a module imports only from those before it:
 
     errors, options, structure,
     ragged                       what everybody uses
-    trying                       functions that are tried again, or given up
+    trying, functions, that, are, tried, again, or, given, up,
     formats                      encodings without I/O: TFRecord framing, tf.Example, lines, records of a fixed length
     runtime                      what exists while elements flow: blocks, tickets, queues, executors, stages
     plan                         Node, the immutable tree that a Dataset is
@@ -50,6 +50,7 @@ from asyncdata.readers import FixedLengthRecordDataset, TextLineDataset, TFRecor
 from asyncdata.sources.stateful import Stateful
 from asyncdata.storage import read_file
 from asyncdata.structure import TensorSpec
+from asyncdata.transforms.group_by_reducer import Reducer
 from asyncdata.trying import with_retries, with_timeout
 
 __version__ = "0.1.0"
@@ -70,6 +71,7 @@ __all__ = (
     "Options",
     "PlanError",
     "Ragged",
+    "Reducer",
     "ResumeError",
     "StageError",
     "Stateful",

@@ -21,6 +21,7 @@ from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
 from asyncdata.transforms.distinct import Distinct
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.group_by_reducer import GroupByReducer, Reducer
 from asyncdata.transforms.groups import Buckets, KeyWindows
 from asyncdata.transforms.ignore_errors import Budget, IgnoreErrors
 from asyncdata.transforms.interleave import Interleave
@@ -404,6 +405,22 @@ class Transformations(Generic[T]):
         bounds, sizes, bounded = bucket_boundaries, bucket_batch_sizes, pad_to_bucket_boundary
         plan = Buckets.of(self._plan, element_length_func, bounds, sizes, padding, bounded, drop_remainder)
         return self._next(plan)
+
+    def group_by_reducer(self, key_func: Callable[..., Any], reducer: Reducer) -> Dataset[Any]:
+        """Fold all elements that have a key in common into one, and give one element for each key, in key order.
+
+        `key_func` returns an element's key, a number or anything else that has a hash. All is read before the first
+        element comes; of each key the state that the `Reducer` carries along is held, and nothing else. An element that
+        fails is raised when it is read, and leaves the state of its key as it is.
+
+        >>> import asyncdata as ad
+        >>> mean = ad.Reducer(
+        ...     lambda key: (0, 0), lambda state, x: (state[0] + x, state[1] + 1), lambda total, count: total / count
+        ... )
+        >>> list(ad.Dataset.range(10).group_by_reducer(lambda x: x % 2, mean))
+        [4.0, 5.0]
+        """
+        return self._next(GroupByReducer.of(self._plan, key_func, reducer))
 
     def shuffle(
         self, buffer_size: int | None = None, seed: int | None = None, reshuffle_each_iteration: bool | None = None

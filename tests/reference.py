@@ -99,6 +99,21 @@ def rejection_resample(elements: Elements, fn: Callable[..., Any], kept: set[int
             yield label, element
 
 
+def group_by_reducer(
+    elements: Elements, key: Callable[..., Any], init: Any, fn: Callable[[Any, Any], Any], last: Callable[..., Any]
+) -> Iterator[Any]:
+    """Failures first, then one element for each key, folded from its elements."""
+    states = dict[Any, Any]()
+    for element in elements:
+        name = call(key, element)
+        state = name if isinstance(name, Failed) else call(fn, (states.setdefault(name, init), element))
+        if isinstance(state, Failed):
+            yield state
+        else:
+            states[name] = state
+    yield from (call(last, states[name]) for name in sorted(states))
+
+
 def flat_map(elements: Elements, fn: Callable[..., Any]) -> Iterator[Any]:
     """`fn` returns the elements of the inner dataset."""
     for inner in map_(elements, fn):

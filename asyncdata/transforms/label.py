@@ -74,6 +74,8 @@ class Keyer(Labeller):
     def label_of(self, found: Any) -> Any:
         scalar = isinstance(found, np.generic) or (isinstance(found, np.ndarray) and np.ndim(cast("Any", found)) == 0)
         key: Any = cast("Any", found).item() if scalar else cast("Any", found)
+        scalar = isinstance(found, (np.generic, np.ndarray)) and np.ndim(cast("Any", found)) == 0
+        key = cast("Any", found).item() if scalar else cast("Any", found)
         try:
             hash(key)
         except TypeError:

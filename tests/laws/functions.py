@@ -61,6 +61,17 @@ def class_of(*parts: Any) -> int:
     return digest(*parts) % 3
 
 
+def fail_sometimes_class(*parts: Any) -> int:
+    return digest(fail_sometimes(*parts)) % 5
+
+
+def folded(state: int, element: Any) -> int:
+    """The next state, which depends on order."""
+    if digest(element) % FAILING == 4:
+        raise Boom(digest(element))
+    return (state * 31 + digest(element)) % 997
+
+
 def class_or_none(*parts: Any) -> Any:
     """Some elements have no class, or one that there is not, or fail."""
     if digest(*parts) % FAILING == 2:

@@ -509,6 +509,20 @@ DISTRIBUTIONS: tuple[tuple[list[float], list[float] | None, set[int]], ...] = (
 )
 
 
+def group_by_reducer(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """One in many elements fails to be folded; of the keys of one kind of functions, the last step fails for some."""
+    keys = draw(st.sampled_from([functions.class_of, functions.number, functions.text, functions.fail_sometimes_class]))
+    is_coroutine = draw(st.booleans())
+    how = [functions.awaited(fn) if is_coroutine else fn for fn in (keys, functions.folded, functions.fail_sometimes)]
+    return pipe.then(
+        f"group_by_reducer({keys.__name__}, coroutines={is_coroutine})",
+        lambda ds: ds.group_by_reducer(how[0], ad.Reducer(lambda _: 0, *how[1:])),
+        lambda epoch: reference.group_by_reducer(
+            pipe.meaning(epoch), keys, 0, functions.folded, functions.fail_sometimes
+        ),
+    )
+
+
 def rejoined(*parts: Any) -> ad.Dataset:
     """The elements of a window, which of elements with parts is a structure of datasets."""
     return ad.Dataset.zip(datasets=parts[0] if len(parts) == 1 else parts)
@@ -891,17 +905,8 @@ ORDERED_STEPS: tuple[Step, ...] = (
 )
 
 GROUPING_STEPS: tuple[Step, ...] = (
-    window,
-    padded_batch,
-    scan,
-    take_while,
-    unique,
-    ragged_batch,
-    rebatch,
-    rejection_resample,
-    group_by_window,
-    group_all,
-    bucket_by_sequence_length,
+    *(window, padded_batch, scan, take_while, unique, ragged_batch, rebatch, rejection_resample),
+    *(group_by_window, group_all, group_by_reducer, bucket_by_sequence_length),
 )
 """What makes other elements of several ones, or of what came before."""
 

@@ -1,0 +1,201 @@
+"""group_by_reducer: one element for each key, folded from all elements that have it."""
+
+from __future__ import annotations
+
+import time
+from asyncio import CancelledError
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from operator import index
+from types import CoroutineType
+from typing import Any, Final
+
+from asyncdata.errors import PlanError
+from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.plan import Node, Unary, picked
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.executors import Call, Pace
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Merge, Opener, breathe, split
+from asyncdata.runtime.tickets import END, FRESH, Given, Listed, Numbered, Position, Ticket, decode_all, encode, plain
+from asyncdata.transforms.label import Keyer
+from asyncdata.transforms.map import Map
+
+__all__ = ("GroupByReducer", "Reducer")
+
+METHOD: Final = "group_by_reducer"
+AT_ONCE: Final = 1024
+GROUP: Final = 1e-3
+
+KEY, FAILED = "key", "failed"
+"""What tickets begin with: that of a key's element goes on with the key's number, that of a failure with its own."""
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """How elements of one key become one, as tf.data.experimental.Reducer; each may be a coroutine function."""
+
+    init_func: Callable[[Any], Any]
+    """Returns the first state for a key."""
+
+    reduce_func: Callable[[Any, Any], Any]
+    """Returns the next state, for a state and an element."""
+
+    finalize_func: Callable[..., Any]
+    """Returns what becomes of the last state; a tuple is unpacked into arguments."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calls:
+    """The functions of a `Reducer`."""
+
+    init: Call
+    reduce: Call
+    finalize: Call
+
+    @staticmethod
+    def of(reducer: Any) -> Calls:
+        """Return the functions; `PlanError` if they are none."""
+        if not isinstance(reducer, Reducer):
+            raise PlanError(f"{METHOD}(reducer=) must be an asyncdata.Reducer, got {reducer!r:.80}")
+        init = Call(METHOD, reducer.init_func, spread=False)
+        return Calls(init, Call(METHOD, reducer.reduce_func), Call(METHOD, reducer.finalize_func))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupByReducer(Unary):
+    """What `calls` make of all second parts of pairs that have the same first part, a key; in the order of keys."""
+
+    calls: Calls
+
+    @staticmethod
+    def of(plan: Node, key_func: Callable[..., Any], reducer: Any) -> GroupByReducer:
+        """Return the node above one that pairs elements with their keys."""
+        return GroupByReducer(Map(plan, (Keyer(METHOD, key_func),)), Calls.of(reducer))
+
+    @property
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+
+    @property
+    def signature(self) -> None:
+        return None
+
+    @property
+    def resumption(self) -> str:
+        return f"{METHOD}() reads everything again"
+
+    def label(self) -> str:
+        return self.calls.reduce.name
+
+    def stage(self) -> Merge:
+        return Merge(self.blocks)
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return picked(self, scope, want, tickets)
+
+    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+        """Read everything, about a millisecond's worth at a time; failures pass, the rest follows at the end."""
+        place = self.told(position, Place.of)
+        groups, pace = Groups(self.calls, place), Pace(GROUP)
+        async with aclosing(inputs[0](scope, Demand(AT_ONCE), FRESH)) as source:
+            async for block in source:
+                start = 0
+                while start < len(block):
+                    part = block.part(start, start + pace.group)
+                    start += len(part)
+                    begin = time.perf_counter()
+                    failures = await groups.add(part)
+                    pace.measured(len(part), time.perf_counter() - begin)
+                    for failed in split(failures, want):
+                        yield failed
+                    await breathe()
+        for number, key in enumerate(groups.in_order()):
+            if number >= place.groups:
+                yield await groups.result(number, key)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A position: which failures were delivered, by their tickets, and how many keys' elements were."""
+
+    failed: Sequence[Ticket] = ()
+    groups: int = 0
+
+    @staticmethod
+    def of(position: Any) -> Place:
+        """Return what a position says."""
+        return Place() if position is None else Place(decode_all(position["failed"]), index(position["groups"]))
+
+    def told(self) -> Position:
+        """Return it as JSON."""
+        return {"failed": [encode(ticket) for ticket in self.failed], "groups": self.groups}
+
+
+class Groups:
+    """The states by key, and which failures have been delivered."""
+
+    def __init__(self, calls: Calls, place: Place) -> None:
+        self.calls = calls
+        self.states: dict[Any, Any] = {}
+        self.failed = list(place.failed)
+        self.past = set(map(plain, place.failed))
+
+    async def add(self, block: Block) -> Block:
+        """Fold pairs of keys and elements; return the failures that were not delivered yet, in their places."""
+        found: list[Any] = []
+        before = len(self.failed)
+        for place, pair in enumerate(block.items):
+            failure = pair if type(pair) is Failure else await self.fold(pair, block.tickets[place])
+            if failure is not None and plain(ticket := block.tickets[place]) not in self.past:
+                found.append(failure)
+                self.failed.append(ticket)
+        failed = self.failed
+        tickets = [(FAILED, ticket) for ticket in failed[before:]]
+        return Block(found, Listed(tickets, lambda count: Place(failed[: before + count]).told()), True)
+
+    async def fold(self, pair: tuple[Any, Any], ticket: Ticket) -> Failure | None:
+        """Take one element into the state of its key; if that fails the state stays as it was."""
+        key, element = pair
+        if key not in self.states:
+            first = await called(self.calls.init, key, ticket)
+            if type(first) is Failure:
+                return first
+            self.states[key] = first
+        state = await called(self.calls.reduce, (self.states[key], element), ticket)
+        if type(state) is Failure:
+            return state
+        self.states[key] = state
+        return None
+
+    def in_order(self) -> list[Any]:
+        """Return the keys in order: numbers first, then by type; what has no order by what it looks like."""
+        return sorted(self.states, key=rank)
+
+    async def result(self, number: int, key: Any) -> Block:
+        """Return what becomes of the state of a key, as a block."""
+        made = await called(self.calls.finalize, self.states.pop(key), Numbered(number, key))
+        if type(made) is Failure:
+            made.error.add_note(f"key {key!r:.80}")
+        failed = self.failed
+        tickets = Listed([(KEY, number)], lambda count: Place(failed, number + count).told())
+        return Block([made], tickets, type(made) is Failure)
+
+
+def rank(key: Any) -> tuple[str, Any]:
+    """Return where a key stands among others, which depends on no other."""
+    if isinstance(key, (int, float)):
+        return "", key
+    return type(key).__name__, key if isinstance(key, (str, bytes)) else repr(key)
+
+
+async def called(call: Call, item: Any, ticket: Ticket) -> Any:
+    """Return what a function makes of an item, or the failure; await it if it is a coroutine function."""
+    if call.is_async:
+        return await call.run_async(item, ticket)
+    try:
+        found = call.one(item)
+    except (Exception, CancelledError) as error:
+        return call.failure(error, ticket)
+    return found if type(found) is not CoroutineType else call.refuse([found], Given([ticket], 0, 1, END)).items[0]
