@@ -18,6 +18,7 @@ from asyncdata.plan import Node, check_integer
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
 from asyncdata.sources.memory import Chosen, Counter, Getter, Items, Range, Slices, Source, Tensors
+from asyncdata.sources.random import Random
 from asyncdata.storage import local_path, store_for
 from asyncdata.structure import as_arrays, conform, open_level, paired, spec_of
 from asyncdata.transformations import Transformations, dataset_for
@@ -98,6 +99,30 @@ class Dataset(Transformations[T]):
         2 b
         """
         return Dataset(Slices.of(tensors))
+
+    @staticmethod
+    def from_list(tensors: Sequence[Any]) -> Dataset[Any]:
+        """The members of a list, which may differ in shape; lists in them become arrays.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_list([[1, 2], [3]]))
+        [array([1, 2]), array([3])]
+        """
+        if not isinstance(tensors, (list, tuple)):
+            raise PlanError(f"from_list needs a list, got {tensors!r:.80}")
+        return Dataset(Items([as_arrays(element) for element in tensors], method="from_list"))
+
+    @staticmethod
+    def random(seed: int | None = None, rerandomize_each_iteration: bool | None = None) -> Dataset[int]:
+        """Random integers from 0 to before 2³², for ever; in each iteration the same, or others.
+
+        Any of them can be had: `dataset[10**9]` makes no others.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.random(seed=4).take(3))
+        [1186044199, 2692922984, 3922945192]
+        """
+        return Dataset(Random.of(seed, bool(rerandomize_each_iteration)))
 
     @staticmethod
     def from_generator(

@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from asyncdata.errors import PlanError
-from asyncdata.kept.cache import FileCache
+from asyncdata.kept.cache import FileCache, snapshot_path
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node, check_count, check_integer, check_parallel
 from asyncdata.runtime.executors import Call
@@ -282,6 +282,29 @@ class Transformations(Generic[T]):
         2
         """
         return self._next(FileCache(self._plan, local_path(filename)) if filename else Cache(self._plan))
+
+    def snapshot(
+        self,
+        path: str | PathLike[str],
+        compression: str | None = "AUTO",
+        reader_func: Callable[..., Any] | None = None,
+        shard_func: Callable[..., Any] | None = None,
+    ) -> Dataset[T]:
+        """Keep the elements in a file of the folder `path`, one for each pipeline: `cache(filename)` that finds a name.
+
+        A pipeline that has changed, in its steps, files or chosen seeds, fills a file of its own; others stay until you
+        delete them. There is no compression, and one file: for shards and readers of your own use `save` and `load`.
+
+        >>> import asyncdata as ad, os, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> for size in (3, 4, 3):
+        ...     _ = list(ad.Dataset.range(size).snapshot(folder))
+        >>> len(os.listdir(folder))
+        2
+        """
+        if compression not in {"AUTO", None, ""} or reader_func is not None or shard_func is not None:
+            raise PlanError("snapshot() has no compression, reader_func or shard_func: use save() and Dataset.load()")
+        return self._next(FileCache(self._plan, snapshot_path(self._plan, local_path(path))))
 
     def prefetch(self, buffer_size: int | None = None) -> Dataset[T]:
         """Read up to `buffer_size` elements ahead while the consumer works; AUTOTUNE (or `None`) finds how many.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -51,6 +52,16 @@ def call(fn: Callable[..., Any], element: Any) -> Any:
 
 def range_(*bounds: int) -> Iterator[int]:
     return iter(range(*bounds))
+
+
+def random(count: int, seed: int, epoch: tuple[int, ...]) -> Iterator[int]:
+    """SplitMix64 with a key of the seed and the epoch, the upper halves."""
+    key = int.from_bytes(hashlib.blake2b(repr((seed, epoch)).encode(), digest_size=8).digest(), "little")
+    for place in range(1, count + 1):
+        word = (key + place * 0x9E3779B97F4A7C15) % 2**64
+        word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        word = (word ^ word >> 27) * 0x94D049BB133111EB % 2**64
+        yield (word ^ word >> 31) >> 32
 
 
 def from_tensor_slices(tensors: Any) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from asyncdata.errors import PlanError, StageError
 from asyncdata.options import INFINITE_CARDINALITY
@@ -18,9 +18,10 @@ from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Tic
 from asyncdata.sources.files import Files
 from asyncdata.structure import TensorSpec, as_arrays, leading, slice_rows, spec_of
 
-__all__ = ("Chosen", "Counter", "Getter", "Items", "Range", "Slices", "Source", "Tensors")
+__all__ = ("FOREVER", "Chosen", "Counter", "Getter", "Items", "Range", "Rows", "Slices", "Source", "Tensors")
 
-FOREVER = 1 << 62
+FOREVER: Final = 1 << 62
+"""How many elements an endless source has."""
 
 
 class Source(Protocol):
@@ -223,6 +224,7 @@ class Items(Rows):
 
     items: Sequence[Any] = field(repr=False)
     files: bool = False
+    method: str = "from_iterable"
 
     def rows(self, start: int, stop: int) -> list[Any]:
         return list(self.items[start:stop])
@@ -235,7 +237,7 @@ class Items(Rows):
         return len(self.items)
 
     def label(self) -> str:
-        return f"from_iterable({type(self.items).__name__} of {len(self.items)})"
+        return f"{self.method}({type(self.items).__name__} of {len(self.items)})"
 
     @property
     def identity(self) -> str:

@@ -185,6 +185,15 @@ def counted(draw: st.DrawFn) -> Pipeline:
     )
 
 
+def random(draw: st.DrawFn) -> Pipeline:
+    count, seed, anew = draw(SIZES), draw(st.integers(0, 3)), draw(st.booleans())
+    return Pipeline(
+        f"random({seed}, {anew}).take({count})",
+        lambda: ad.Dataset.random(seed, anew).take(count),
+        lambda epoch: reference.random(count, seed, epoch if anew else ()),
+    )
+
+
 def with_end(items: list[Any], fails: bool, name: str) -> list[Any]:
     return [*items, reference.failed(Boom(name))] if fails else items
 
@@ -261,6 +270,7 @@ SOURCES = (
     slices,
     one_tensor,
     counted,
+    random,
     from_generator,
     from_iterable,
     from_async_iterable,
