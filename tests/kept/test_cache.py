@@ -170,6 +170,17 @@ def test_two_readers_at_once(path: Path) -> None:
     assert list(ad.Dataset.zip(ds, ds)) == [(x, x) for x in range(500)]
 
 
+def test_readers_of_a_generator_at_once_get_all_of_it(path: Path) -> None:
+    def build() -> ad.Dataset:
+        return ad.Dataset.from_generator(lambda: iter(range(50))).cache(path)
+
+    async def several() -> Any:
+        return await asyncio.gather(*[collect(build()) for _ in range(6)])
+
+    assert asyncio.run(several()) == [[*range(50)]] * 6
+    assert list(build()) == [*range(50)]
+
+
 # states
 
 
