@@ -13,13 +13,14 @@ General layout, lowest first; a module imports only from those before it:
     checkpoint                   what a state says, whether it fits, and how it is kept in a file
     kept                         elements on disk: caches, saved datasets
     transformations              what a dataset can be made into
-    iterator, dataset, readers   what users see
+    iterator, dataset, readers,
+    experimental                 what users see
     testing, demo, __main__      for users' tests; the main job; the command line
 """
 
 from __future__ import annotations
 
-from asyncdata import checkpoint
+from asyncdata import checkpoint, experimental
 from asyncdata.dataset import Dataset
 from asyncdata.errors import (
     AsyncDataError,
@@ -76,6 +77,7 @@ __all__ = (
     "VarLenFeature",
     "checkpoint",
     "decode_example",
+    "experimental",
     "make_example",
     "parse_example",
     "parse_single_example",

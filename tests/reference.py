@@ -54,9 +54,9 @@ def range_(*bounds: int) -> Iterator[int]:
     return iter(range(*bounds))
 
 
-def random(count: int, seed: int, epoch: tuple[int, ...]) -> Iterator[int]:
-    """SplitMix64 with a key of the seed and the epoch, the upper halves."""
-    key = int.from_bytes(hashlib.blake2b(repr((seed, epoch)).encode(), digest_size=8).digest(), "little")
+def random(count: int, seed: int) -> Iterator[int]:
+    """SplitMix64 with a key of the seed, the upper halves."""
+    key = int.from_bytes(hashlib.blake2b(repr((seed, ())).encode(), digest_size=8).digest(), "little")
     for place in range(1, count + 1):
         word = (key + place * 0x9E3779B97F4A7C15) % 2**64
         word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 % 2**64

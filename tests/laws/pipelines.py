@@ -186,11 +186,11 @@ def counted(draw: st.DrawFn) -> Pipeline:
 
 
 def random(draw: st.DrawFn) -> Pipeline:
-    count, seed, anew = draw(SIZES), draw(st.integers(0, 3)), draw(st.booleans())
+    count, seed = draw(SIZES), draw(st.integers(0, 3))
     return Pipeline(
-        f"random({seed}, {anew}).take({count})",
-        lambda: ad.Dataset.random(seed, anew).take(count),
-        lambda epoch: reference.random(count, seed, epoch if anew else ()),
+        f"random({seed}).take({count})",
+        lambda: ad.Dataset.random(seed).take(count),
+        lambda epoch: reference.random(count, seed),
     )
 
 
