@@ -13,7 +13,7 @@ from asyncdata.plan import Node, check_count, check_integer, check_parallel
 from asyncdata.runtime.executors import Call
 from asyncdata.storage import local_path
 from asyncdata.transforms.batch import Batch, Unbatch
-from asyncdata.transforms.cache import Cache
+from asyncdata.transforms.cache import Cache, MemoryCache
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import Interleave
@@ -261,11 +261,12 @@ class Transformations(Generic[T]):
         """
         return self._next(Shard.of(self._plan, num_shards, index, drop_remainder, pad_remainder))
 
-    def cache(self, filename: str | PathLike[str] = "") -> Dataset[T]:
+    def cache(self, filename: str | PathLike[str] = "", *, max_bytes: int | None = None) -> Dataset[T]:
         """Keep the elements of the first epoch for the following ones, in memory or a file; arrays become read-only.
 
         What was read is kept when an epoch is left early, and the next one reads on from there. Put random
-        augmentation and `shuffle` after it.
+        augmentation and `shuffle` after it. In memory, with `max_bytes`, what comes after so many is not kept, and the
+        input goes on there in each epoch.
 
         With a `filename` elements are written as they are read, to `<filename>.partial` until all are there. Other
         processes, at once or later, read the same file. Of several that begin it one writes; if that dies, the next
@@ -281,7 +282,7 @@ class Transformations(Generic[T]):
         1
         2
         """
-        return self._next(FileCache(self._plan, local_path(filename)) if filename else Cache(self._plan))
+        return self._next(cached(self._plan, filename, max_bytes))
 
     def snapshot(
         self,
@@ -337,6 +338,15 @@ class Transformations(Generic[T]):
     def options(self) -> Options:
         """Return a copy of the options that are set."""
         return Options().merge(self._options)
+
+
+def cached(plan: Node, filename: str | PathLike[str], max_bytes: int | None) -> Cache | FileCache:
+    """Return the plan that keeps elements in a file or in memory."""
+    if max_bytes is not None:
+        check_count("cache", "max_bytes", max_bytes, 0)
+        if filename:
+            raise PlanError("cache(max_bytes=) is for memory; a file takes what the disk has")
+    return FileCache(plan, local_path(filename)) if filename else Cache(plan, MemoryCache(max_bytes))
 
 
 def dataset_for(method: str, value: Any) -> Dataset[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -55,7 +55,7 @@ class CsvLayout:
 
     def rows(self, records: list[list[bytes] | DataLossError]) -> list[Any]:
         """Return records as tuples of values, with an error in the place of each that is wrong."""
-        if all(isinstance(record, list) for record in records):
+        if set(map(type, records)) == {list}:
             try:
                 return self.at_once(records)  # pyright: ignore[reportArgumentType]
             except (ValueError, OverflowError, IndexError):
@@ -78,8 +78,13 @@ class CsvLayout:
             if not gone:
                 return fields
             return [column.default if field in {b"", self.missing} else field for field in fields]
-        read = parse(column.dtype)
-        values = [column.default if gone and field in {b"", self.missing} else read(field) for field in fields]
+        if b"_" in b"".join(fields):
+            raise ValueError("Python's own way to write a number")
+        read = int if column.dtype.kind == "i" else float
+        if gone:
+            values = [column.default if field in {b"", self.missing} else read(field) for field in fields]
+        else:
+            values = [*map(read, fields)]
         with np.errstate(over="ignore"):
             return list(np.array(values, column.dtype))
 
@@ -99,23 +104,6 @@ class CsvLayout:
                     return DataLossError(f"field {column.place} is missing, and has no default")
                 return DataLossError(f"field {column.place} is no {column.dtype}: {field!r:.80}")
         return tuple(values)
-
-
-def parse(dtype: np.dtype[Any]) -> Callable[[bytes], Any]:
-    """Return what reads a number."""
-    return read_int if dtype.kind in "iu" else read_float
-
-
-def read_int(field: bytes) -> int:
-    if b"_" in field:
-        raise ValueError("Python's own way to write it")
-    return int(field)
-
-
-def read_float(field: bytes) -> float:
-    if b"_" in field:
-        raise ValueError("Python's own way to write it")
-    return float(field)
 
 
 class CsvParser:
