@@ -78,13 +78,13 @@ class CsvLayout:
             if not gone:
                 return fields
             return [column.default if field in {b"", self.missing} else field for field in fields]
-        if b"_" in b"".join(fields):
+        present = [field for field in fields if field not in {b"", self.missing}] if gone else fields
+        if b"_" in b"".join(present):
             raise ValueError("Python's own way to write a number")
-        read = int if column.dtype.kind == "i" else float
+        values: list[Any] = [*map(int if column.dtype.kind == "i" else float, present)]
         if gone:
-            values = [column.default if field in {b"", self.missing} else read(field) for field in fields]
-        else:
-            values = [*map(read, fields)]
+            read = iter(values)
+            values = [column.default if field in {b"", self.missing} else next(read) for field in fields]
         with np.errstate(over="ignore"):
             return list(np.array(values, column.dtype))
 

@@ -72,6 +72,11 @@ def test_kinds_defaults_and_errors_in_their_places(path: Path, way: Any) -> None
     assert [type(part) for part in found[0]] == [np.int64, np.float64, bytes]
 
 
+def test_what_stands_for_missing_may_look_like_a_number_of_pythons(path: Path) -> None:
+    path.write_text("1\n_1\n1_0\n")
+    assert results(CsvDataset(path, [[7]], na_value="_1")) == [(1,), (7,), Failed("DataLossError")]
+
+
 def test_an_error_says_which_file_record_and_field(path: Path) -> None:
     path.write_text("1\nx\n")
     with pytest.raises(ad.DataLossError, match="field 0 is no int32: b'x'") as caught:
