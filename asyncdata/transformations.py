@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 import numpy.typing as npt
 
 from asyncdata.errors import PlanError
-from asyncdata.kept.cache import FileCache
+from asyncdata.kept.cache import FileCache, snapshot_path
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node, check_arguments, check_count, check_integer, check_parallel
 from asyncdata.runtime.executors import Call
 from asyncdata.storage import local_path
 from asyncdata.structure import same_structure
 from asyncdata.transforms.batch import Batch, Unbatch
-from asyncdata.transforms.cache import Cache
+from asyncdata.transforms.cache import Cache, MemoryCache
 from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
 from asyncdata.transforms.distinct import Distinct
 from asyncdata.transforms.filter import Filter, Predicate
@@ -540,11 +540,12 @@ class Transformations(Generic[T]):
         """
         return self._next(Shard.of(self._plan, num_shards, index, drop_remainder, pad_remainder))
 
-    def cache(self, filename: str | PathLike[str] = "") -> Dataset[T]:
+    def cache(self, filename: str | PathLike[str] = "", *, max_bytes: int | None = None) -> Dataset[T]:
         """Keep the elements of the first epoch for the following ones, in memory or a file; arrays become read-only.
 
         What was read is kept when an epoch is left early, and the next one reads on from there. Put random
-        augmentation and `shuffle` after it.
+        augmentation and `shuffle` after it. In memory, with `max_bytes`, what comes after so many is not kept, and the
+        input goes on there in each epoch.
 
         With a `filename` elements are written as they are read, to `<filename>.partial` until all are there. Other
         processes, at once or later, read the same file. Of several that begin it one writes; if that dies, the next
@@ -560,7 +561,30 @@ class Transformations(Generic[T]):
         1
         2
         """
-        return self._next(FileCache(self._plan, local_path(filename)) if filename else Cache(self._plan))
+        return self._next(cached(self._plan, filename, max_bytes))
+
+    def snapshot(
+        self,
+        path: str | PathLike[str],
+        compression: str | None = "AUTO",
+        reader_func: Callable[..., Any] | None = None,
+        shard_func: Callable[..., Any] | None = None,
+    ) -> Dataset[T]:
+        """Keep the elements in a file of the folder `path`, one for each pipeline: `cache(filename)` that finds a name.
+
+        A pipeline that has changed, in its steps, files or chosen seeds, fills a file of its own; others stay until you
+        delete them. There is no compression, and one file: for shards and readers of your own use `save` and `load`.
+
+        >>> import asyncdata as ad, os, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> for size in (3, 4, 3):
+        ...     _ = list(ad.Dataset.range(size).snapshot(folder))
+        >>> len(os.listdir(folder))
+        2
+        """
+        if compression not in {"AUTO", None, ""} or reader_func is not None or shard_func is not None:
+            raise PlanError("snapshot() has no compression, reader_func or shard_func: use save() and Dataset.load()")
+        return self._next(FileCache(self._plan, snapshot_path(self._plan, local_path(path))))
 
     def ignore_errors(
         self,
@@ -679,6 +703,15 @@ def batched_for(fn: T, rng: bool, seed: int | None) -> T:
     if rng or seed is not None:
         raise PlanError("map(batch=) hands the function no generator: rng= and seed= are for functions of one element")
     return fn
+
+
+def cached(plan: Node, filename: str | PathLike[str], max_bytes: int | None) -> Cache | FileCache:
+    """Return the plan that keeps elements in a file or in memory."""
+    if max_bytes is not None:
+        check_count("cache", "max_bytes", max_bytes, 0)
+        if filename:
+            raise PlanError("cache(max_bytes=) is for memory; a file takes what the disk has")
+    return FileCache(plan, local_path(filename)) if filename else Cache(plan, MemoryCache(max_bytes))
 
 
 def dataset_for(method: str, value: Any) -> Dataset[Any]:

@@ -187,12 +187,24 @@ def padded_batch(elements: Elements, size: int, drop_remainder: bool = False) ->
 def padded(column: list[Any], first: int | None = None) -> np.ndarray:
     if len({np.ndim(part) for part in column}) > 1:
         raise Misfit
+    column = [part.astype(np.result_type(*column)) for part in column]
     most = np.max([part.shape for part in column], axis=0, initial=0)
     if first is not None and len(most):
         if most[0] > first:
             raise Misfit
         most[0] = first
-    return np.stack([np.pad(p, [(0, m - n) for n, m in zip(p.shape, most, strict=True)]) for p in column])
+    joined = np.full((len(column), *most), filler(column), column[0].dtype)
+    for place, part in enumerate(column):
+        joined[(place, *map(slice, part.shape))] = part
+    return joined
+
+
+def filler(column: list[Any]) -> Any:
+    """Zero; among objects the empty string or bytes, if the first is such, or None."""
+    if np.result_type(*column).kind != "O":
+        return 0
+    first = next((part.flat[0] for part in column if part.size), None)
+    return type(first)() if isinstance(first, (str, bytes)) else None
 
 
 def ragged_batch(elements: Elements, size: int, drop_remainder: bool = False) -> Iterator[Any]:

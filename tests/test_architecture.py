@@ -279,7 +279,7 @@ def test_no_module_is_named_after_nothing(module: Module) -> None:
 
 
 def public_objects() -> Iterator[tuple[str, object]]:
-    for module in (asyncdata, asyncdata.testing):
+    for module in (asyncdata, asyncdata.experimental, asyncdata.testing):
         yield module.__name__, module
         for name in module.__all__:
             value = getattr(module, name)

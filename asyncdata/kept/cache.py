@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from asyncdata.errors import DataLossError, ResumeError, StructureError
 from asyncdata.formats.element import decode_element
 from asyncdata.kept.heading import HEAD, TAIL, Heading
 from asyncdata.kept.writing import Mark, Writing, begin_writing
-from asyncdata.plan import Node, Unary, picked
+from asyncdata.plan import Node, Unary, nodes_of, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
@@ -24,7 +25,7 @@ from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.storage import GrowingFile
 from asyncdata.transforms.cache import FIRST, CachePlace, numbered
 
-__all__ = ("FileCache",)
+__all__ = ("FileCache", "snapshot_path")
 
 FIRST_EPOCH: Final = (0,)
 """What a file holds is the first epoch, wherever in a pipeline it is read or filled."""
@@ -219,3 +220,12 @@ def near(path: str, number: int) -> tuple[int, int]:
     with suppress(IndexError, OSError):
         return Indexes().of(path).span(number + 1)[0], number
     return 0, -1
+
+
+def snapshot_path(plan: Node, folder: str) -> str:
+    """Return where in a folder the elements of a pipeline are kept: a name for its words, shares and chosen seeds."""
+    heading = Heading.of(plan)
+    told = [node for node in nodes_of(plan) if node.identity is not None]
+    chosen = [pair for pair in heading.seeds if (chance := told[pair[0]].chance) is not None and not chance.drawn]
+    words = repr((heading.plan, heading.shares, chosen)).encode()
+    return str(Path(folder, blake2b(words, digest_size=16).hexdigest()))

@@ -57,10 +57,13 @@ class Writing:
         with self.busy:
             if self.count >= 0:
                 return
-            records, end = whole_records(self.path) if self.heading.repeatable else (0, 0)
+            head = frame(self.heading.record())
+            records, end = whole_records(self.path) if self.heading.repeatable else (1, len(head))
+            if self.file.size < end:
+                records, end = 0, 0
             self.file.truncate(end)
             if not records:
-                self.file.append(frame(self.heading.record()))
+                self.file.append(head)
             self.count = max(0, records - 1)
             with suppress(OSError, ValueError, KeyError, TypeError):
                 told: dict[str, Any] = json.loads(self.place.read_bytes())

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 
@@ -24,7 +24,8 @@ from asyncdata.structure import TensorSpec, as_arrays, common_spec, leading, sli
 
 __all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
 
-FOREVER = 1 << 62
+FOREVER: Final = 1 << 62
+"""How many elements an endless source has."""
 
 
 class Source(Protocol):

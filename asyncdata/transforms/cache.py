@@ -11,7 +11,7 @@ from typing import Any
 from asyncdata.plan import Unary, picked
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Fold, Merge, Opener
+from asyncdata.runtime.stage import Merge, Opener
 from asyncdata.runtime.tickets import (
     END,
     FRESH,
@@ -20,11 +20,11 @@ from asyncdata.runtime.tickets import (
     Position,
     Start,
     Ticket,
+    Tickets,
     Wrapped,
     plain,
 )
-from asyncdata.structure import freeze
-from asyncdata.transforms.select import Skipper
+from asyncdata.structure import freeze, nbytes
 
 __all__ = ("Cache", "MemoryCache")
 
@@ -36,22 +36,46 @@ class MemoryCache:
     first with an element may add it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int | None = None) -> None:
         self.items: list[Any] = []
         self.complete = False
+        self.max_bytes = max_bytes
+        self.bytes = 0
+        self.full = False
+        self.last: tuple[Tickets, int] | None = None  # of the block that the last element is in, and its place there
         self.lock = threading.Lock()
 
     def offer(self, position: int, block: Block) -> None:
-        """Keep the elements of `block`, number `position` and following, if they follow what is kept."""
+        """Keep the elements of `block`, number `position` and following, if they follow what is kept and fit."""
         with self.lock:
-            if self.complete or position > len(self.items):
+            if self.complete or self.full or position > len(self.items):
                 return
             fresh = next(block.pieces())
             if not fresh.failed:
                 added = fresh.items[len(self.items) - position :]
+                if self.max_bytes is not None:
+                    added = self.fitting(added, self.max_bytes)
                 for item in added:
                     freeze(item)
                 self.items.extend(added)
+                self.last = (fresh.tickets, len(self.items) - position)
+
+    def fitting(self, added: list[Any], most: int) -> list[Any]:
+        """Return those elements for which there is room; if one has none, none after it has."""
+        for place, item in enumerate(added):
+            self.bytes += nbytes(item)
+            if self.bytes > most:
+                self.full = True
+                return added[:place]
+        return added
+
+    def behind(self, position: int) -> Start:
+        """Return where the input goes on at number `position`: at once if that is behind what is kept."""
+        with self.lock:
+            if self.last is None or position != len(self.items):
+                return Start(skip=position)
+            tickets, place = self.last
+            return Start.of(tickets.at(place))
 
     def kept(self, position: int, count: int) -> Block | None:
         """Return up to `count` kept elements from number `position` on, `None` if there are none."""
@@ -108,7 +132,7 @@ class Cache(Unary):
     async def ordered(self, scope: Scope, opener: Opener, want: Demand, done: int) -> Blocks:
         """Yield all but the first `done` elements; those that are not kept are read, also to be kept."""
         shared = self.input.repeatable or self.store.complete
-        store = self.store if shared else MemoryCache()
+        store = self.store if shared else MemoryCache(self.store.max_bytes)
         position = min(done, len(store.items))
         async with AsyncExitStack() as stack:
             source: Blocks | None = None
@@ -118,7 +142,7 @@ class Cache(Unary):
                     if store.complete:
                         return
                     if source is None:
-                        source = self.beyond(position, first_of_all(scope), opener, want)
+                        source = opener(first_of_all(scope), want, store.behind(position) if position else FRESH)
                         await stack.enter_async_context(aclosing(source))
                     block = await anext(source, None)
                     if block is None:
@@ -130,13 +154,9 @@ class Cache(Unary):
         store.finish(position)
         self.store.adopt(store)
 
-    def beyond(self, position: int, scope: Scope, opener: Opener, want: Demand) -> Blocks:
-        """Run the input from element `position` on."""
-        return Fold(lambda _: Skipper(position)).open(scope, [opener], want, FRESH)
-
     async def unordered(self, scope: Scope, opener: Opener, want: Demand, done: int) -> Blocks:
         """Yield an input that has no order, and keep it in that of its tickets, which is the same in every run."""
-        store = MemoryCache()
+        store = MemoryCache(self.store.max_bytes)
         kept: list[tuple[Ticket, Block]] = []
         async with aclosing(self.passing(opener(first_of_all(scope), want, FRESH))) as source:
             async for block in source:
@@ -165,7 +185,7 @@ def first_of_all(scope: Scope) -> Scope:
 
     So a cache that is filled again, in a later epoch of another process, holds the same.
     """
-    return scope.with_epoch((0,) * len(scope.epoch))
+    return scope.with_epoch((0,))
 
 
 def numbered(block: Block, first: int) -> Block:

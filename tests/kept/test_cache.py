@@ -170,6 +170,17 @@ def test_two_readers_at_once(path: Path) -> None:
     assert list(ad.Dataset.zip(ds, ds)) == [(x, x) for x in range(500)]
 
 
+def test_readers_of_a_generator_at_once_get_all_of_it(path: Path) -> None:
+    def build() -> ad.Dataset:
+        return ad.Dataset.from_generator(lambda: iter(range(50))).cache(path)
+
+    async def several() -> Any:
+        return await asyncio.gather(*[collect(build()) for _ in range(6)])
+
+    assert asyncio.run(several()) == [[*range(50)]] * 6
+    assert list(build()) == [*range(50)]
+
+
 # states
 
 
@@ -302,7 +313,8 @@ def test_a_corrupt_element_is_an_error_in_its_place(path: Path) -> None:
 @pytest.mark.parametrize("lost", [1, 5, 20, 24, 26, 60])
 def test_of_an_unfinished_file_what_is_whole_is_used_and_the_rest_computed_again(path: Path, lost: int) -> None:
     fn = Counted()
-    list(islice(squares(path, fn), 6))
+    with squares(path, fn).iterate() as elements:
+        assert len(list(islice(elements, 6))) == 6
     partial = path.with_name("squares.partial")
     os.truncate(partial, partial.stat().st_size - lost)
     assert list(squares(path, fn)) == [x * x for x in range(10)]
@@ -311,7 +323,8 @@ def test_of_an_unfinished_file_what_is_whole_is_used_and_the_rest_computed_again
 
 def test_of_an_unfinished_file_that_is_corrupt_what_comes_before_is_used(path: Path) -> None:
     fn = Counted()
-    list(islice(squares(path, fn), 6))
+    with squares(path, fn).iterate() as elements:
+        assert len(list(islice(elements, 6))) == 6
     partial = path.with_name("squares.partial")
     data = bytearray(partial.read_bytes())
     data[data.index((9).to_bytes(8, "little"))] ^= 1

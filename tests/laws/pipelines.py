@@ -688,7 +688,7 @@ def shard(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 def cache(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     """Whatever the epoch, the elements are those of the first one: the one on whose path everything is a first time."""
-    return pipe.then("cache()", lambda ds: ds.cache(), lambda epoch: reference.cache(pipe.meaning((0,) * len(epoch))))
+    return pipe.then("cache()", lambda ds: ds.cache(), lambda epoch: reference.cache(pipe.meaning(FIRST)))
 
 
 def ignore_errors(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:

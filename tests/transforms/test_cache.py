@@ -150,3 +150,32 @@ def test_a_cache_that_is_filled_again_later_holds_what_it_would_have_held() -> N
         elements.skip(6)
         state = elements.state_dict()
     assert list(build().iterate(state=state)) == whole[6:]
+
+
+def test_what_is_behind_max_bytes_is_read_in_each_epoch_and_nothing_before_it() -> None:
+    calls: list[int] = []
+    ds = ad.Dataset.range(10).map(lambda x: calls.append(x) or np.full(1000, x)).cache(max_bytes=33_000)
+    ds = ds.with_options(ad.Options(optimize=False))
+    for _ in range(3):
+        assert [int(x[0]) for x in ds] == [*range(10)]
+    assert calls == [*range(10), *range(4, 10), *range(4, 10)]
+
+
+def test_max_bytes_edges() -> None:
+    for size in (0, 1, 10**9):
+        ds = ad.Dataset.range(10).shuffle(5, seed=1).cache(max_bytes=size)
+        assert list(ds) == list(ds.repeat(2))[10:] == list(ds)
+    with pytest.raises(ad.PlanError, match="must be at least 0"):
+        ad.Dataset.range(3).cache(max_bytes=-1)
+    with pytest.raises(ad.PlanError, match="is for memory"):
+        ad.Dataset.range(3).cache("file", max_bytes=1)
+
+
+def test_filled_in_part_the_rest_is_the_same_wherever_it_is_read() -> None:
+    """The first epoch of a dataset and that of its repetitions have other paths; what is kept has one."""
+    ds = ad.Dataset.range(20).shuffle(20, seed=1).cache()
+    with ds.iterate() as elements:
+        begun = [next(elements) for _ in range(5)]
+    whole = list(ds.repeat(2).repeat(2))[:20]
+    assert whole[:5] == begun
+    assert sorted(whole) == [*range(20)]
