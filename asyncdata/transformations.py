@@ -15,11 +15,13 @@ from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map, call_for
+from asyncdata.transforms.padded import PaddedBatch, Padding
 from asyncdata.transforms.permute import shuffled
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Concatenate, Repeat
 from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
+from asyncdata.transforms.window import Window
 from asyncdata.transforms.zip import Enumerate
 
 if TYPE_CHECKING:
@@ -175,6 +177,28 @@ class Transformations(Generic[T]):
         check_parallel("batch", num_parallel_calls)
         return self._next(Batch(self._plan, check_count("batch", "batch_size", batch_size, 1), drop_remainder))
 
+    def padded_batch(
+        self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: bool = False
+    ) -> Dataset[Any]:
+        """Stack every `batch_size` consecutive elements into one, arrays of different shapes filled up at their ends.
+
+        `padded_shapes` is a structure like an element's with a shape for each leaf; where a size is `None`, and without
+        shapes everywhere, it is that of the largest in the batch. A leaf that is larger is a `StructureError` in the
+        batch's place. `padding_values` is one value for all leaves or such a structure; a value must be one of the
+        leaf's dtype. `None` is zero, False, or the empty string.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.from_iterable([[1], [2, 3, 4], [5, 6]]).padded_batch(2, padding_values=-1))
+        [array([[ 1, -1, -1],
+               [ 2,  3,  4]]), array([[5, 6]])]
+        >>> list(ad.Dataset.from_iterable([[1], [2, 3]]).padded_batch(2, [4]))
+        [array([[1, 0, 0, 0],
+               [2, 3, 0, 0]])]
+        """
+        size = check_count("padded_batch", "batch_size", batch_size, 1)
+        padding = Padding.of("padded_batch", padded_shapes, padding_values)
+        return self._next(PaddedBatch.of(self._plan, size, drop_remainder, padding))
+
     def unbatch(self) -> Dataset[Any]:
         """Split each element along the first axis of its leaves.
 
@@ -184,6 +208,26 @@ class Transformations(Generic[T]):
         [0, 1, 2]
         """
         return self._next(Unbatch(self._plan))
+
+    def window(
+        self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
+    ) -> Dataset[Any]:
+        """Give every `size` elements as a dataset of their own; the next one begins `shift` elements later.
+
+        `shift` is `size` unless given; `stride` is the distance between members. The last windows may have fewer, or
+        are left out with `drop_remainder`. Of elements with parts (tuples, dicts) a window is a structure of datasets,
+        one for each part. An element that failed is one, and is raised by each window that has it.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(5).window(3, shift=1, drop_remainder=True).flat_map(lambda window: window.batch(3)))
+        [array([0, 1, 2]), array([1, 2, 3]), array([2, 3, 4])]
+        >>> [list(window) for window in ad.Dataset.range(7).window(2, stride=3)]
+        [[0, 3], [2, 5], [4], [6]]
+        """
+        size = check_count("window", "size", size, 1)
+        step = size if shift is None else check_count("window", "shift", shift, 1)
+        stride = check_count("window", "stride", stride, 1)
+        return self._next(Window(self._plan, size, step, self._next, stride, bool(drop_remainder)))
 
     def shuffle(
         self, buffer_size: int | None = None, seed: int | None = None, reshuffle_each_iteration: bool | None = None

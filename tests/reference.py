@@ -99,7 +99,9 @@ def interleave(elements: Elements, fn: Callable[..., Any], cycle: int = 16, bloc
         turn = (turn + 1) % cycle
 
 
-def batch(elements: Elements, size: int, drop_remainder: bool = False) -> Iterator[Any]:
+def batch(
+    elements: Elements, size: int, drop_remainder: bool = False, join: Callable[[list[Any]], Any] | None = None
+) -> Iterator[Any]:
     """A failure passes at once; the batch under construction goes on with the next element."""
     held: list[Any] = []
     for element in elements:
@@ -108,10 +110,41 @@ def batch(elements: Elements, size: int, drop_remainder: bool = False) -> Iterat
             continue
         held.append(element)
         if len(held) == size:
-            yield call(stack, (held,))
+            yield call(join or stack, (held,))
             held = []
     if held and not drop_remainder:
-        yield call(stack, (held,))
+        yield call(join or stack, (held,))
+
+
+def window(
+    elements: Elements, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
+) -> Iterator[Any]:
+    """Lists of elements; failures are elements, and what has another structure than the others spoils its windows."""
+    found, span = list(elements), (size - 1) * stride + 1
+    for start in range(0, len(found), shift or size):
+        members = found[start : start + span : stride]
+        if not (drop_remainder and start + span > len(found)):
+            kinds = {repr(skeleton(member)) for member in members if not isinstance(member, Failed)}
+            yield members if len(kinds) < 2 else failed(Misfit())
+
+
+def skeleton(element: Any) -> Any:
+    """The structure of an element without its leaves."""
+    if type(element) is tuple:
+        return tuple(map(skeleton, element))
+    return {key: skeleton(element[key]) for key in sorted(element)} if isinstance(element, dict) else None
+
+
+def padded_batch(elements: Elements, size: int, drop_remainder: bool = False) -> Iterator[Any]:
+    """As batch, with arrays filled up to the largest."""
+    return batch(elements, size, drop_remainder, lambda column: stack(column, padded))
+
+
+def padded(column: list[Any]) -> np.ndarray:
+    if len({np.ndim(part) for part in column}) > 1:
+        raise Misfit
+    most = np.max([part.shape for part in column], axis=0, initial=0)
+    return np.stack([np.pad(p, [(0, m - n) for n, m in zip(p.shape, most, strict=True)]) for p in column])
 
 
 def unbatch(elements: Elements) -> Iterator[Any]:
@@ -238,18 +271,20 @@ def reduce(elements: Elements, initial: Any, fn: Callable[[Any, Any], Any]) -> A
     return state
 
 
-def stack(column: list[Any]) -> Any:
-    """Elements of one structure as one element with a new first axis."""
+def stack(column: list[Any], arrays: Callable[[list[Any]], Any] | None = None) -> Any:
+    """Elements of one structure as one element with a new first axis; `arrays` joins leaves that are arrays."""
     kinds = {type(element) for element in column}
     first = column[0]
     if kinds & {tuple, dict}:
         if len(kinds) > 1 or any(len(element) != len(first) for element in column):
             raise Misfit
         if kinds == {tuple}:
-            return tuple(stack(list(part)) for part in zip(*column, strict=True))
+            return tuple(stack(list(part), arrays) for part in zip(*column, strict=True))
         if any(element.keys() != first.keys() for element in column):
             raise Misfit
-        return {key: stack([element[key] for element in column]) for key in first}
+        return {key: stack([element[key] for element in column], arrays) for key in first}
+    if arrays and np.ndarray in kinds:
+        return arrays(column)
     return stack_leaves(column, kinds)
 
 

@@ -47,7 +47,23 @@ class Batch(Unary):
     drop_remainder: bool = False
 
     def stage(self) -> Fold:
-        return Fold(lambda _: Batcher(self.size, self.drop_remainder))
+        return Fold(lambda _: Batcher(self))
+
+    @property
+    def kind(self) -> str:
+        """What users call it."""
+        return "batch"
+
+    def join(self, items: list[Any]) -> Any:
+        """Return one element made of these."""
+        return stack(items)
+
+    def made(self, items: list[Any], tickets: Tickets, at: int) -> Any:
+        """Return a batch, of elements whose tickets begin at `at`, or the failure in its place."""
+        try:
+            return self.join(items)
+        except (StructureError, ValueError, TypeError, MemoryError) as error:
+            return noted(error, f"{self.kind}({len(items)})", tickets.part(at, at + len(items)))
 
     @property
     def cardinality(self) -> int:
@@ -59,7 +75,7 @@ class Batch(Unary):
         return prefixed(self.input.signature, self.size if self.drop_remainder else None)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return remade(self.input, scope, tickets, lambda found: stacked(found.items, found.tickets, 0))
+        return remade(self.input, scope, tickets, lambda found: self.made(found.items, found.tickets, 0))
 
     def seek(self, count: int) -> Position:
         return [self.input.seek(count * self.size)]
@@ -71,9 +87,10 @@ class Batch(Unary):
 class Batcher(Step):
     """Collects elements. A failure passes at once and leaves the batch under construction as it is."""
 
-    def __init__(self, size: int, drop_remainder: bool) -> None:
-        self.size = size
-        self.drop_remainder = drop_remainder
+    def __init__(self, node: Batch) -> None:
+        self.size = node.size
+        self.drop_remainder = node.drop_remainder
+        self.made = node.made
         self.held: list[Block] = []
         self.count = 0
         self.overtaken = 0  # of what is held: failures that came later have passed these
@@ -109,7 +126,7 @@ class Batcher(Step):
         """Return every full batch that is held."""
         whole = Block.join(self.held)
         size, end = self.size, self.count - self.count % self.size
-        batches = [stacked(whole.items[at : at + size], whole.tickets, at) for at in range(0, end, size)]
+        batches = [self.made(whole.items[at : at + size], whole.tickets, at) for at in range(0, end, size)]
         self.count -= end
         self.overtaken = max(0, self.overtaken - end)
         self.held = [whole.part(end, len(whole))] if self.count else []
@@ -118,7 +135,7 @@ class Batcher(Step):
     def flush(self) -> Iterator[Block]:
         if self.held and not self.drop_remainder:
             whole = Block.join(self.held)
-            batch = stacked(whole.items, whole.tickets, 0)
+            batch = self.made(whole.items, whole.tickets, 0)
             before, after = self.spot(self.last, len(self.last)), Spot(self.last, len(self.last))
             yield Block([batch], Passed(whole.tickets, before, after), type(batch) is Failure)
 
@@ -220,14 +237,6 @@ async def exactly(source: Blocks, want: Demand, count: int) -> Block | None:
         parts.append(part)
         count -= len(part)
     return Block.join(parts)
-
-
-def stacked(items: list[Any], tickets: Tickets, at: int) -> Any:
-    """Stack a batch, of elements whose tickets begin at `at`, or return the failure in its place."""
-    try:
-        return stack(items)
-    except (StructureError, ValueError, TypeError, MemoryError) as error:
-        return noted(error, f"batch({len(items)})", tickets.part(at, at + len(items)))
 
 
 @dataclass(frozen=True, eq=False)

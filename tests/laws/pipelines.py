@@ -391,6 +391,42 @@ def batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def padded_batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size, drop = draw(st.integers(1, 5)), draw(st.booleans())
+    whole = not any(isinstance(element, reference.Failed) for element in pipe.meaning(FIRST))
+    return replace(pipe, counted=pipe.counted and whole).then(
+        f"padded_batch({size}, drop_remainder={drop})",
+        lambda ds: ds.padded_batch(size, drop_remainder=drop),
+        lambda epoch: reference.padded_batch(pipe.meaning(epoch), size, drop),
+    )
+
+
+def rejoined(*parts: Any) -> ad.Dataset:
+    """The elements of a window, which of elements with parts is a structure of datasets."""
+    return ad.Dataset.zip(datasets=parts[0] if len(parts) == 1 else parts)
+
+
+def window(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Windows are read again as their elements, or as batches of them."""
+    size, shift, stride = draw(counts(3, 1, 2, 5)), draw(st.sampled_from([None, 1, 2, 4])), draw(counts(1, 1, 2))
+    drop, stacked = draw(st.booleans()), draw(st.sampled_from([0, 2, 5]))
+    windows = pipe.then(
+        f"window({size}, {shift}, {stride}, {drop}).flat_map(rejoined)",
+        lambda ds: ds.window(size, shift, stride, drop).flat_map(rejoined),
+        lambda epoch: reference.flat_map(reference.window(pipe.meaning(epoch), size, shift, stride, drop), list),
+    )
+    if not stacked:
+        return windows
+    return pipe.then(
+        f"window({size}, {shift}, {stride}, {drop}).flat_map(rejoined(...).batch({stacked}))",
+        lambda ds: ds.window(size, shift, stride, drop).flat_map(lambda *parts: rejoined(*parts).batch(stacked)),
+        lambda epoch: reference.flat_map(
+            reference.window(pipe.meaning(epoch), size, shift, stride, drop),
+            lambda members: reference.batch(members, stacked),
+        ),
+    )
+
+
 def unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("unbatch()", lambda ds: ds.unbatch(), lambda epoch: reference.unbatch(pipe.meaning(epoch)))
 
@@ -577,7 +613,7 @@ def options(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("with_options(Options())", lambda ds: ds.with_options(ad.Options()), pipe.meaning)
 
 
-INNER_STEPS: tuple[Step, ...] = (map_, filter_, batch, take, skip, enumerate_, prefetch)
+INNER_STEPS: tuple[Step, ...] = (map_, filter_, batch, padded_batch, take, skip, enumerate_, prefetch)
 """What the inner datasets of flat_map and interleave are made of."""
 
 UNORDERED_STEPS: tuple[Step, ...] = (
@@ -591,6 +627,9 @@ ORDERED_STEPS: tuple[Step, ...] = (
     *(enumerate_, options),
 )
 
+GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch)
+"""What makes other elements of several ones, or of what came before."""
+
 GROWING_STEPS: tuple[Step, ...] = (
     flat_map,
     interleave,
@@ -600,9 +639,13 @@ GROWING_STEPS: tuple[Step, ...] = (
     shuffle_repeat,
     concatenate,
     sample_from_datasets,
+    window,
 )
 
-ALL_STEPS: tuple[Step, ...] = (*ORDERED_STEPS, *GROWING_STEPS, interleave, zip_, unbatch, choose_from_datasets)
+ALL_STEPS: tuple[Step, ...] = (
+    *(*ORDERED_STEPS, *GROWING_STEPS, *GROUPING_STEPS),
+    *(interleave, zip_, unbatch, choose_from_datasets),
+)
 
 
 @st.composite

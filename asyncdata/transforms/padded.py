@@ -1,0 +1,206 @@
+"""padded_batch: consecutive elements stacked into one, filled up where their shapes differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.errors import PlanError, StructureError
+from asyncdata.plan import Node
+from asyncdata.structure import (
+    Opened,
+    TensorSpec,
+    array_of,
+    check_same,
+    leaf,
+    map_leaves,
+    objects,
+    open_level,
+    stack,
+    stack_arrays,
+)
+from asyncdata.transforms.batch import Batch
+
+__all__ = ("PaddedBatch", "Padding", "join_leaves")
+
+Array = npt.NDArray[Any]
+Dims = Sequence[int | None]
+
+
+@dataclass(frozen=True)
+class Padding:
+    """To which shapes leaves are filled up, and with what: structures like an element's, or `None`.
+
+    With a `bound` that is the size of every dimension which is `None` in `shapes`, or of the first one without them.
+    """
+
+    shapes: Any = None
+    values: Any = None
+    bound: int | None = None
+
+    @staticmethod
+    def of(method: str, shapes: Any, values: Any) -> Padding:
+        """Return what the user asked for; `PlanError` if those can be no shapes."""
+        map_leaves(lambda part, _: check_shape(method, part), shapes)
+        return Padding(shapes, values)
+
+    def stack(self, column: list[Any]) -> Any:
+        """Stack elements of one structure."""
+        return join_leaves(column, self.leaf, "", self.shapes, self.values)
+
+    def leaf(self, column: list[Any], where: str, shape: Any, value: Any) -> Any:
+        """Stack one leaf of every element."""
+        if not shape and not any(isinstance(one, (list, np.ndarray)) for one in column):
+            return stack(column, where)
+        arrays = [array_of(one, index, where) for index, one in enumerate(column)]
+        check_same(column, [array.ndim for array in arrays], "rank", where)
+        target = self.target(arrays, shape, where)
+        alike = all(array.shape == target for array in arrays)
+        return stack_arrays(arrays, where) if alike else filled(arrays, target, value, where)
+
+    def target(self, arrays: list[Array], shape: Any, where: str) -> tuple[int, ...]:
+        """Return the shape that all are filled up to."""
+        wanted = self.wanted(arrays[0].ndim, shape, where)
+        sizes = zip(*[array.shape for array in arrays], strict=True)
+        found = tuple([max(of_all) if size is None else size for size, of_all in zip(wanted, sizes, strict=True)])
+        for index, array in enumerate(arrays):
+            if any(size > most for size, most in zip(array.shape, found, strict=True)):
+                raise StructureError(
+                    f"{leaf(where)} of element {index} of the batch has shape {array.shape}, which does not fit into "
+                    f"the shape {found} that it is to be padded to"
+                )
+        return found
+
+    def wanted(self, rank: int, shape: Any, where: str) -> Dims:
+        """Return the shape that was asked for, of as many dimensions as the leaf has."""
+        if shape is None:
+            return [self.bound, *[None] * (rank - 1)][:rank]
+        wanted = [None if size in (None, -1) else int(size) for size in shape]
+        if len(wanted) != rank:
+            raise StructureError(f"{leaf(where)} has rank {rank}, and padded_shapes has {wanted} for it")
+        return [self.bound if size is None else size for size in wanted]
+
+    def signature(self, signature: Any, size: int | None) -> Any:
+        """Return the signature of a batch of such elements; `None` if theirs is not known."""
+        if signature is None:
+            return None
+
+        def padded(column: list[Any], where: str, shape: Any) -> TensorSpec:
+            (spec,) = column
+            if spec.shape is None:
+                return TensorSpec(None, spec.dtype)
+            wanted = spec.shape if shape is None else self.wanted(len(spec.shape), shape, where)
+            return TensorSpec((size, *wanted), spec.dtype)
+
+        return join_leaves([signature], padded, "", self.shapes)
+
+
+def check_shape(method: str, part: Any) -> None:
+    """Raise unless this is a size, `None`, or a list of such."""
+    sizes: list[Any] = cast("list[Any]", part) if isinstance(part, list) else [part]
+    for size in sizes:
+        if isinstance(size, (tuple, list, dict)):
+            map_leaves(lambda inner, _: check_shape(method, inner), size)
+        elif size is not None and not (hasattr(size, "__index__") and size >= -1):
+            raise PlanError(f"{method}(padded_shapes=) is made of shapes, sizes or None, got {size!r:.80}")
+
+
+def join_leaves(column: list[Any], join: Callable[..., Any], where: str, *guides: Any) -> Any:
+    """Return the structure that all elements have, with `join(leaves, path, ...)` in the place of each leaf.
+
+    `guides` are structures like it that say something of each leaf; one value, also `None`, says the same of all.
+    """
+    levels = [open_level(element) for element in column]
+    first = levels[0]
+    check_same(column, [level and sorted(level.names) for level in levels], "parts", where)
+    if first is None:
+        return join(column, where, *guides)
+    rows = [dict(zip(level.names, level.parts, strict=True)) for level in levels if level is not None]
+    opened = list(zip(*[guiding(guide, first, where) for guide in guides], strict=True)) or [()] * len(first.names)
+    parts = [
+        join_leaves([row[name] for row in rows], join, where + name, *inner)
+        for name, inner in zip(first.names, opened, strict=True)
+    ]
+    return first.rebuild(parts)
+
+
+def guiding(guide: Any, element: Opened, where: str) -> Iterable[Any]:
+    """Return what a guide says of the parts of an element, by their order or their names."""
+    level = open_level(guide)
+    if level is None and not isinstance(guide, list):
+        return [guide] * len(element.names)
+    parts = cast("list[Any]", guide) if level is None else level.parts
+    if level is not None and sorted(level.names) == sorted(element.names):
+        return map(dict(zip(level.names, parts, strict=True)).__getitem__, element.names)
+    if isinstance(guide, dict) or len(parts) != len(element.names):
+        raise StructureError(f"{leaf(where)} has parts {element.names}, and what is said of their padding is {guide!r}")
+    return parts
+
+
+def filled(arrays: list[Array], target: tuple[int, ...], value: Any, where: str) -> Array:
+    """Return all arrays as one, each filled up at its ends."""
+    dtypes = {array.dtype for array in arrays}
+    dtype = dtypes.pop() if len(dtypes) == 1 else np.result_type(*[array.dtype for array in arrays])
+    shape = (len(arrays), *target)
+    if value is None and dtype != object:
+        out = np.zeros(shape, dtype)
+    else:
+        out = np.full(shape, empty_like(arrays) if value is None else fitting(value, dtype, where), dtype)
+    for place, array in enumerate(arrays):
+        out[(place, *map(slice, array.shape))] = array
+    return out
+
+
+def empty_like(arrays: list[Array]) -> Any:
+    """Return what objects are filled up with: empty strings or bytes where the first of them is such, else `None`."""
+    first = next((array.flat[0] for array in arrays if array.size), None)
+    return type(first)() if isinstance(first, (str, bytes)) else None
+
+
+def fitting(value: Any, dtype: np.dtype[Any], where: str) -> Any:
+    """Return a padding value that a dtype can hold exactly, as it is; `StructureError` if it cannot."""
+    if dtype == object:
+        return objects([value])[0]
+    try:
+        cast_to = np.asarray(value).astype(dtype)
+        same = cast_to.ndim == 0 and bool(cast_to == value or (cast_to != cast_to and value != value))
+    except (TypeError, ValueError, OverflowError):
+        same = False
+    if not same:
+        raise StructureError(f"padding_values: {value!r:.80} is no {dtype}, as {leaf(where)} is")
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class PaddedBatch(Batch):
+    """Every `size` consecutive elements as one, their leaves filled up to one shape and stacked."""
+
+    padding: Padding = Padding()
+
+    @staticmethod
+    def of(plan: Node, size: int, drop_remainder: bool, padding: Padding) -> PaddedBatch:
+        """Return the node; `PlanError` if it is known already that the padding does not fit the elements."""
+        try:
+            padding.signature(plan.signature, None)
+        except StructureError as error:
+            raise PlanError(f"padded_batch: {error}") from None
+        return PaddedBatch(plan, size, drop_remainder, padding)
+
+    @property
+    def kind(self) -> str:
+        return "padded_batch"
+
+    def join(self, items: list[Any]) -> Any:
+        return self.padding.stack(items)
+
+    @property
+    def signature(self) -> Any:
+        return self.padding.signature(self.input.signature, self.size if self.drop_remainder else None)
+
+    def label(self) -> str:
+        shapes = "" if self.padding.shapes is None else f", {self.padding.shapes}"
+        return f"padded_batch({self.size}{shapes}{', drop_remainder=True' if self.drop_remainder else ''})"

@@ -1,0 +1,254 @@
+"""window: consecutive elements as a dataset of their own, which may overlap with the next."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import index
+from typing import Any, NamedTuple, final
+
+from asyncdata.errors import StructureError
+from asyncdata.plan import Node, Unary, scaled
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.executors import noted
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Fold, Produce, Step
+from asyncdata.runtime.tickets import END, Given, Kept, Ordinals, Position, Start, Ticket, Tickets, going_on
+from asyncdata.structure import open_level
+from asyncdata.transforms.batch import remade
+
+__all__ = ("Make", "Members", "Window")
+
+Make = Callable[[Node], Any]
+"""Makes what users see of a plan: a `Dataset`."""
+
+
+class Frame(NamedTuple):
+    """Which elements a window has, counted from its first one, and how far it moves."""
+
+    size: int
+    shift: int
+    stride: int
+
+    @property
+    def span(self) -> int:
+        """How many elements there are from a window's first to its last."""
+        return (self.size - 1) * self.stride + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Window(Unary):
+    """Every `size` elements, `stride` apart, as a dataset; the next window begins `shift` elements later."""
+
+    size: int
+    shift: int
+    make: Make = field(repr=False)
+    stride: int = 1
+    drop_remainder: bool = False
+
+    @property
+    def frame(self) -> Frame:
+        """Size, shift and stride."""
+        return Frame(self.size, self.shift, self.stride)
+
+    def stage(self) -> Fold:
+        return Fold(lambda _: Windower(self))
+
+    @property
+    def cardinality(self) -> int:
+        last = self.frame.span - 1 if self.drop_remainder else 0  # elements at the end at which no window begins
+        return scaled(self.input.cardinality, lambda count: max(0, count - last + self.shift - 1) // self.shift)
+
+    @property
+    def signature(self) -> None:
+        return None
+
+    def seek(self, count: int) -> Position:
+        return [self.input.seek(count * self.shift), 0]
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return remade(self.input, scope, tickets, self.window)
+
+    def window(self, members: Block) -> Any:
+        """Return a window of these elements, or the failure in its place."""
+        try:
+            return opened(members.items, self.make)
+        except StructureError as error:
+            return noted(error, self.label(), members.tickets)
+
+
+class Windower(Step):
+    """Holds the elements from the first of the next window on. One that failed is an element of its windows."""
+
+    def __init__(self, node: Window) -> None:
+        self.node = node
+        self.frame = node.frame
+        self.by_place = node.input.in_order
+        self.held: deque[Block] = deque()
+        self.count = 0
+        self.gap = 0  # elements that come before the next window, and are in none
+
+    def resume(self, position: Position) -> Start:
+        inner, self.gap = position
+        return Start.of(inner)
+
+    def need(self, want: int) -> int:
+        return (want - 1) * self.frame.shift + self.frame.span - self.count + self.gap
+
+    def feed(self, block: Block) -> Block:
+        gone = min(self.gap, len(block))
+        self.gap -= gone
+        if gone == len(block):
+            return Block([])
+        self.held.append(block.part(gone, len(block)) if gone else block)
+        self.count += len(block) - gone
+        ready = (self.count - self.frame.span) // self.frame.shift + 1
+        return self.cut(ready) if ready > 0 else Block([])
+
+    def cut(self, count: int) -> Block:
+        """Return the next windows, the last of which may have fewer elements."""
+        whole = Block.join(self.held)
+        tickets = Windows(whole.tickets, count, self.frame, self.by_place)
+        made = [
+            self.node.window(Block(whole.items[places.start : places.stop : places.step], tickets[number]))
+            for number, places in enumerate(map(tickets.places, range(count)))
+        ]
+        self.leave(count * self.frame.shift)
+        return Block(made, tickets, Failure in set(map(type, made)))
+
+    def leave(self, count: int) -> None:
+        """Let go of the first elements, also of such as have not come yet."""
+        self.gap = max(0, count - self.count)
+        self.count = max(0, self.count - count)
+        while count and self.held:
+            first = self.held.popleft()
+            if len(first) > count:
+                self.held.appendleft(first.part(count, len(first)))
+            count -= min(count, len(first))
+
+    def flush(self) -> Iterator[Block]:
+        while self.count and not self.node.drop_remainder:
+            yield self.cut(1)
+
+
+@final
+class Windows(Tickets):
+    """The tickets of windows over elements that follow each other: those of their members.
+
+    What a window has in common with the one before it is read again from its place, or told by ticket where the order
+    may be another one then.
+    """
+
+    __slots__ = ("by_place", "count", "frame", "whole")
+
+    def __init__(self, whole: Tickets, count: int, frame: Frame, by_place: bool) -> None:
+        self.whole = whole
+        self.count = count
+        self.frame = frame
+        self.by_place = by_place
+
+    def __len__(self) -> int:
+        return self.count
+
+    def places(self, index: int) -> range:
+        """Return where the members of a window stand."""
+        start = index * self.frame.shift
+        return range(start, min(start + self.frame.span, len(self.whole)), self.frame.stride)
+
+    def __getitem__(self, index: int) -> Tickets:
+        places = self.places(index)
+        return self.whole.part(places.start, places.stop) if places.step == 1 else Kept(self.whole, places)
+
+    def at(self, count: int) -> Position:
+        next_one, end = count * self.frame.shift, len(self.whole)
+        begin = min(next_one, end)
+        if self.by_place:
+            return [self.whole.at(begin), next_one - begin]
+        return [going_on(self.whole.at(end), [self.whole.part(begin, end)]), next_one - begin]
+
+
+def opened(items: Sequence[Any], make: Make, where: str = "") -> Any:
+    """Return a dataset of elements, or a structure of datasets of their parts; a failure is in each of them."""
+    good = [item for item in items if type(item) is not Failure]
+    levels = [open_level(item) for item in good]
+    first = next(iter(levels), None)
+    check_parts([level and sorted(level.names) for level in levels], where)
+    if first is None:
+        return make(Members(items))
+    rows = [dict(zip(level.names, level.parts, strict=True)) for level in levels if level is not None]
+    parts: list[Any] = []
+    for name in first.names:
+        column = (row[name] for row in rows)
+        parts.append(opened([i if type(i) is Failure else next(column) for i in items], make, where + name))
+    return first.rebuild(parts)
+
+
+def check_parts(names: Sequence[list[str] | None], where: str) -> None:
+    """Raise unless all members of a window have the same parts, or none."""
+    for odd in names:
+        if odd != names[0]:
+            one, other = ("no parts" if parts is None else f"parts {parts}" for parts in (names[0], odd))
+            place = f"leaf {where} of a window's members" if where else "the members of a window"
+            raise StructureError(f"{place} must be alike: one has {one}, another {other}")
+
+
+@dataclass(frozen=True, eq=False)
+class Members(Node):
+    """The elements of a window, which are there already, failures in their places."""
+
+    items: Sequence[Any] = field(repr=False)
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks)
+
+    @property
+    def cardinality(self) -> int:
+        return len(self.items)
+
+    @property
+    def addressable(self) -> bool:
+        return True
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return places
+
+    def seek(self, count: int) -> Position:
+        return count
+
+    def label(self) -> str:
+        return f"window of {len(self.items)}"
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield as many elements as are wanted, again and again."""
+        start, size = self.told(position or 0, index), len(self.items)
+        while start < size:
+            stop = min(size, start + want.items)
+            yield block_of(self.items[start:stop], Ordinals(start, stop))
+            start = stop
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        done = 0
+        while done < len(tickets):
+            some = tickets[done : done + want.items]
+            done += len(some)
+            yield block_of([self.items[place] for place in some], Given(some, 0, len(some), END))
+
+
+def block_of(items: Sequence[Any], tickets: Tickets) -> Block:
+    """Return a block of elements that others may give as well: each raises a failure of its own."""
+    failed = Failure in set(map(type, items))
+    return Block([twin(i) if type(i) is Failure else i for i in items] if failed else [*items], tickets, failed)
+
+
+def twin(failure: Failure) -> Failure:
+    """Return the same failure with an exception of its own, as raising one changes it; else with the same."""
+    try:
+        error = copy.copy(failure.error)
+    except Exception:  # it cannot be made of its arguments
+        return Failure(failure.error)
+    if notes := getattr(error, "__notes__", None):
+        error.__notes__ = [*notes]
+    error.__cause__ = failure.error.__cause__
+    return Failure(error)

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_resumes, check_transform
+from tests import reference
+from tests.reference import Boom, Failed
+from tests.running import results
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+@dataclasses.dataclass
+class Sample:
+    words: Any
+    label: Any
+
+
+def batch_of(*items: Any, **how: Any) -> Any:
+    (only,) = ad.Dataset.from_iterable(items).padded_batch(len(items), **how)
+    return only
+
+
+def fail_at_2(x: int) -> Any:
+    if x == 2:
+        raise Boom(x)
+    return np.full(x, x)
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("drop", [False, True])
+def test_keeps_its_contract(size: int, drop: bool) -> None:
+    check_transform(
+        lambda ds: ds.padded_batch(size, drop_remainder=drop),
+        lambda items: reference.padded_batch(items, size, drop),
+        [(), (1,), range(100), [np.arange(i % 5) for i in range(40)], [np.zeros((i, 5 - i, 2)) for i in range(5)]],
+    )
+
+
+def test_what_is_missing_is_the_zero_of_the_dtype() -> None:
+    assert batch_of([1.5], [2.0, 3.0]).tolist() == [[1.5, 0.0], [2.0, 3.0]]
+    assert batch_of([True], []).dtype == np.float64  # NumPy: an empty list is one of floats
+    assert batch_of(np.array([True]), np.array([], bool)).tolist() == [[True], [False]]
+    assert batch_of(["a", "b"], ["c"]).tolist() == [["a", "b"], ["c", ""]]
+    assert batch_of([b"a", b"b"], [b"c"]).tolist() == [[b"a", b"b"], [b"c", b""]]
+    assert batch_of(np.array([1], object), np.array([], object)).tolist() == [[1], [None]]
+
+
+def test_a_value_fills_up_instead() -> None:
+    assert batch_of([1], [2, 3], padding_values=-1).tolist() == [[1, -1], [2, 3]]
+    assert np.isnan(batch_of([1.0], [2.0, 3.0], padding_values=np.nan)[0, 1])
+    assert batch_of(["a"], [], padding_values="<pad>").tolist() == [["a"], ["<pad>"]]
+    assert batch_of(np.array([1], "uint8"), np.array([], "uint8"), padding_values=255).dtype == np.uint8
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("int64", 0.5), ("uint8", -1), ("int8", 200), ("int64", "x"), ("?", 2)])
+def test_a_value_that_the_dtype_cannot_hold_is_refused(dtype: str, value: Any) -> None:
+    with pytest.raises(ad.StructureError, match=f"{value!r} is no {np.dtype(dtype)}"):
+        batch_of(np.zeros(1, dtype), np.zeros(2, dtype), padding_values=value)
+
+
+def test_shapes_say_how_large() -> None:
+    assert batch_of([1], [2, 3], padded_shapes=[4]).shape == (2, 4)
+    assert batch_of(np.zeros((1, 2)), np.zeros((3, 1)), padded_shapes=[None, 4]).shape == (2, 3, 4)
+    assert batch_of(np.zeros((1, 2)), np.zeros((3, 1)), padded_shapes=(-1, None)).shape == (2, 3, 2)
+    assert batch_of(1, 2, padded_shapes=[]).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("element", "shapes", "values"),
+    [
+        (lambda i: ([i] * i, i), ([None], []), (7, None)),
+        (lambda i: ([i] * i, i), ([None], ()), 7),
+        (lambda i: ([i] * i, i), [[3], []], [7, 0]),
+        (lambda i: Point([i] * i, i), Point([3], []), Point(7, 0)),
+        (lambda i: Point([i] * i, i), ([3], []), (7, 0)),
+        (lambda i: Sample([i] * i, i), Sample([3], []), Sample(7, 0)),
+        (lambda i: {"x": [i] * i, "y": i}, {"y": [], "x": [3]}, {"y": 0, "x": 7}),
+        (lambda i: {"x": [i] * i, "y": i}, None, 7),
+    ],
+)
+def test_each_leaf_has_its_own(element: Any, shapes: Any, values: Any) -> None:
+    batch = batch_of(*map(element, [1, 2, 3]), padded_shapes=shapes, padding_values=values)
+    assert type(batch) is type(element(1))
+    rows, numbers = (
+        batch.values() if isinstance(batch, dict) else batch if isinstance(batch, tuple) else vars(batch).values()
+    )
+    assert rows.tolist() == [[1, 7, 7], [2, 2, 7], [3, 3, 3]]
+    assert numbers.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("items", "how", "words"),
+    [
+        ([[1], [2, 3]], {"padded_shapes": [1]}, ["element 1", "(2,)", "(1,)"]),
+        ([[1], [[2]]], {}, ["element 1", "rank 2", "rank 1"]),
+        ([[1], [2]], {"padded_shapes": [None, 2]}, ["rank 1", "[None, 2]"]),
+        ([([1], 2)], {"padded_shapes": ([1],)}, ["[0]", "[1]", "padding"]),
+        ([{"a": [1]}], {"padded_shapes": {"b": [1]}}, ["a", "b"]),
+        ([(1, 2), (1, 2, 3)], {}, ["element 1"]),
+        ([{"a": ([1], 1)}, {"a": ([1, 2], 1)}], {"padded_shapes": {"a": ([1], [])}}, ["leaf ['a'][0]", "(2,)"]),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_named(items: list[Any], how: Any, words: list[str]) -> None:
+    with pytest.raises(ad.StructureError) as caught:
+        batch_of(*items, **how)
+    for word in words:
+        assert word in str(caught.value)
+    assert any(f"in padded_batch({len(items)})" in note for note in caught.value.__notes__)
+
+
+def test_a_batch_that_cannot_be_made_is_gone_and_the_next_one_comes() -> None:
+    ds = ad.Dataset.from_iterable([[1], [2, 3], [4, 5, 6], [7], [8]]).padded_batch(2, [2])
+    assert [x if isinstance(x, Failed) else x.tolist() for x in results(ds)] == [
+        [[1, 0], [2, 3]],
+        Failed("StructureError"),
+        [[8, 0]],
+    ]
+
+
+def test_a_failure_passes_and_the_batch_goes_on() -> None:
+    found = results(ad.Dataset.range(5).map(fail_at_2).padded_batch(3))
+    shown = [x if isinstance(x, Failed) else x.tolist() for x in found]
+    assert shown == [Failed("Boom(2)"), [[0, 0, 0], [1, 0, 0], [3, 3, 3]], [[4, 4, 4, 4]]]
+
+
+@pytest.mark.parametrize("wrong", ["x", [0.5], [-2], ([None], "x"), {"a": [object()]}], ids=str)
+def test_shapes_that_are_none_are_refused_where_they_are_given(wrong: Any) -> None:
+    with pytest.raises(ad.PlanError, match="padded_shapes"):
+        ad.Dataset.range(3).padded_batch(2, wrong)
+
+
+def test_shapes_that_do_not_fit_what_is_known_are_refused_where_they_are_given() -> None:
+    with pytest.raises(ad.PlanError, match="rank 0"):
+        ad.Dataset.range(3).padded_batch(2, [None])
+    with pytest.raises(ad.PlanError, match="parts"):
+        ad.Dataset.range(3).enumerate().padded_batch(2, ([],))
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, None])
+def test_wrong_sizes_are_refused_where_they_are_given(size: Any) -> None:
+    with pytest.raises(ad.PlanError, match="batch_size"):
+        ad.Dataset.range(3).padded_batch(size)
+
+
+def test_cardinality_and_spec() -> None:
+    rows = ad.Dataset.from_tensor_slices((np.zeros((10, 3)), np.arange(10)))
+    assert len(rows.padded_batch(3)) == 4
+    assert len(rows.padded_batch(3, drop_remainder=True)) == 3
+    images, numbers = rows.padded_batch(3, ([5], []), drop_remainder=True).element_spec
+    assert (images.shape, numbers.shape, images.dtype) == ((3, 5), (3,), np.float64)
+    assert rows.padded_batch(3).element_spec[0].shape == (None, 3)
+    assert ad.Dataset.counter().padded_batch(3).cardinality() == ad.INFINITE_CARDINALITY
+
+
+def test_goes_on_anywhere() -> None:
+    check_resumes(lambda: ad.Dataset.range(40).map(lambda x: np.full(x % 5, x)).padded_batch(4).shuffle(3, seed=1))
+    check_resumes(lambda: ad.Dataset.range(9).map(fail_at_2).padded_batch(4, [9], -1))
