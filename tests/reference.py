@@ -61,6 +61,17 @@ def map_(elements: Elements, fn: Callable[..., Any]) -> Iterator[Any]:
     return (call(fn, element) for element in elements)
 
 
+def scan(elements: Elements, state: Any, fn: Callable[[Any, Any], Any]) -> Iterator[Any]:
+    """A failure leaves the state as it is."""
+    for element in elements:
+        pair = element if isinstance(element, Failed) else call(fn, (state, element))
+        if isinstance(pair, Failed):
+            yield pair
+        else:
+            state, found = pair
+            yield found
+
+
 def filter_(elements: Elements, predicate: Callable[..., Any]) -> Iterator[Any]:
     for element in elements:
         verdict = call(predicate, element)
@@ -181,6 +192,35 @@ def repeat(epoch: Callable[[int], Elements], count: int | None = None) -> Iterat
 
 def take(elements: Elements, count: int) -> Iterator[Any]:
     return iter(elements) if count < 0 else itertools.islice(elements, count)
+
+
+def take_while(elements: Elements, predicate: Callable[..., Any]) -> Iterator[Any]:
+    """A failure does not end it."""
+    for element in elements:
+        verdict = call(predicate, element)
+        if not isinstance(verdict, Failed) and not verdict:
+            return
+        yield verdict if isinstance(verdict, Failed) else element
+
+
+def unique(elements: Elements) -> Iterator[Any]:
+    given: list[Any] = []
+    for element in elements:
+        if isinstance(element, Failed):
+            yield element
+        elif not any(equal(element, other) for other in given):
+            given.append(element)
+            yield element
+
+
+def equal(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return type(one) is type(other) and one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(equal, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    return bool(one == other)
 
 
 def skip(elements: Elements, count: int) -> Iterator[Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from operator import truth
+from types import CoroutineType
 from typing import Any
 
 from asyncdata.options import UNKNOWN_CARDINALITY
@@ -22,11 +24,17 @@ class Predicate(Call):
 
     __slots__ = ()
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        super().__init__("filter", fn)
+    def __init__(self, fn: Callable[..., Any], kind: str = "filter") -> None:
+        super().__init__(kind, fn)
 
     def over(self, items: Any, kinds: set[type]) -> Any:
-        return map(truth, super().over(items, kinds))
+        verdicts = iter(super().over(items, kinds))
+        for first in verdicts:
+            if type(first) is CoroutineType:  # which nobody would await, and which counts as true
+                first.close()
+                raise TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
+            return chain((truth(first),), map(truth, verdicts))
+        return iter(())  # also where the function raised StopIteration: its caller sees that one is missing
 
     async def run_async(self, item: Any, ticket: Ticket) -> Any:
         verdict = await super().run_async(item, ticket)

@@ -146,7 +146,7 @@ def filled(arrays: list[Array], target: tuple[int, ...], value: Any, where: str)
     dtypes = {array.dtype for array in arrays}
     dtype = dtypes.pop() if len(dtypes) == 1 else np.result_type(*[array.dtype for array in arrays])
     shape = (len(arrays), *target)
-    if value is None and dtype != object:
+    if value is None and dtype.kind != "O":
         out = np.zeros(shape, dtype)
     else:
         out = np.full(shape, empty_like(arrays) if value is None else fitting(value, dtype, where), dtype)
@@ -163,11 +163,12 @@ def empty_like(arrays: list[Array]) -> Any:
 
 def fitting(value: Any, dtype: np.dtype[Any], where: str) -> Any:
     """Return a padding value that a dtype can hold exactly, as it is; `StructureError` if it cannot."""
-    if dtype == object:
+    if dtype.kind == "O":
         return objects([value])[0]
     try:
-        cast_to = np.asarray(value).astype(dtype)
-        same = cast_to.ndim == 0 and bool(cast_to == value or (cast_to != cast_to and value != value))
+        with np.errstate(invalid="ignore"):
+            held = np.asarray(value).astype(dtype)
+        same = held.ndim == 0 and np.array_equal(held, value, equal_nan=dtype.kind in "fcmM")
     except (TypeError, ValueError, OverflowError):
         same = False
     if not same:

@@ -71,6 +71,46 @@ def keep_or_fail(*parts: Any) -> Any:
     return np.bool_(digest(*parts) % 2)
 
 
+def running(state: Any, element: Any) -> Any:
+    """Depends on everything that came before, and fails on some elements."""
+    found = digest(state, element)
+    if found % FAILING == 2:
+        raise Boom(found)
+    return found % 1009, (found % 7, element)
+
+
+def counting(state: Any, element: Any) -> Any:
+    """A state with parts, some of which are changed in place."""
+    state["seen"][digest(element) % 3] += 1
+    state["last"] = (digest(element) % 5, f"{digest(element) % 11}", b"x")
+    return state, int(state["seen"].sum())
+
+
+class Opaque:
+    """A state that cannot be written down."""
+
+    def __init__(self, value: int = 0) -> None:
+        self.value = value
+
+
+def opaque(state: Any, element: Any) -> Any:
+    return Opaque(digest(state.value, element) % 97), state.value
+
+
+SCANNED: tuple[tuple[Callable[[], Any], Callable[[Any, Any], Any]], ...] = (
+    (lambda: 0, running),
+    (lambda: {"seen": np.zeros(3, np.int64), "last": None}, counting),
+    (Opaque, opaque),
+)
+
+
+def go_on(*parts: Any) -> Any:
+    """Stops at few elements, and fails on some."""
+    if digest(*parts) % 7 == 1:
+        raise Boom(digest(*parts))
+    return np.bool_(digest(*parts) % 11)
+
+
 MAPPED = (increment, number, pair, named, sometimes_none, array, ragged, text, fail_sometimes)
 KEPT = (keep_most, keep_none, keep_or_fail)
 

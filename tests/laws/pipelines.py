@@ -304,6 +304,29 @@ def arguments(how: dict[str, Any]) -> str:
     return "".join(f", {name}={value!r}" for name, value in how.items())
 
 
+def scan(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    (initial, fn), is_coroutine = draw(st.sampled_from(functions.SCANNED)), draw(st.booleans())
+    run = functions.awaited(fn) if is_coroutine else fn
+    return pipe.then(
+        f"scan({run.__name__})",
+        lambda ds: ds.scan(initial(), run),
+        lambda epoch: reference.scan(pipe.meaning(epoch), initial(), fn),
+    )
+
+
+def take_while(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    fn = draw(st.sampled_from([functions.go_on, functions.awaited(functions.go_on)]))
+    return pipe.then(
+        f"take_while({fn.__name__})",
+        lambda ds: ds.take_while(fn),
+        lambda epoch: reference.take_while(pipe.meaning(epoch), functions.go_on),
+    )
+
+
+def unique(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    return pipe.then("unique()", lambda ds: ds.unique(), lambda epoch: reference.unique(pipe.meaning(epoch)))
+
+
 def filter_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     fn = draw(st.sampled_from([functions.keep_most, *functions.KEPT]))
     return pipe.then(
@@ -613,7 +636,19 @@ def options(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("with_options(Options())", lambda ds: ds.with_options(ad.Options()), pipe.meaning)
 
 
-INNER_STEPS: tuple[Step, ...] = (map_, filter_, batch, padded_batch, take, skip, enumerate_, prefetch)
+INNER_STEPS: tuple[Step, ...] = (
+    map_,
+    filter_,
+    scan,
+    unique,
+    take_while,
+    batch,
+    padded_batch,
+    take,
+    skip,
+    enumerate_,
+    prefetch,
+)
 """What the inner datasets of flat_map and interleave are made of."""
 
 UNORDERED_STEPS: tuple[Step, ...] = (
@@ -627,7 +662,7 @@ ORDERED_STEPS: tuple[Step, ...] = (
     *(enumerate_, options),
 )
 
-GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch)
+GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch, scan, take_while, unique)
 """What makes other elements of several ones, or of what came before."""
 
 GROWING_STEPS: tuple[Step, ...] = (

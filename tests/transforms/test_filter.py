@@ -90,3 +90,21 @@ def test_cardinality_is_unknown() -> None:
 def test_what_is_no_function_is_refused() -> None:
     with pytest.raises((ad.PlanError, TypeError)):
         ad.Dataset.range(1).filter(None)  # type: ignore[arg-type]
+
+
+def test_a_plain_function_that_returns_a_coroutine_is_told_so() -> None:
+    async def even(x: int) -> bool:
+        return x % 2 == 0
+
+    found = results(ad.Dataset.range(20).prefetch(9).filter(lambda x: even(x)))
+    assert found == [Failed("TypeError")] * 20
+
+
+def test_a_stop_iteration_is_a_failure_in_its_place() -> None:
+    def stop_at_2(x: int) -> bool:
+        if x == 2:
+            raise StopIteration
+        return True
+
+    found = results(ad.Dataset.range(5).prefetch(9).filter(stop_at_2))
+    assert found == [0, 1, Failed("RuntimeError"), 3, 4]

@@ -61,7 +61,9 @@ def test_a_value_fills_up_instead() -> None:
     assert batch_of(np.array([1], "uint8"), np.array([], "uint8"), padding_values=255).dtype == np.uint8
 
 
-@pytest.mark.parametrize(("dtype", "value"), [("int64", 0.5), ("uint8", -1), ("int8", 200), ("int64", "x"), ("?", 2)])
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("int64", 0.5), ("uint8", -1), ("int8", 200), ("int64", "x"), ("?", 2), ("int8", np.nan)]
+)
 def test_a_value_that_the_dtype_cannot_hold_is_refused(dtype: str, value: Any) -> None:
     with pytest.raises(ad.StructureError, match=f"{value!r} is no {np.dtype(dtype)}"):
         batch_of(np.zeros(1, dtype), np.zeros(2, dtype), padding_values=value)

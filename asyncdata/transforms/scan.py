@@ -1,0 +1,255 @@
+"""scan: a function of each element and of a state that is carried along."""
+
+from __future__ import annotations
+
+import base64
+import time
+from asyncio import CancelledError
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from copy import deepcopy
+from dataclasses import dataclass, field
+from operator import index
+from types import CoroutineType
+from typing import Any, Final, NamedTuple, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.errors import ResumeError
+from asyncdata.plan import Unary, picked
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.executors import Call, Pace
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Merge, Opener, breathe
+from asyncdata.runtime.tickets import Position, Same, Start, Ticket, Tickets, going_on
+
+__all__ = ("Scan",)
+
+GROUP: Final = 1e-3
+"""Seconds of work after which a state is kept, so that no more than this is done again."""
+
+SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes, complex})
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Unary):
+    """The second of what `function(state, element)` returns; the first is the state for the next element."""
+
+    function: Call
+    initial: Any = field(repr=False)
+
+    def stage(self) -> Merge:
+        return Merge(self.blocks)
+
+    @property
+    def signature(self) -> None:
+        return None
+
+    @property
+    def resumption(self) -> str | None:
+        return None if is_told(self.initial) else f"{self.label()} is run again from the beginning"
+
+    def label(self) -> str:
+        return self.function.name
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return picked(self, scope, want, tickets)
+
+    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+        """Call the function over about a millisecond's worth of elements at a time, or await it for each."""
+        begin, told, again = self.told(position or (None, None, 0), place_of)
+        run = Run(self.function, deepcopy(self.initial) if told is None else decoded(told["state"]))
+        since, pace = Since.of(lambda: begin, run.state) or Since(lambda: begin), Pace(GROUP)
+        async with aclosing(inputs[0](scope, want, Start.of(begin))) as source:
+            async for block in source:
+                start = 0
+                while start < len(block):
+                    group = block.part(start, start + min(pace.group, want.items))
+                    start += len(group)
+                    scanned = await run.over(group, pace)
+                    after = since.then(group.tickets, run.state)
+                    tickets = Scanned(group.tickets, since, after, self)
+                    since = after
+                    if again < len(group):
+                        yield Block(scanned, tickets, run.failed).part(again, len(group))
+                    else:
+                        await breathe()
+                    again = max(0, again - len(group))
+
+    def check(self, since: Since) -> None:
+        """Raise if to go on from a place would mean to go on from another one than it was."""
+        if not since.known and since.done and (self.input.once or not self.input.in_order):
+            raise ResumeError(
+                f"{self.label()}: its state is none of numbers, strings, arrays, tuples, lists and dicts, and what it "
+                "reads cannot be run again in the same order; return such a state"
+            )
+
+
+class Since(NamedTuple):
+    """A place to go on from, the state there if it can be told, and how many elements came after it.
+
+    A state that cannot be told is that of the beginning.
+    """
+
+    begin: Callable[[], Position]
+    done: int = 0
+    known: bool = False
+    state: Any = None
+
+    @staticmethod
+    def of(begin: Callable[[], Position], state: Any) -> Since | None:
+        """Return a place with its state, if that can be told."""
+        return Since(begin, 0, True, copied(state)) if is_told(state) else None
+
+    def then(self, tickets: Tickets, state: Any) -> Since:
+        """Return from where to go on after some more elements."""
+        here = Since.of(lambda: tickets.at(len(tickets)), state)
+        return here or self._replace(done=self.done + len(tickets))
+
+    def position(self, done: int, begin: Position) -> Position:
+        """Return the position so many elements after the place."""
+        return [begin, {"state": encoded(self.state)} if self.known else None, done]
+
+
+@final
+class Scanned(Same):
+    """The tickets of a group; from where to go on before and after it."""
+
+    __slots__ = ("after", "before", "node")
+
+    def __init__(self, whole: Tickets, before: Since, after: Since, node: Scan) -> None:
+        super().__init__(whole)
+        self.before = before
+        self.after = after
+        self.node = node
+
+    def at(self, count: int) -> Position:
+        before, whole = self.before, self.whole
+        if count == len(whole):
+            self.node.check(self.after)
+            return self.after.position(self.after.done, self.after.begin())
+        if before.known and not before.done and not self.node.input.in_order:  # the same elements, in this order
+            return before.position(count, going_on(whole.at(len(whole)), [whole]))
+        self.node.check(before._replace(done=before.done + count))
+        return before.position(before.done + count, before.begin())
+
+
+class Run:
+    """A state that is carried along."""
+
+    def __init__(self, function: Call, state: Any) -> None:
+        self.function = function
+        self.state = state
+        self.failed = False
+
+    async def over(self, block: Block, pace: Pace) -> list[Any]:
+        """Return what the function makes of some elements. One that fails leaves the state as it is."""
+        if self.function.is_async:
+            found = [await self.one_async(item, block.tickets[at]) for at, item in enumerate(block.items)]
+        else:
+            begin = time.perf_counter()
+            found = [self.one(item, block.tickets, at) for at, item in enumerate(block.items)]
+            pace.measured(len(block), time.perf_counter() - begin)
+        self.failed = Failure in set(map(type, found))
+        return found
+
+    def one(self, item: Any, tickets: Tickets, place: int) -> Any:
+        """Return what the function makes of one element."""
+        if type(item) is Failure:
+            return item
+        try:
+            return self.moved(self.function.fn(self.state, item))
+        except (Exception, CancelledError) as error:
+            return self.function.failure(error, tickets[place])
+
+    async def one_async(self, item: Any, ticket: Ticket) -> Any:
+        """Await the function on one element."""
+        if type(item) is Failure:
+            return item
+        pair = await self.function.run_async((self.state, item), ticket)
+        try:
+            return pair if type(pair) is Failure else self.moved(pair)
+        except TypeError as error:
+            return self.function.failure(error, ticket)
+
+    def moved(self, pair: Any) -> Any:
+        """Take the state out of what the function returned, and return the rest."""
+        if type(pair) in (tuple, list) and len(pair) == 2:
+            self.state, found = pair
+            return found
+        if type(pair) is CoroutineType:
+            pair.close()
+            raise TypeError(f"{self.function.name} returned a coroutine: define the function with `async def`")
+        raise TypeError(f"{self.function.label} must return a state and an element, got {pair!r:.80}")
+
+
+def place_of(position: Any) -> tuple[Position, dict[str, Any] | None, int]:
+    """Return a position: the input's, the state there, and how many elements from there on were delivered."""
+    begin, told, again = position
+    if told is not None:
+        decoded(told["state"])
+    return begin, told, index(again)
+
+
+def is_told(state: Any) -> bool:
+    """Tell whether a state can be written down."""
+    kind: type[Any] = type(state)  # pyright: ignore[reportUnknownVariableType]
+    if kind in SCALARS:
+        return True
+    if kind is np.ndarray or issubclass(kind, np.generic):
+        return state.dtype.kind not in "OV"
+    if kind is dict:
+        return all(type(key) in SCALARS for key in state) and all(map(is_told, state.values()))
+    return kind in (tuple, list) and all(map(is_told, state))
+
+
+def copied(state: Any) -> Any:
+    """Return a state that nobody will change."""
+    if isinstance(state, np.ndarray):
+        return cast("npt.NDArray[Any]", state).copy()
+    if isinstance(state, (tuple, list)):
+        parts = map(copied, cast("Sequence[Any]", state))
+        return tuple(parts) if isinstance(state, tuple) else list(parts)
+    if isinstance(state, dict):
+        return {key: copied(value) for key, value in cast("dict[Any, Any]", state).items()}
+    return state
+
+
+def encoded(state: Any) -> Any:
+    """Return a state as JSON."""
+    if isinstance(state, (np.ndarray, np.generic)):
+        array = np.asarray(cast("npt.NDArray[Any]", state))
+        kind = "array" if isinstance(state, np.ndarray) else "number"
+        text = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+        return {kind: text, "dtype": array.dtype.str, "shape": list(array.shape)}
+    if isinstance(state, bytes):
+        return {"bytes": base64.b64encode(state).decode()}
+    if isinstance(state, complex):
+        return {"complex": [state.real, state.imag]}
+    if isinstance(state, dict):
+        return {"dict": [[encoded(key), encoded(value)] for key, value in cast("dict[Any, Any]", state).items()]}
+    if isinstance(state, (tuple, list)):
+        parts = [encoded(part) for part in cast("Sequence[Any]", state)]
+        return {"tuple": parts} if isinstance(state, tuple) else parts
+    return state
+
+
+def decoded(told: Any) -> Any:
+    """Return the state that `encoded` made this of."""
+    if isinstance(told, list):
+        return list(map(decoded, cast("list[Any]", told)))
+    if not isinstance(told, dict):
+        return told
+    named = cast("dict[str, Any]", told)
+    if "dtype" in named:
+        text = named.get("array", named.get("number"))
+        array = np.frombuffer(base64.b64decode(text or ""), np.dtype(named["dtype"])).reshape(named["shape"])
+        return array.copy() if "array" in named else array[()]
+    ((kind, value),) = named.items()
+    if kind == "dict":
+        return {decoded(key): decoded(part) for key, part in value}
+    return tuple(map(decoded, value)) if kind == "tuple" else DECODERS[kind](value)
+
+
+DECODERS: Final[dict[str, Callable[[Any], Any]]] = {"bytes": base64.b64decode, "complex": lambda pair: complex(*pair)}

@@ -1,0 +1,145 @@
+"""unique: each element once, where it comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.plan import Unary
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.executors import noted
+from asyncdata.runtime.stage import Fold, Step
+from asyncdata.runtime.tickets import FRESH, Kept, Position, Start, Tickets, going_on
+from asyncdata.structure import open_level
+
+__all__ = ("Unique",)
+
+
+@dataclass(frozen=True, eq=False)
+class Unique(Unary):
+    """The elements that are equal to none before them."""
+
+    def stage(self) -> Fold:
+        return Fold(lambda _: Seen(self.by_place))
+
+    @property
+    def by_place(self) -> bool:
+        """Whether what was there before can be read again from the beginning."""
+        return self.input.in_order and not self.input.once
+
+    @property
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+
+    @property
+    def resumption(self) -> str | None:
+        return "unique() reads again what came before" if self.by_place else None
+
+
+class Seen(Step):
+    """Knows what has come; a failure passes."""
+
+    def __init__(self, by_place: bool) -> None:
+        self.by_place = by_place
+        self.keys: set[Any] = set()
+        self.count = 0
+        self.past = 0  # elements that come once more, to be known and not to be given
+        self.given: list[Tickets] = []
+
+    def resume(self, position: Position) -> Start:
+        if isinstance(position, int):
+            self.past = position
+            return FRESH
+        inner, self.past = position
+        return Start.of(inner)
+
+    def need(self, want: int) -> int:
+        return min(self.past, 1024) or want
+
+    def feed(self, block: Block) -> Block:
+        items: list[Any] = []
+        places: list[int] = []
+        for place, item in enumerate(block.items):
+            new = item if type(item) is Failure else self.first(item, block.tickets, place)
+            if new is not None:
+                items.append(item if new is True else new)
+                places.append(place)
+        before, past, given = self.count, self.past, len(self.given)
+        self.count += len(block)
+        self.past = max(0, past - len(block))
+        if not self.by_place:
+            good = [place for place, item in zip(places, items, strict=True) if type(item) is not Failure]
+            self.given.append(Kept(block.tickets, good))
+        found = Found(block.tickets, places, before, None if self.by_place else (self.given, given))
+        late = sum(place < past for place in places)
+        return Block(items, found, Failure in set(map(type, items))).part(late, len(items))
+
+    def first(self, item: Any, tickets: Tickets, place: int) -> Any:
+        """Return True for an element that has not come before, `None` for one that has, or a failure."""
+        known = len(self.keys)
+        try:
+            self.keys.add(item)
+        except TypeError:
+            try:
+                self.keys.add(key_of(item))
+            except TypeError as error:
+                return noted(error, "unique()", tickets[place])
+        return True if len(self.keys) > known else None
+
+
+@final
+class Found(Tickets):
+    """The elements at some places of a block that comes after `before` others.
+
+    A position is how many elements have come. Where they may come in another order, it tells those that were given,
+    and the input's.
+    """
+
+    __slots__ = ("before", "given", "places", "whole")
+
+    def __init__(
+        self, whole: Tickets, places: Sequence[int], before: int, given: tuple[Sequence[Tickets], int] | None
+    ) -> None:
+        self.whole = whole
+        self.places = places
+        self.before = before
+        self.given = given
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.whole[self.places[index]]
+
+    def at(self, count: int) -> Position:
+        come = self.places[count - 1] + 1 if count else 0
+        if self.given is None:
+            return self.before + come
+        blocks, number = self.given
+        here = cast("Kept", blocks[number])
+        known = [*blocks[:number], Kept(self.whole, [place for place in here.places if place < come])]
+        return [going_on(self.whole.at(come), known), sum(map(len, known))]
+
+
+def key_of(item: Any) -> Any:
+    """Return what is equal for equal elements and can be in a set: for arrays, their dtype, shape and bytes."""
+    if isinstance(item, np.ndarray):
+        array = cast("npt.NDArray[Any]", item)
+        content = tuple(map(key_of, array.ravel().tolist())) if array.dtype.kind == "O" else array.tobytes()
+        return (np.ndarray, array.dtype.str, array.shape, content)
+    if isinstance(item, list):
+        return (list, *map(key_of, cast("list[Any]", item)))
+    level = open_level(item)
+    if level is None:
+        hash(item)
+        return item
+    kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
+    parts = [key_of(part) for part in level.parts]
+    if kind is tuple:
+        return tuple(parts)
+    return (kind, frozenset(zip(level.names, parts, strict=True)))
