@@ -15,6 +15,7 @@ from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map, call_for
+from asyncdata.transforms.pack import PackSequences
 from asyncdata.transforms.padded import PaddedBatch, Padding
 from asyncdata.transforms.permute import shuffled
 from asyncdata.transforms.prefetch import Prefetch
@@ -244,6 +245,41 @@ class Transformations(Generic[T]):
         step = size if shift is None else check_count("window", "shift", shift, 1)
         stride = check_count("window", "stride", stride, 1)
         return self._next(Window(self._plan, size, step, self._next, stride, bool(drop_remainder)))
+
+    def pack_sequences(
+        self,
+        length: int,
+        *,
+        strategy: Literal["first_fit", "concat_then_split"] = "first_fit",
+        open_rows: int | None = None,
+        overlong: Literal["error", "truncate", "split"] | None = None,
+        padding_values: Any = 0,
+    ) -> Dataset[dict[str, Any]]:
+        """Put sequences of tokens into rows of `length`, so that little of a batch is padding.
+
+        Elements are arrays with one dimension, or dicts of such arrays of one length. A row is a dict: for each feature
+        (`inputs` where elements have no names) its tokens, `<feature>_segment_ids`, which says for each token of which
+        sequence it is, counted from 1, and 0 for padding, and `<feature>_positions`, where it stands in that sequence
+        (in its part of it, if it was cut). `padding_values` is one value, or a dict with one for each feature.
+
+        - `first_fit`: a sequence goes whole into the oldest of `open_rows` rows (64 unless given) that has room for it.
+          If none has, the fullest is given out. One that is longer than a row is a `StructureError` in its place, or is
+          cut off with `overlong="truncate"`, or goes into as many rows as it needs with `"split"`.
+        - `concat_then_split`: sequences follow each other, and are cut where a row ends. Only the last row has padding.
+
+        >>> import asyncdata as ad
+        >>> sequences = ad.Dataset.from_iterable([[5, 6, 7], [1, 2], [3], [8, 9]])
+        >>> for row in sequences.pack_sequences(4):
+        ...     print(row["inputs"], row["inputs_segment_ids"], row["inputs_positions"])
+        [5 6 7 3] [1 1 1 2] [0 1 2 0]
+        [1 2 8 9] [1 1 2 2] [0 1 0 1]
+        >>> for row in sequences.pack_sequences(3, strategy="concat_then_split", padding_values=-1):
+        ...     print(row["inputs"], row["inputs_segment_ids"])
+        [5 6 7] [1 1 1]
+        [1 2 3] [1 1 2]
+        [ 8  9 -1] [1 1 0]
+        """
+        return self._next(PackSequences.of(self._plan, length, strategy, open_rows, overlong, padding_values))
 
     def shuffle(
         self, buffer_size: int | None = None, seed: int | None = None, reshuffle_each_iteration: bool | None = None

@@ -127,6 +127,75 @@ def batch(
         yield call(join or stack, (held,))
 
 
+def pack_sequences(
+    elements: Elements, length: int, strategy: str = "first_fit", open_rows: int = 64, overlong: str = "error"
+) -> Iterator[Any]:
+    """Rows are lists of parts of sequences, as they are open, oldest first."""
+    rows: list[list[dict[str, np.ndarray]]] = []
+    for element in elements:
+        sequence = element if isinstance(element, Failed) else call(features, (element,))
+        if not isinstance(sequence, Failed) and rows and rows[0][0].keys() != sequence.keys():
+            sequence = failed(Misfit())
+        if not isinstance(sequence, Failed) and strategy == "first_fit" and tokens_in([sequence]) > length:
+            sequence = failed(Misfit()) if overlong == "error" else sequence
+            sequence = part(sequence, 0, length) if overlong == "truncate" else sequence
+        if isinstance(sequence, Failed):
+            yield sequence
+            continue
+        while size := tokens_in([sequence]):
+            room = [length - tokens_in(row) for row in rows]
+            if strategy == "first_fit":
+                wanted = min(size, length)
+                place = next((place for place, left in enumerate(room) if left >= wanted), len(rows))
+                if place == len(rows) >= open_rows and wanted < length:
+                    yield packed(rows.pop(room.index(min(room))), length)
+                    continue
+            else:
+                place, wanted = 0, min(size, *room, length)
+            rows[place:] = rows[place:] or [[]]
+            rows[place].append(part(sequence, 0, wanted))
+            sequence = part(sequence, wanted, size)
+            if tokens_in(rows[place]) == length:
+                yield packed(rows.pop(place), length)
+    for row in rows:
+        yield packed(row, length)
+
+
+def features(element: Any) -> dict[str, np.ndarray]:
+    """Return the arrays of a sequence by name."""
+    given = element if isinstance(element, dict) else {"inputs": element}
+    if not all(isinstance(value, (list, np.ndarray)) for value in given.values()):
+        raise Misfit
+    arrays = {name: np.asarray(value) for name, value in given.items()}
+    if any(array.ndim != 1 or array.dtype.kind in "OUS" for array in arrays.values()):
+        raise Misfit
+    if len({len(array) for array in arrays.values()}) != 1:
+        raise Misfit
+    return arrays
+
+
+def part(sequence: dict[str, np.ndarray], start: int, stop: int) -> dict[str, np.ndarray]:
+    return {name: array[start:stop] for name, array in sequence.items()}
+
+
+def tokens_in(parts: list[dict[str, np.ndarray]]) -> int:
+    return sum(len(next(iter(one.values()))) for one in parts)
+
+
+def packed(parts: list[dict[str, np.ndarray]], length: int) -> dict[str, np.ndarray]:
+    """One row: the tokens, and for each of them which part it is of and where it stands there."""
+    row: dict[str, np.ndarray] = {}
+    sizes = [tokens_in([one]) for one in parts]
+    rest = np.zeros(length - sum(sizes), np.int32)
+    for name in parts[0]:
+        tokens = np.concatenate([one[name] for one in parts])
+        row[name] = np.concatenate([tokens, rest.astype(tokens.dtype)])
+        segments = [np.full(size, number) for number, size in enumerate(sizes, 1)]
+        row[f"{name}_segment_ids"] = np.concatenate([*segments, rest]).astype(np.int32)
+        row[f"{name}_positions"] = np.concatenate([*map(np.arange, sizes), rest]).astype(np.int32)
+    return row
+
+
 def window(
     elements: Elements, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
 ) -> Iterator[Any]:

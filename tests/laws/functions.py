@@ -47,6 +47,17 @@ def ragged(*parts: Any) -> Any:
     return np.arange(digest(*parts) % 3)
 
 
+def sequence(*parts: Any) -> Any:
+    return np.full(digest(*parts) % 9, digest(*parts) % 100)
+
+
+def features(*parts: Any) -> Any:
+    """Now and then no features, or others."""
+    size = digest(*parts) % 9
+    named = {"inputs": np.arange(size), "weights": np.full(size, size / 2)}
+    return named if digest(*parts) % 7 else {"inputs": np.arange(size)}
+
+
 def text(*parts: Any) -> Any:
     return f"#{digest(*parts) % 31}"
 

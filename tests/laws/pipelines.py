@@ -450,6 +450,29 @@ def window(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def pack_sequences(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Of elements as they are, which are seldom sequences, or of sequences that are made of them."""
+    if (fn := draw(st.sampled_from([functions.sequence, functions.features, functions.sequence, None]))) is not None:
+        pipe = mapped(pipe, fn)
+    length = draw(counts(8, 5, 12, 1))
+    how: dict[str, Any] = draw(
+        st.sampled_from([{}, {"overlong": "truncate"}, {"overlong": "split"}, {"strategy": "concat_then_split"}])
+    )
+    if "strategy" not in how:
+        how = {**how, "open_rows": draw(counts(2, 3, 1, 9))}
+    return pipe.then(
+        f"pack_sequences({length}{arguments(how)})",
+        lambda ds: ds.pack_sequences(length, **how),
+        lambda epoch: reference.pack_sequences(pipe.meaning(epoch), length, **how),
+    )
+
+
+def mapped(pipe: Pipeline, fn: Callable[..., Any]) -> Pipeline:
+    return pipe.then(
+        f"map({fn.__name__})", lambda ds: ds.map(fn), lambda epoch: reference.map_(pipe.meaning(epoch), fn)
+    )
+
+
 def unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then("unbatch()", lambda ds: ds.unbatch(), lambda epoch: reference.unbatch(pipe.meaning(epoch)))
 
@@ -644,6 +667,7 @@ INNER_STEPS: tuple[Step, ...] = (
     take_while,
     batch,
     padded_batch,
+    pack_sequences,
     take,
     skip,
     enumerate_,
@@ -662,7 +686,7 @@ ORDERED_STEPS: tuple[Step, ...] = (
     *(enumerate_, options),
 )
 
-GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch, scan, take_while, unique)
+GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch, pack_sequences, scan, take_while, unique)
 """What makes other elements of several ones, or of what came before."""
 
 GROWING_STEPS: tuple[Step, ...] = (
