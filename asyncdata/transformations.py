@@ -24,6 +24,7 @@ from asyncdata.transforms.scan import Scan
 from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
 from asyncdata.transforms.take_while import TakeWhile
+from asyncdata.transforms.token_count import BucketByTokenCount
 from asyncdata.transforms.unique import Unique
 from asyncdata.transforms.window import Window
 from asyncdata.transforms.zip import Enumerate
@@ -280,6 +281,32 @@ class Transformations(Generic[T]):
         [ 8  9 -1] [1 1 0]
         """
         return self._next(PackSequences.of(self._plan, length, strategy, open_rows, overlong, padding_values))
+
+    def bucket_by_token_count(
+        self,
+        max_tokens: int,
+        length_func: Callable[..., int] | None = None,
+        buffer_size: int = 1000,
+        *,
+        overlong: Literal["error", "drop", "keep"] = "error",
+        padding_values: Any = None,
+    ) -> Dataset[Any]:
+        """Batch elements of about one length, as many as fit: a batch has at most `max_tokens` tokens with its padding.
+
+        `buffer_size` elements are read, sorted by `length_func` and given out, the shortest first; then the next are
+        read. Shuffle before it, and the batches after it. The length is `len`, of all parts of an element, unless
+        given. Elements are filled up to the longest as by `padded_batch`, with `padding_values`. One that is longer
+        than `max_tokens` is a `StructureError` in its place, or is dropped, or kept as a batch of its own.
+
+        >>> import asyncdata as ad
+        >>> sequences = ad.Dataset.from_iterable([[1, 2, 3, 4], [5], [6, 7], [8], [9, 10, 11]])
+        >>> for batch in sequences.bucket_by_token_count(8):
+        ...     print(batch.tolist())
+        [[5, 0], [8, 0], [6, 7]]
+        [[9, 10, 11, 0], [1, 2, 3, 4]]
+        """
+        node = BucketByTokenCount.of(self._plan, max_tokens, length_func, buffer_size, overlong, padding_values)
+        return self._next(node)
 
     def shuffle(
         self, buffer_size: int | None = None, seed: int | None = None, reshuffle_each_iteration: bool | None = None

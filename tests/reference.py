@@ -161,6 +161,33 @@ def pack_sequences(
         yield packed(row, length)
 
 
+def bucket_by_token_count(
+    elements: Elements, most: int, length: Callable[..., Any], size: int, overlong: str = "error"
+) -> Iterator[Any]:
+    """Every `size` elements are sorted by length, and cut where one more would be too many tokens."""
+    held: list[tuple[int, Any]] = []
+    for element in elements:
+        found = call(length, element)
+        if isinstance(found, int) and found > most and overlong == "error":
+            found = failed(Misfit())
+        if isinstance(found, Failed):
+            yield found
+        elif found <= most or overlong == "keep":
+            held.append((found, element))
+        if len(held) == size:
+            yield from token_batches(held, most)
+            held = []
+    yield from token_batches(held, most)
+
+
+def token_batches(held: list[tuple[int, Any]], most: int) -> Iterator[Any]:
+    rest = sorted(held, key=lambda one: one[0])
+    while rest:
+        rows = next((n for n, one in enumerate(rest) if n and (n + 1) * one[0] > most), len(rest))
+        yield call(lambda column: stack(column, padded), ([element for _, element in rest[:rows]],))
+        rest = rest[rows:]
+
+
 def features(element: Any) -> dict[str, np.ndarray]:
     """Return the arrays of a sequence by name."""
     given = element if isinstance(element, dict) else {"inputs": element}

@@ -58,6 +58,14 @@ def features(*parts: Any) -> Any:
     return named if digest(*parts) % 7 else {"inputs": np.arange(size)}
 
 
+def size(*parts: Any) -> Any:
+    return digest(*parts) % 9
+
+
+def size_or_fail(*parts: Any) -> Any:
+    return size(fail_sometimes(*parts))
+
+
 def text(*parts: Any) -> Any:
     return f"#{digest(*parts) % 31}"
 
@@ -123,6 +131,7 @@ def go_on(*parts: Any) -> Any:
 
 
 MAPPED = (increment, number, pair, named, sometimes_none, array, ragged, text, fail_sometimes)
+SIZES = (size, size_or_fail)
 KEPT = (keep_most, keep_none, keep_or_fail)
 
 

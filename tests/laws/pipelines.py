@@ -467,6 +467,18 @@ def pack_sequences(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def bucket_by_token_count(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Lengths are what the function says, whatever the elements are."""
+    pipe = mapped(pipe, functions.sequence) if draw(st.booleans()) else pipe
+    most, size, fn = draw(counts(12, 7, 30, 1)), draw(counts(5, 3, 8, 40)), draw(st.sampled_from(functions.SIZES))
+    overlong = draw(st.sampled_from(["error", "drop", "keep"]))
+    return pipe.then(
+        f"bucket_by_token_count({most}, {fn.__name__}, {size}, overlong={overlong!r})",
+        lambda ds: ds.bucket_by_token_count(most, fn, size, overlong=overlong),
+        lambda epoch: reference.bucket_by_token_count(pipe.meaning(epoch), most, fn, size, overlong),
+    )
+
+
 def mapped(pipe: Pipeline, fn: Callable[..., Any]) -> Pipeline:
     return pipe.then(
         f"map({fn.__name__})", lambda ds: ds.map(fn), lambda epoch: reference.map_(pipe.meaning(epoch), fn)
@@ -686,7 +698,15 @@ ORDERED_STEPS: tuple[Step, ...] = (
     *(enumerate_, options),
 )
 
-GROUPING_STEPS: tuple[Step, ...] = (window, padded_batch, pack_sequences, scan, take_while, unique)
+GROUPING_STEPS: tuple[Step, ...] = (
+    window,
+    padded_batch,
+    pack_sequences,
+    bucket_by_token_count,
+    scan,
+    take_while,
+    unique,
+)
 """What makes other elements of several ones, or of what came before."""
 
 GROWING_STEPS: tuple[Step, ...] = (
