@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -60,6 +60,11 @@ class PackSequences(Unary):
         """Return the node for what the user asked for."""
         check_count("pack_sequences", "length", length, 1)
         check_choice("strategy", strategy, STRATEGIES)
+        for value in cast("dict[str, Any]", padding).values() if isinstance(padding, dict) else (padding,):
+            if not isinstance(value, (int, float, complex, np.generic)):
+                raise PlanError(
+                    f"pack_sequences(padding_values=) is a number or a dict of numbers, got {padding!r:.80}"
+                )
         if overlong is not None:
             check_choice("overlong", overlong, OVERLONG)
         if strategy == FIRST_FIT:

@@ -212,6 +212,8 @@ def test_says_what_rows_look_like() -> None:
         ({"length": 2.5}, r"length=\) must be an integer"),
         ({"length": 4, "open_rows": 0}, r"open_rows=\) must be at least 1"),
         ({"length": 4, "strategy": "best"}, r"strategy=\) must be one of 'first_fit', 'concat_then_split', got 'best'"),
+        ({"length": 4, "padding_values": None}, r"padding_values=\) is a number or a dict of numbers, got None"),
+        ({"length": 4, "padding_values": {"inputs": "0"}}, r"padding_values=\) is a number or a dict of numbers"),
         ({"length": 4, "overlong": "drop"}, r"overlong=\) must be one of 'error', 'truncate', 'split'"),
         ({"length": 4, "strategy": "concat_then_split", "open_rows": 2}, r"open_rows=\) is for strategy='first_fit'"),
         ({"length": 4, "strategy": "concat_then_split", "overlong": "split"}, "cuts sequences where it ends"),
@@ -260,6 +262,20 @@ def test_a_sequence_that_changed_is_a_refusal() -> None:
         list(build(8).iterate(state=state))
     with pytest.raises(ad.ResumeError, match="element 1 was a sequence that fits when the state was saved"):
         list(build(9).iterate(state=state))
+
+
+@pytest.mark.parametrize(
+    "how", [{"length": 24, "open_rows": 2}, {"length": 40}, {"length": 24, "strategy": "concat_then_split"}]
+)
+def test_another_packing_takes_over_what_lies_in_open_rows(how: dict[str, Any]) -> None:
+    source = ad.Dataset.from_iterable(sequences([x * 7 % 23 for x in range(60)]))
+    with source.pack_sequences(24, open_rows=6).iterate() as rows:
+        for _ in range(5):
+            next(rows)
+        state = rows.state_dict()
+        left = sorted(token for row in rows for token in row["inputs"].tolist() if token)
+    others = source.pack_sequences(**how).iterate(state=state, strict=False)
+    assert sorted(token for row in others for token in row["inputs"].tolist() if token) == left
 
 
 def test_states_of_several_processes_are_dealt_to_another_number() -> None:
