@@ -27,7 +27,7 @@ from asyncdata.transforms.ignore_errors import Budget, IgnoreErrors
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map, call_for
 from asyncdata.transforms.map_batches import MapBatches
-from asyncdata.transforms.pack_sequences import PackSequences
+from asyncdata.transforms.pack import PackSequences
 from asyncdata.transforms.padded import PaddedBatch, Padding
 from asyncdata.transforms.permute import shuffled
 from asyncdata.transforms.prefetch import Prefetch
@@ -40,6 +40,7 @@ from asyncdata.transforms.scan import Scan
 from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
 from asyncdata.transforms.take_while import TakeWhile
+from asyncdata.transforms.token_count import BucketByTokenCount
 from asyncdata.transforms.unique import Unique
 from asyncdata.transforms.window import Window
 from asyncdata.transforms.zip import Enumerate
@@ -328,32 +329,62 @@ class Transformations(Generic[T]):
         self,
         length: int,
         *,
-        strategy: Literal["first_fit", "concat"] = "first_fit",
-        overlong: Literal["error", "truncate", "split"] = "error",
-        num_packing_bins: int = 64,
-        pad_value: Any = 0,
-        drop_remainder: bool = False,
+        strategy: Literal["first_fit", "concat_then_split"] = "first_fit",
+        open_rows: int | None = None,
+        overlong: Literal["error", "truncate", "split"] | None = None,
+        padding_values: Any = 0,
     ) -> Dataset[dict[str, Any]]:
-        """Put sequences of tokens side by side into rows of `length`, so that little of a batch is padding.
+        """Put sequences of tokens into rows of `length`, so that little of a batch is padding.
 
-        An element is a 1-D array or list of tokens, or a dict of several that are equally long. A row is a dict:
-        `tokens`, or the names of the element's parts; `segment_ids`, which tells by 1, 2, ... whose each token is, 0
-        where it is padding; and `positions`, each token's place in its sequence. With these an attention mask keeps
-        sequences from seeing each other, and packing changes nothing but speed (Krell et al. 2021, arXiv:2107.02027).
+        Elements are arrays with one dimension, or dicts of such arrays of one length. A row is a dict: for each feature
+        (`inputs` where elements have no names) its tokens, `<feature>_segment_ids`, which says for each token of which
+        sequence it is, counted from 1, and 0 for padding, and `<feature>_positions`, where it stands in that sequence
+        (in its part of it, if it was cut). `padding_values` is one value, or a dict with one for each feature.
 
-        "first_fit" puts a sequence whole into the first of `num_packing_bins` open rows that has room. A row goes out
-        when it is full, or as the oldest when another one must be opened. What is longer than a row is an error in its
-        place, truncated, or split. "concat" fills one row after the other to its end, and splits a sequence there.
-        Empty sequences are left out. The last rows may have more padding, or are dropped with `drop_remainder`.
+        - `first_fit`: a sequence goes whole into the oldest of `open_rows` rows (64 unless given) that has room for it.
+          If none has, the fullest is given out. One that is longer than a row is a `StructureError` in its place, or is
+          cut off with `overlong="truncate"`, or goes into as many rows as it needs with `"split"`.
+        - `concat_then_split`: sequences follow each other, and are cut where a row ends. Only the last row has padding.
 
         >>> import asyncdata as ad
-        >>> for row in ad.Dataset.from_iterable([[5, 6, 7], [8, 9, 10], [11]]).pack_sequences(4):
-        ...     print(row["tokens"], row["segment_ids"], row["positions"])
-        [ 5  6  7 11] [1 1 1 2] [0 1 2 0]
-        [ 8  9 10  0] [1 1 1 0] [0 1 2 0]
+        >>> sequences = ad.Dataset.from_iterable([[5, 6, 7], [1, 2], [3], [8, 9]])
+        >>> for row in sequences.pack_sequences(4):
+        ...     print(row["inputs"], row["inputs_segment_ids"], row["inputs_positions"])
+        [5 6 7 3] [1 1 1 2] [0 1 2 0]
+        [1 2 8 9] [1 1 2 2] [0 1 0 1]
+        >>> for row in sequences.pack_sequences(3, strategy="concat_then_split", padding_values=-1):
+        ...     print(row["inputs"], row["inputs_segment_ids"])
+        [5 6 7] [1 1 1]
+        [1 2 3] [1 1 2]
+        [ 8  9 -1] [1 1 0]
         """
-        packed = PackSequences(self._plan, length, strategy, overlong, num_packing_bins, pad_value, drop_remainder)
-        return self._next(packed.checked())
+        return self._next(PackSequences.of(self._plan, length, strategy, open_rows, overlong, padding_values))
+
+    def bucket_by_token_count(
+        self,
+        max_tokens: int,
+        length_func: Callable[..., int] | None = None,
+        buffer_size: int = 1000,
+        *,
+        overlong: Literal["error", "drop", "keep"] = "error",
+        padding_values: Any = None,
+    ) -> Dataset[Any]:
+        """Batch elements of about one length, as many as fit: a batch has at most `max_tokens` tokens with its padding.
+
+        `buffer_size` elements are read, sorted by `length_func` and given out, the shortest first; then the next are
+        read. Shuffle before it, and the batches after it. The length is `len`, of all parts of an element, unless
+        given. Elements are filled up to the longest as by `padded_batch`, with `padding_values`. One that is longer
+        than `max_tokens` is a `StructureError` in its place, or is dropped, or kept as a batch of its own.
+
+        >>> import asyncdata as ad
+        >>> sequences = ad.Dataset.from_iterable([[1, 2, 3, 4], [5], [6, 7], [8], [9, 10, 11]])
+        >>> for batch in sequences.bucket_by_token_count(8):
+        ...     print(batch.tolist())
+        [[5, 0], [8, 0], [6, 7]]
+        [[9, 10, 11, 0], [1, 2, 3, 4]]
+        """
+        node = BucketByTokenCount.of(self._plan, max_tokens, length_func, buffer_size, overlong, padding_values)
+        return self._next(node)
 
     def group_by_window(
         self,

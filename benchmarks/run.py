@@ -26,6 +26,7 @@ BENCHMARKS = (
     "loaders/random_access",
     "micro/costs",
     "micro/memory",
+    "micro/packing",
     "micro/states",
 )
 

@@ -160,6 +160,102 @@ def batch(
         yield call(join or stack, (held,))
 
 
+def pack_sequences(
+    elements: Elements, length: int, strategy: str = "first_fit", open_rows: int = 64, overlong: str = "error"
+) -> Iterator[Any]:
+    """Rows are lists of parts of sequences, as they are open, oldest first."""
+    rows: list[list[dict[str, np.ndarray]]] = []
+    for element in elements:
+        sequence = element if isinstance(element, Failed) else call(features, (element,))
+        if not isinstance(sequence, Failed) and rows and rows[0][0].keys() != sequence.keys():
+            sequence = failed(Misfit())
+        if not isinstance(sequence, Failed) and strategy == "first_fit" and tokens_in([sequence]) > length:
+            sequence = failed(Misfit()) if overlong == "error" else sequence
+            sequence = part(sequence, 0, length) if overlong == "truncate" else sequence
+        if isinstance(sequence, Failed):
+            yield sequence
+            continue
+        while size := tokens_in([sequence]):
+            room = [length - tokens_in(row) for row in rows]
+            if strategy == "first_fit":
+                wanted = min(size, length)
+                place = next((place for place, left in enumerate(room) if left >= wanted), len(rows))
+                if place == len(rows) >= open_rows and wanted < length:
+                    yield packed(rows.pop(room.index(min(room))), length)
+                    continue
+            else:
+                place, wanted = 0, min(size, *room, length)
+            rows[place:] = rows[place:] or [[]]
+            rows[place].append(part(sequence, 0, wanted))
+            sequence = part(sequence, wanted, size)
+            if tokens_in(rows[place]) == length:
+                yield packed(rows.pop(place), length)
+    for row in rows:
+        yield packed(row, length)
+
+
+def bucket_by_token_count(
+    elements: Elements, most: int, length: Callable[..., Any], size: int, overlong: str = "error"
+) -> Iterator[Any]:
+    """Every `size` elements are sorted by length, and cut where one more would be too many tokens."""
+    held: list[tuple[int, Any]] = []
+    for element in elements:
+        found = call(length, element)
+        if isinstance(found, int) and found > most and overlong == "error":
+            found = failed(Misfit())
+        if isinstance(found, Failed):
+            yield found
+        elif found <= most or overlong == "keep":
+            held.append((found, element))
+        if len(held) == size:
+            yield from token_batches(held, most)
+            held = []
+    yield from token_batches(held, most)
+
+
+def token_batches(held: list[tuple[int, Any]], most: int) -> Iterator[Any]:
+    rest = sorted(held, key=lambda one: one[0])
+    while rest:
+        rows = next((n for n, one in enumerate(rest) if n and (n + 1) * one[0] > most), len(rest))
+        yield call(lambda column: stack(column, padded), ([element for _, element in rest[:rows]],))
+        rest = rest[rows:]
+
+
+def features(element: Any) -> dict[str, np.ndarray]:
+    """Return the arrays of a sequence by name."""
+    given = element if isinstance(element, dict) else {"inputs": element}
+    if not all(isinstance(value, (list, np.ndarray)) for value in given.values()):
+        raise Misfit
+    arrays = {name: np.asarray(value) for name, value in given.items()}
+    if any(array.ndim != 1 or array.dtype.kind in "OUS" for array in arrays.values()):
+        raise Misfit
+    if len({len(array) for array in arrays.values()}) != 1:
+        raise Misfit
+    return arrays
+
+
+def part(sequence: dict[str, np.ndarray], start: int, stop: int) -> dict[str, np.ndarray]:
+    return {name: array[start:stop] for name, array in sequence.items()}
+
+
+def tokens_in(parts: list[dict[str, np.ndarray]]) -> int:
+    return sum(len(next(iter(one.values()))) for one in parts)
+
+
+def packed(parts: list[dict[str, np.ndarray]], length: int) -> dict[str, np.ndarray]:
+    """One row: the tokens, and for each of them which part it is of and where it stands there."""
+    row: dict[str, np.ndarray] = {}
+    sizes = [tokens_in([one]) for one in parts]
+    rest = np.zeros(length - sum(sizes), np.int32)
+    for name in parts[0]:
+        tokens = np.concatenate([one[name] for one in parts])
+        row[name] = np.concatenate([tokens, rest.astype(tokens.dtype)])
+        segments = [np.full(size, number) for number, size in enumerate(sizes, 1)]
+        row[f"{name}_segment_ids"] = np.concatenate([*segments, rest]).astype(np.int32)
+        row[f"{name}_positions"] = np.concatenate([*map(np.arange, sizes), rest]).astype(np.int32)
+    return row
+
+
 def window(
     elements: Elements, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
 ) -> Iterator[Any]:
@@ -408,48 +504,6 @@ def distinct(elements: Elements, key: Callable[..., Any], max_keys: int | None =
         elif found not in keys[-(max_keys or len(keys)) :]:
             keys.append(found)
             yield element
-
-
-def pack_sequences(
-    elements: Elements, length: int, strategy: str, overlong: str, bins: int, drop: bool
-) -> Iterator[Any]:
-    """Of arrays of tokens. A row is a list of sequences until it goes out."""
-    rows: list[list[Any]] = []
-
-    def room(row: list[Any]) -> int:
-        return length - sum(map(len, row))
-
-    for element in elements:
-        if isinstance(element, Failed):
-            yield element
-            continue
-        if strategy == "first_fit" and overlong == "error" and len(element) > length:
-            yield failed(Misfit())
-            continue
-        rest, out = element[:length] if overlong == "truncate" else element, []
-        while len(rest):
-            least = 1 if strategy == "concat" else min(len(rest), length)
-            row = next((row for row in rows if room(row) >= least), None)
-            if row is None:
-                if len(rows) == bins:
-                    out.append(rows.pop(0))
-                rows.append(row := [])
-            size = room(row)
-            row.append(rest[:size])
-            rest = rest[size:]
-            if not room(row):
-                out.append(row)
-                rows = [other for other in rows if other is not row]
-        yield from (packed(row, length) for row in out)
-    yield from (packed(row, length) for row in ([] if drop else rows))
-
-
-def packed(row: list[Any], length: int) -> dict[str, Any]:
-    tokens, ids, places = np.zeros(length, row[0].dtype), np.zeros(length, np.int32), np.zeros(length, np.int32)
-    flat = [(token, number, place) for number, part in enumerate(row, 1) for place, token in enumerate(part)]
-    for spot, (token, number, place) in enumerate(flat):
-        tokens[spot], ids[spot], places[spot] = token, number, place
-    return {"tokens": tokens, "segment_ids": ids, "positions": places}
 
 
 def prefetch(elements: Elements) -> Iterator[Any]:

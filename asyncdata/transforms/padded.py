@@ -25,7 +25,7 @@ from asyncdata.structure import (
 )
 from asyncdata.transforms.batch import Batch
 
-__all__ = ("PaddedBatch", "Padding", "join_leaves")
+__all__ = ("PaddedBatch", "Padding", "fitting", "join_leaves")
 
 Array = npt.NDArray[Any]
 Dims = Sequence[int | None]

@@ -22,6 +22,7 @@ BENCHMARKS = {
     "loaders/resume": "asyncdata: state",
     "micro/costs": "start and stop of a pipeline",
     "micro/memory": "interleave",
+    "micro/packing": "first fit, 64 open rows",
     "micro/states": "16 open files: state",
     "pace": "async for",
 }

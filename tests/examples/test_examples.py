@@ -53,8 +53,15 @@ PRINTED = {
         r"plan +range\(1000\) → shuffle\(\) → map\(augment\) → batch\(50\)",
         r"epoch +0",
         r"delivered +20",
-        r"position +\[1000\]",
+        r"position +\[\[1000, 1000\]\]",
         r"size +\d+ bytes",
+    ],
+    "06_language_model": [
+        r"paragraphs \d+ tokens \d+",
+        r"{'overlong': 'split'} rows \d+ filled 9\d\.\d% True",
+        r"{'strategy': 'concat_then_split'} rows \d+ filled 9\d\.\d% True",
+        r"one row for each paragraph would be filled \d\d\.\d%",
+        r"goes on in the middle of the rows: True",
     ],
 }
 

@@ -141,10 +141,6 @@ def keys_or_fail(*parts: Any) -> Any:
     return f"#{fail_sometimes(digest(*parts)) % 29}"
 
 
-def tokens(*parts: Any) -> Any:
-    return np.arange(digest(*parts) % 9, dtype=np.int32) + digest(*parts) % 50
-
-
 def key(*parts: Any) -> Any:
     """One of a few keys, and of some elements none can be told."""
     if digest(*parts) % 9 == 1:
@@ -186,3 +182,25 @@ def over_rows(fn: Callable[..., Any]) -> Callable[..., Any]:
 def of_int64(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of one number as a row of a batch is one."""
     return lambda x: fn(np.int64(x))
+
+
+def sequence(*parts: Any) -> Any:
+    return np.full(digest(*parts) % 9, digest(*parts) % 100)
+
+
+def features(*parts: Any) -> Any:
+    """Now and then no features, or others."""
+    size = digest(*parts) % 9
+    named = {"inputs": np.arange(size), "weights": np.full(size, size / 2)}
+    return named if digest(*parts) % 7 else {"inputs": np.arange(size)}
+
+
+def size(*parts: Any) -> Any:
+    return digest(*parts) % 9
+
+
+def size_or_fail(*parts: Any) -> Any:
+    return size(fail_sometimes(*parts))
+
+
+SIZES = (size, size_or_fail)

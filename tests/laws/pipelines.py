@@ -754,20 +754,37 @@ def distinct(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 
 def pack_sequences(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
-    """Of sequences of up to eight tokens."""
-    length, bins, drop = draw(counts(6, 1, 10, 25)), draw(counts(64, 1, 2, 3)), draw(st.booleans())
-    strategy, overlong = draw(
-        st.sampled_from(
-            [("first_fit", "error"), ("first_fit", "truncate"), ("first_fit", "split"), ("concat", "error")]
-        )
+    """Of elements as they are, which are seldom sequences, or of sequences that are made of them."""
+    if (fn := draw(st.sampled_from([functions.sequence, functions.features, functions.sequence, None]))) is not None:
+        pipe = mapped(pipe, fn)
+    length = draw(counts(8, 5, 12, 1))
+    how: dict[str, Any] = draw(
+        st.sampled_from([{}, {"overlong": "truncate"}, {"overlong": "split"}, {"strategy": "concat_then_split"}])
     )
-    how = {"strategy": strategy, "overlong": overlong, "num_packing_bins": bins, "drop_remainder": drop}
+    if "strategy" not in how:
+        how = {**how, "open_rows": draw(counts(2, 3, 1, 9))}
     return pipe.then(
-        f"map(tokens).pack_sequences({length}{arguments(how)})",
-        lambda ds: ds.map(functions.tokens).pack_sequences(length, **how),
-        lambda epoch: reference.pack_sequences(
-            reference.map_(pipe.meaning(epoch), functions.tokens), length, strategy, overlong, bins, drop
-        ),
+        f"pack_sequences({length}{arguments(how)})",
+        lambda ds: ds.pack_sequences(length, **how),
+        lambda epoch: reference.pack_sequences(pipe.meaning(epoch), length, **how),
+    )
+
+
+def mapped(pipe: Pipeline, fn: Callable[..., Any]) -> Pipeline:
+    return pipe.then(
+        f"map({fn.__name__})", lambda ds: ds.map(fn), lambda epoch: reference.map_(pipe.meaning(epoch), fn)
+    )
+
+
+def bucket_by_token_count(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Lengths are what the function says, whatever the elements are."""
+    pipe = mapped(pipe, functions.sequence) if draw(st.booleans()) else pipe
+    most, size, fn = draw(counts(12, 7, 30, 1)), draw(counts(5, 3, 8, 40)), draw(st.sampled_from(functions.SIZES))
+    overlong = draw(st.sampled_from(["error", "drop", "keep"]))
+    return pipe.then(
+        f"bucket_by_token_count({most}, {fn.__name__}, {size}, overlong={overlong!r})",
+        lambda ds: ds.bucket_by_token_count(most, fn, size, overlong=overlong),
+        lambda epoch: reference.bucket_by_token_count(pipe.meaning(epoch), most, fn, size, overlong),
     )
 
 
@@ -901,7 +918,7 @@ UNORDERED_STEPS: tuple[Step, ...] = (
 ORDERED_STEPS: tuple[Step, ...] = (
     *(map_, map_, map_, map_batches, filter_, batch, batch_unbatch, batch_unbatch, shuffle, shuffle_all, take, skip),
     *(shard, cache, prefetch, enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality),
-    *(cache_in_file, rate_limit, distinct, pack_sequences),
+    *(cache_in_file, rate_limit, distinct, pack_sequences, bucket_by_token_count),
 )
 
 GROUPING_STEPS: tuple[Step, ...] = (

@@ -1,189 +1,295 @@
 from __future__ import annotations
 
-import itertools
-import random
+import json
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import asyncdata as ad
+from asyncdata.checkpoint import merge_states
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
 from tests.reference import Boom, Failed
-from tests.running import WAYS, results
+from tests.running import results
 
-WAYS_TO_PACK = [
-    {"strategy": "first_fit"},
-    {"strategy": "first_fit", "num_packing_bins": 1},
-    {"strategy": "first_fit", "num_packing_bins": 3},
-    {"strategy": "first_fit", "overlong": "truncate"},
-    {"strategy": "first_fit", "overlong": "split", "num_packing_bins": 2},
-    {"strategy": "first_fit", "drop_remainder": True},
-    {"strategy": "concat"},
-    {"strategy": "concat", "drop_remainder": True},
+HOW: list[dict[str, Any]] = [
+    {},
+    {"open_rows": 1},
+    {"open_rows": 3, "overlong": "truncate"},
+    {"open_rows": 2, "overlong": "split"},
+    {"strategy": "concat_then_split"},
 ]
 
 
-def sequence(number: int) -> np.ndarray:
-    return np.arange(number * 7 % 12, dtype=np.int32) + number
+def sequences(sizes: list[int]) -> list[Any]:
+    """Sequence i has tokens 100 i + 1, 100 i + 2 and so on, so that each token says where it is from."""
+    return [np.arange(size) + 100 * number + 1 for number, size in enumerate(sizes)]
 
 
-def sequences(count: int) -> ad.Dataset[Any]:
-    return ad.Dataset.range(count).map(sequence)
+def packed(items: list[Any], length: int, **how: Any) -> list[Any]:
+    return list(ad.Dataset.from_iterable(items).pack_sequences(length, **how))
 
 
-def rows(ds: ad.Dataset[Any], part: str = "tokens") -> list[Any]:
-    return [row[part].tolist() for row in ds]
+def inputs(rows: list[Any]) -> list[list[int]]:
+    return [row["inputs"].tolist() for row in rows]
 
 
-def meaning(elements: Any, length: int, how: dict[str, Any]) -> list[Any]:
-    full = {"strategy": "first_fit", "overlong": "error", "num_packing_bins": 64, "drop_remainder": False, **how}
-    return list(reference.pack_sequences(elements, length, *full.values()))
-
-
-@pytest.mark.parametrize("how", WAYS_TO_PACK, ids=str)
-def test_keeps_its_contract(how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("length", [1, 8, 50])
+def test_keeps_its_contract(length: int, how: dict[str, Any]) -> None:
+    ragged = [np.arange(i * 7 % 11) for i in range(60)]
     check_transform(
-        lambda ds: ds.map(sequence).pack_sequences(12, **how),
-        lambda items: meaning(map(sequence, items), 12, how),
-        [(), (5,), range(10), range(150)],
+        lambda ds: ds.filter(lambda x: how.get("overlong") or len(x) <= length).pack_sequences(length, **how),
+        lambda items: reference.pack_sequences(
+            [x for x in items if how.get("overlong") or len(x) <= length], length, **how
+        ),
+        [(), ([1],), [[1, 2], [3]], ragged],
     )
 
 
-@pytest.mark.parametrize("how", WAYS_TO_PACK, ids=str)
-@pytest.mark.parametrize("length", [1, 5, 100])
-def test_short_and_long_rows_are_as_the_meaning_says(how: dict[str, Any], length: int) -> None:
-    found = [reference.plain(row) for row in results(sequences(40).pack_sequences(length, **how))]
-    assert found == [reference.plain(row) for row in meaning(map(sequence, range(40)), length, how)]
+@given(
+    sizes=st.lists(st.integers(0, 40), max_size=40),
+    length=st.integers(1, 30),
+    how=st.sampled_from([how for how in HOW if how.get("overlong") == "split" or "strategy" in how]),
+)
+def test_every_token_comes_once_and_in_order_within_its_sequence(
+    sizes: list[int], length: int, how: dict[str, Any]
+) -> None:
+    given = sequences(sizes)
+    rows = packed(given, length, **how)
+    found: dict[int, list[int]] = {number: [] for number in range(len(given))}
+    for row in rows:
+        tokens, segments, positions = row["inputs"], row["inputs_segment_ids"], row["inputs_positions"]
+        assert tokens.shape == segments.shape == positions.shape == (length,)
+        used = int((segments > 0).sum())
+        assert (segments[:used] > 0).all()
+        assert not tokens[used:].any()
+        assert not positions[used:].any()
+        assert np.unique(segments[:used]).tolist() == list(range(1, segments.max() + 1))
+        for segment in range(1, segments.max() + 1):
+            mine = segments == segment
+            (number,) = set(((tokens[mine] - 1) // 100).tolist())  # a segment is of one sequence
+            assert positions[mine].tolist() == list(range(mine.sum()))
+            found[number] += tokens[mine].tolist()
+    assert found == {number: tokens.tolist() for number, tokens in enumerate(given)}
 
 
-def test_no_token_is_lost_and_none_comes_twice() -> None:
-    every = sorted(token for number in range(200) for token in sequence(number).tolist())
-    for how in ({"strategy": "first_fit", "overlong": "split"}, {"strategy": "concat"}):
-        found = sequences(200).pack_sequences(9, **how)
-        assert sorted(int(x) for row in found for x in row["tokens"][row["segment_ids"] > 0]) == every
+@given(sizes=st.lists(st.integers(1, 20), max_size=60), open_rows=st.integers(1, 8))
+def test_first_fit_cuts_no_sequence_and_keeps_no_more_rows_open_than_asked_for(
+    sizes: list[int], open_rows: int
+) -> None:
+    given = sequences(sizes)
+    read = 0
+
+    def counted(x: Any) -> Any:
+        nonlocal read
+        read += 1
+        return x
+
+    options = ad.Options(optimize=False, placement="current")
+    ds = ad.Dataset.from_iterable(given).map(counted).pack_sequences(20, open_rows=open_rows)
+    whole = {tuple(tokens.tolist()) for tokens in given}
+    given_out = 0
+    for row in ds.with_options(options):
+        for segment in range(1, row["inputs_segment_ids"].max() + 1):
+            assert tuple(row["inputs"][row["inputs_segment_ids"] == segment].tolist()) in whole
+            given_out += int((row["inputs_segment_ids"] == segment).sum())
+        assert sum(sizes[:read]) - given_out <= open_rows * 20
+    assert given_out == sum(sizes)
 
 
-def test_first_fit_wastes_little() -> None:
-    """Of rows of 128 tokens with sequences of 1 to 99; with one open row at a time it is a quarter."""
-    draw = random.Random(1)
-    lengths = [draw.randrange(1, 100) for _ in range(3000)]
-    ds = ad.Dataset.from_iterable(lengths).map(np.ones)
-
-    def padding(bins: int) -> float:
-        packed = list(ds.pack_sequences(128, num_packing_bins=bins))
-        return 1 - sum(lengths) / (128 * len(packed))
-
-    assert padding(64) < 0.05
-    assert padding(1) > 0.15
+def test_one_next_reads_no_more_than_it_needs() -> None:
+    read: list[int] = []
+    ds = ad.Dataset.range(100).map(lambda i: read.append(i) or [i] * 4).pack_sequences(8, open_rows=2)
+    with ds.with_options(ad.Options(optimize=False)).iterate() as rows:
+        next(rows)
+        assert read == [0, 1]
+        next(rows)
+        assert read == [0, 1, 2, 3]
 
 
-def test_a_dict_of_sequences_is_packed_side_by_side() -> None:
-    elements = [{"ids": [1, 2, 3], "mask": [1.0, 0.0, 1.0]}, {"ids": [4], "mask": [0.5]}]
-    (row,) = ad.Dataset.from_iterable(elements).pack_sequences(5, pad_value=-1)
-    assert row["ids"].tolist() == [1, 2, 3, 4, -1]
-    assert row["mask"].tolist() == [1.0, 0.0, 1.0, 0.5, -1.0]
-    assert row["segment_ids"].tolist() == [1, 1, 1, 2, 0]
-    assert row["positions"].tolist() == [0, 1, 2, 0, 0]
+def test_a_row_is_given_out_when_it_is_full_and_the_fullest_when_there_is_no_room() -> None:
+    given = sequences([6, 5, 4, 2, 7])
+    rows = packed(given, 8, open_rows=2)
+    assert [sorted({token // 100 for token in row if token}) for row in inputs(rows)] == [[0], [1, 3], [2], [4]]
+    rows = packed(given, 8, open_rows=3)
+    assert [sorted({token // 100 for token in row if token}) for row in inputs(rows)] == [[0, 3], [1], [2], [4]]
 
 
-def test_concat_splits_where_a_row_ends_and_places_begin_anew() -> None:
-    ds = ad.Dataset.from_iterable([[1, 2, 3], [4, 5, 6, 7]]).pack_sequences(5, strategy="concat")
-    assert rows(ds) == [[1, 2, 3, 4, 5], [6, 7, 0, 0, 0]]
-    assert rows(ds, "positions") == [[0, 1, 2, 0, 1], [0, 1, 0, 0, 0]]
+def test_a_stream_is_cut_where_a_row_ends() -> None:
+    rows = packed(sequences([5, 1, 7]), 4, strategy="concat_then_split", padding_values=-1)
+    assert inputs(rows) == [[1, 2, 3, 4], [5, 101, 201, 202], [203, 204, 205, 206], [207, -1, -1, -1]]
+    assert [row["inputs_positions"].tolist() for row in rows[1:3]] == [[0, 0, 0, 1], [0, 1, 2, 3]]
 
 
-def test_what_is_longer_than_a_row() -> None:
-    ds = ad.Dataset.from_iterable([[1], [2, 3, 4, 5, 6], [7]])
-    assert rows(ds.pack_sequences(3, overlong="truncate")) == [[2, 3, 4], [1, 7, 0]]
-    assert rows(ds.pack_sequences(3, overlong="split")) == [[2, 3, 4], [1, 5, 6], [7, 0, 0]]
-    with pytest.raises(ad.StructureError, match=r"5 tokens fits no row of 3.*overlong='split'"):
-        list(ds.pack_sequences(3))
-
-
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_failures_pass_in_their_places_and_disturb_no_row(way: Any) -> None:
-    def fail(x: int) -> np.ndarray:
-        if x == 1:
-            raise Boom(x)
-        return np.full(x + 1, x)
-
-    found = way(ad.Dataset.range(3).map(fail).pack_sequences(4, drop_remainder=True))
-    assert found[0] == Failed("Boom(1)")
-    assert found[1]["tokens"].tolist() == [0, 2, 2, 2]
+def test_features_lie_side_by_side_each_with_its_own_padding() -> None:
+    element = {"inputs": np.array([1, 2], np.uint16), "labels": [2, 3]}
+    (row,) = packed([element] * 2, 5, padding_values={"inputs": 7, "labels": -100})
+    assert {name: array.tolist() for name, array in row.items()} == {
+        "inputs": [1, 2, 1, 2, 7],
+        "inputs_segment_ids": [1, 1, 2, 2, 0],
+        "inputs_positions": [0, 1, 0, 1, 0],
+        "labels": [2, 3, 2, 3, -100],
+        "labels_segment_ids": [1, 1, 2, 2, 0],
+        "labels_positions": [0, 1, 0, 1, 0],
+    }
+    assert row["inputs"].dtype == np.uint16
+    assert row["inputs_segment_ids"].dtype == np.int32
+    row["inputs_segment_ids"][:] = 9
+    assert row["labels_segment_ids"].max() == 2  # arrays of their own
 
 
 @pytest.mark.parametrize(
-    ("element", "words"),
+    ("element", "message"),
     [
-        (np.zeros((2, 2)), r"tokens: \(2, 2\)"),
-        (7, r"tokens: \(\)"),
-        ({"a": [1, 2], "b": [1]}, r"a: \(2,\), b: \(1,\)"),
-        ({"a": [1], "positions": [1]}, "added here"),
-        ({}, "got"),
+        (None, "got NoneType"),
+        ("text", "got str"),
+        (b"text", "got bytes"),
+        (3, "got int"),
+        (np.zeros((2, 2)), r"one dimension, got one of float64 and shape \(2, 2\)"),
+        (np.array(3), r"shape \(\)"),
+        (["a"], "numbers with one dimension, got one of <U1"),
+        ([[1], [2, 3]], "is not an array"),
+        (([1], [2]), "got tuple"),
+        ({}, "must have one length"),
+        ({"inputs": [1], "labels": [1, 2]}, "must have one length, got {'inputs': 1, 'labels': 2}"),
+        ({"inputs": [1], "label": 3}, "feature 'label' of a sequence must be an array"),
+        ({"tokens": [1]}, r"features \['tokens'\], and those in open rows have others"),
+        (np.arange(9), r"9 tokens and a row 8: give overlong='truncate'"),
+        (np.array([1], np.uint8), "-1 is no uint8"),
     ],
 )
-def test_what_is_no_sequence_fails_in_its_place(element: Any, words: str) -> None:
-    ds = ad.Dataset.from_iterable([[1], element, [2]]).pack_sequences(2)
-    assert [x if isinstance(x, Failed) else x["tokens"].tolist() for x in results(ds)] == [
-        Failed("StructureError"),
-        [1, 2],
-    ]
-    with pytest.raises(ad.StructureError, match=words):
-        list(ds)
+def test_what_is_no_sequence_fails_alone(element: Any, message: str) -> None:
+    ds = ad.Dataset.from_iterable([[1, 2], element, [3]]).pack_sequences(8, padding_values=-1)
+    with ds.iterate() as rows:
+        with pytest.raises(ad.StructureError, match=message) as caught:
+            next(rows)
+        assert next(rows)["inputs"].tolist() == [1, 2, 3, -1, -1, -1, -1, -1]
+        with pytest.raises(StopIteration):
+            next(rows)
+    assert caught.value.__notes__ == ["in pack_sequences(8), element 1"]
 
 
-def test_elements_of_other_parts_fail_the_row_and_the_next_one_comes() -> None:
-    ds = ad.Dataset.from_iterable([{"a": [1]}, {"b": [1]}, {"a": [2]}, {"a": [3]}]).pack_sequences(2)
-    first, second = results(ds)
-    assert first == Failed("StructureError")
-    assert second["a"].tolist() == [2, 3]
+def test_a_failed_element_passes_and_what_lies_in_open_rows_stays() -> None:
+    def fail_at_2(x: int) -> Any:
+        if x == 2:
+            raise Boom(x)
+        return [x] * 3
+
+    found = results(ad.Dataset.range(5).map(fail_at_2).pack_sequences(6))
+    assert found[1] == Failed("Boom(2)")
+    assert [row["inputs"].tolist() for row in (found[0], found[2])] == [[0, 0, 0, 1, 1, 1], [3, 3, 3, 4, 4, 4]]
 
 
-def test_infinite_input_and_empty_sequences() -> None:
-    ds = ad.Dataset.counter().map(lambda x: np.full(x % 3, x)).pack_sequences(4).take(2)
-    assert rows(ds) == [[1, 2, 2, 4], [5, 5, 7, 10]]
+def test_empty_sequences_leave_no_trace() -> None:
+    assert inputs(packed([[], [1], [], [2], []], 4)) == [[1, 2, 0, 0]]
+    assert packed([[], []], 4) == []
 
 
-@pytest.mark.parametrize("how", WAYS_TO_PACK, ids=str)
-def test_goes_on_with_the_same_rows(how: dict[str, Any]) -> None:
-    check_resumes(lambda: sequences(60).pack_sequences(12, **how))
-    check_resumes(lambda: sequences(60).shuffle(9, seed=1).pack_sequences(7, **how))
-    check_resumes(lambda: sequences(40).pack_sequences(12, **how).shuffle(3, seed=1).batch(2))
+def test_an_endless_input_is_packed_as_it_comes() -> None:
+    rows = ad.Dataset.counter().map(lambda n: [n] * 3).pack_sequences(6).take(2)
+    assert inputs(list(rows)) == [[0, 0, 0, 1, 1, 1], [2, 2, 2, 3, 3, 3]]
 
 
-def test_what_it_is_made_of_is_known_where_the_input_tells() -> None:
-    ds = ad.Dataset.from_generator(lambda: iter(()), output_signature=ad.TensorSpec((None,), "int32"))
-    assert ds.pack_sequences(8).element_spec == {
-        "tokens": ad.TensorSpec((8,), "int32"),
-        "segment_ids": ad.TensorSpec((8,), "int32"),
-        "positions": ad.TensorSpec((8,), "int32"),
-    }
-    assert ds.pack_sequences(8).cardinality() == ad.UNKNOWN_CARDINALITY
+def test_says_what_rows_look_like() -> None:
+    ds = ad.Dataset.from_tensor_slices(np.zeros((4, 3), np.uint16)).pack_sequences(8)
+    spec = {"inputs": ad.TensorSpec((8,), "uint16")}
+    numbers = {f"inputs_{name}": ad.TensorSpec((8,), "int32") for name in ("segment_ids", "positions")}
+    assert ds.element_spec == {**spec, **numbers}
+    assert ds.cardinality() == ad.UNKNOWN_CARDINALITY
+    assert ds.skip(9).pack_sequences(2).cardinality() == ad.UNKNOWN_CARDINALITY
+    assert ad.Dataset.range(0).pack_sequences(2).cardinality() == 0
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"length": 0}, {"num_packing_bins": 0}, {"strategy": "best"}, {"overlong": "drop"}],
-    ids=str,
+    ("how", "message"),
+    [
+        ({"length": 0}, r"length=\) must be at least 1, got 0"),
+        ({"length": -3}, r"length=\) must be at least 1"),
+        ({"length": 2.5}, r"length=\) must be an integer"),
+        ({"length": 4, "open_rows": 0}, r"open_rows=\) must be at least 1"),
+        ({"length": 4, "strategy": "best"}, r"strategy=\) must be one of 'first_fit', 'concat_then_split', got 'best'"),
+        ({"length": 4, "padding_values": None}, r"padding_values=\) is a number or a dict of numbers, got None"),
+        ({"length": 4, "padding_values": {"inputs": "0"}}, r"padding_values=\) is a number or a dict of numbers"),
+        ({"length": 4, "overlong": "drop"}, r"overlong=\) must be one of 'error', 'truncate', 'split'"),
+        ({"length": 4, "strategy": "concat_then_split", "open_rows": 2}, r"open_rows=\) is for strategy='first_fit'"),
+        ({"length": 4, "strategy": "concat_then_split", "overlong": "split"}, "cuts sequences where it ends"),
+    ],
 )
-def test_arguments_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ad.PlanError, match=next(iter(wrong))):
-        ad.Dataset.range(1).pack_sequences(**{"length": 4, **wrong})
-    with pytest.raises(ad.PlanError, match="concat"):
-        ad.Dataset.range(1).pack_sequences(4, strategy="concat", overlong="split")
+def test_wrong_arguments_are_refused_at_once(how: dict[str, Any], message: str) -> None:
+    with pytest.raises(ad.PlanError, match=message):
+        ad.Dataset.range(3).pack_sequences(**how)
 
 
-def test_the_error_of_a_row_names_its_elements() -> None:
-    with pytest.raises(ad.StructureError) as caught:
-        list(ad.Dataset.from_iterable([{"a": [1]}, {"b": [1]}]).pack_sequences(2))
-    assert caught.value.__notes__ == ["in pack_sequences(2), elements 0 to 1"]
+def one(x: int) -> Any:
+    if x % 11 == 7:
+        raise Boom(x)
+    return {"inputs": np.full(x * 7 % 19, x), "labels": np.full(x * 7 % 19, -x)}
 
 
-def test_rows_are_no_further_ahead_than_they_must_be() -> None:
-    pulled = itertools.count()
-    ds = ad.Dataset.counter().map(lambda x: (next(pulled), np.ones(2))[1]).pack_sequences(8, num_packing_bins=1)
-    with ds.with_options(ad.Options(optimize=False)).iterate() as elements:
-        next(elements)
-    assert next(pulled) == 4
+@pytest.mark.parametrize("how", HOW)
+def test_goes_on_as_if_nothing_had_happened(how: dict[str, Any]) -> None:
+    check_resumes(lambda: ad.Dataset.range(80).map(one).pack_sequences(12, **how), places=80)
+    check_resumes(lambda: ad.Dataset.range(80).map(one).pack_sequences(12, **how).shuffle(6, seed=1).batch(2))
+    check_resumes(lambda: ad.Dataset.range(40).map(one).shuffle(9, seed=1).pack_sequences(12, **how).repeat(2))
+
+
+def test_a_state_tells_where_sequences_lie_and_no_tokens() -> None:
+    ds = ad.Dataset.from_iterable(sequences([5, 4, 30, 2])).pack_sequences(8, overlong="split")
+    with ds.iterate() as rows:
+        assert [next(rows)["inputs"][0] for _ in range(2)] == [201, 209]
+        assert rows.state_dict()["position"] == {
+            "rows": [1, 1],
+            "begun": [16],
+            "input": {"from": 3, "back": [0, 1, 2]},
+        }
+        next(rows)
+        assert rows.state_dict()["position"] == {"rows": [1, 1], "begun": [24], "input": {"from": 3, "back": [0, 1, 2]}}
+
+
+def test_a_sequence_that_changed_is_a_refusal() -> None:
+    def build(size: int) -> ad.Dataset[Any]:
+        sizes = [3, size, *[6] * 20]
+        return ad.Dataset.range(22).map(lambda x: [x] * sizes[x]).pack_sequences(8, open_rows=3)
+
+    with build(2).iterate() as rows:
+        next(rows)
+        state = json.loads(json.dumps(rows.state_dict()))
+    with pytest.raises(ad.ResumeError, match="more tokens than 8"):
+        list(build(8).iterate(state=state))
+    with pytest.raises(ad.ResumeError, match="element 1 was a sequence that fits when the state was saved"):
+        list(build(9).iterate(state=state))
+
+
+@pytest.mark.parametrize(
+    "how", [{"length": 24, "open_rows": 2}, {"length": 40}, {"length": 24, "strategy": "concat_then_split"}]
+)
+def test_another_packing_takes_over_what_lies_in_open_rows(how: dict[str, Any]) -> None:
+    source = ad.Dataset.from_iterable(sequences([x * 7 % 23 for x in range(60)]))
+    with source.pack_sequences(24, open_rows=6).iterate() as rows:
+        for _ in range(5):
+            next(rows)
+        state = rows.state_dict()
+        left = sorted(token for row in rows for token in row["inputs"].tolist() if token)
+    others = source.pack_sequences(**how).iterate(state=state, strict=False)
+    assert sorted(token for row in others for token in row["inputs"].tolist() if token) == left
+
+
+def test_states_of_several_processes_are_dealt_to_another_number() -> None:
+    def share(count: int, index: int) -> ad.Dataset[Any]:
+        tokens = ad.Dataset.range(120).shuffle(seed=3).shard(count, index).map(lambda x: [x + 1] * (x * 7 % 30 + 1))
+        return tokens.pack_sequences(12, overlong="split", open_rows=3)
+
+    tokens: list[int] = []
+    states: list[Any] = []
+    for index in range(4):
+        with share(4, index).iterate() as rows:
+            tokens += [token for _ in range(3 * index + 1) for token in next(rows)["inputs"].tolist()]
+            states.append(rows.state_dict())
+    merged = merge_states(states)
+    for index in range(3):
+        tokens += [token for row in share(3, index).iterate(state=merged) for token in row["inputs"].tolist()]
+    assert sorted(filter(None, tokens)) == sorted(x + 1 for x in range(120) for _ in range(x * 7 % 30 + 1))
