@@ -458,6 +458,8 @@ def zero(part: Any) -> Any:
         return np.zeros((), part.dtype)[()]
     if kind is list:
         return [zero(one) for one in part]
+    if kind is Ragged:
+        return Ragged(zero(part.values), part.row_splits)
     return kind() if issubclass(kind, (bool, int, float, complex, str, bytes, bytearray)) else None
 
 

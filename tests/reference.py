@@ -425,10 +425,14 @@ def unique(elements: Elements) -> Iterator[Any]:
 def equal(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return type(one) is type(other) and one.dtype == other.dtype and np.array_equal(one, other)
-    if isinstance(one, tuple) and isinstance(other, tuple):
+    if isinstance(one, Ragged) and isinstance(other, Ragged):
+        return equal(one.values, other.values) and equal(one.row_splits, other.row_splits)
+    if type(one) is type(other) and isinstance(one, (tuple, list)):
         return len(one) == len(other) and all(map(equal, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, (tuple, list, dict, Ragged)) or isinstance(other, (tuple, list, dict, Ragged)):
+        return False  # a number would be compared with each part
     return bool(one == other)
 
 
@@ -487,6 +491,8 @@ def zeros(value: Any) -> Any:
         for place, part in enumerate(value.ravel().tolist() if value.dtype == object else []):
             whole.flat[place] = zeros(part)
         return whole
+    if isinstance(value, Ragged):
+        return Ragged(zeros(value.values), value.row_splits)
     return None if value is None else type(value)()
 
 

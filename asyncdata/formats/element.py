@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from asyncdata.errors import DataLossError, StructureError
+from asyncdata.ragged import Ragged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -144,7 +145,11 @@ class Writer:
     def other(self, value: Any) -> None:
         """Append what is of no type that is looked up at once."""
         kind = cast("type[Any]", type(value))
-        if isinstance(value, np.generic) and not isinstance(value, np.void):
+        if kind is Ragged:
+            self.put(b"r")
+            self.array(value.values)
+            self.array(value.row_splits)
+        elif isinstance(value, np.generic) and not isinstance(value, np.void):
             self.array(np.asarray(cast("Any", value)), b"g")
         elif isinstance(value, tuple) and hasattr(kind, "_fields"):
             parts = cast("tuple[Any, ...]", value)
@@ -304,6 +309,7 @@ READERS: Final[dict[int, Callable[[Reader], Any]]] = {
     ord("o"): Reader.objects,
     ord("n"): Reader.named_tuple,
     ord("k"): Reader.record,
+    ord("r"): lambda reader: Ragged(reader.take(), reader.take()),
 }
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Unary
+from asyncdata.ragged import Ragged
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.stage import Fold, Step
@@ -132,6 +133,8 @@ def key_of(item: Any) -> Any:
         array = cast("npt.NDArray[Any]", item)
         content = tuple(map(key_of, array.ravel().tolist())) if array.dtype.kind == "O" else array.tobytes()
         return (np.ndarray, array.dtype.str, array.shape, content)
+    if isinstance(item, Ragged):
+        return (Ragged, key_of(item.values), key_of(item.row_splits))
     if isinstance(item, list):
         return (list, *map(key_of, cast("list[Any]", item)))
     level = open_level(item)

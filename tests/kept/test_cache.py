@@ -418,3 +418,9 @@ def test_of_two_processes_one_writes_and_both_get_all(path: Path) -> None:
     assert orders == [orders[0]] * 3
     assert sorted(orders[0]) == [x * x for x in range(300)]
     assert os.listdir(path.parent) == ["squares"]
+
+
+def test_ragged_batches_are_kept_in_a_file(tmp_path: Path) -> None:
+    ds = ad.Dataset.range(6).map(lambda x: np.arange(x % 3)).ragged_batch(2)
+    path = tmp_path / "kept"
+    assert list(ds.cache(path)) == list(ds.cache(path)) == list(ds)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any, Literal, TypeAlias
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +65,7 @@ def read_in_legs(pipe: Pipeline, legs: list[Leg]) -> list[Any]:
     return found
 
 
+@pytest.mark.timeout(600)
 @settings(max_examples=max(2_000, settings().max_examples))
 @given(pipe=pipelines(), legs=legs)
 def test_going_on_is_as_if_nothing_had_happened(pipe: Pipeline, legs: list[Leg]) -> None:
