@@ -27,7 +27,9 @@ __all__ = (
     "conform",
     "freeze",
     "leading",
+    "map_leaves",
     "nbytes",
+    "objects",
     "open_level",
     "paired",
     "prefixed",
@@ -37,8 +39,6 @@ __all__ = (
     "stack",
     "unprefixed",
     "unstack",
-    "zeros_like",
-    "zeros_of",
 )
 
 Shape: TypeAlias = Sequence[int | None]
@@ -260,6 +260,7 @@ def numbers(column: list[Any], where: str) -> npt.NDArray[Any]:
 
 
 def objects(column: list[Any]) -> npt.NDArray[Any]:
+    """Return an array of objects."""
     array = np.empty(len(column), dtype=object)
     array[:] = column
     return array
@@ -439,40 +440,6 @@ def freeze(value: Any) -> None:
     if level is not None:
         for part in level.parts:
             freeze(part)
-
-
-def zeros_like(value: Any) -> Any:
-    """Return the structure with zeros of the same shapes and types: empty strings, `None` for other objects."""
-    return map_leaves(lambda part, _: zero(part), value)
-
-
-def zeros(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.zeros(array.shape, array.dtype)
-
-
-def zero(part: Any) -> Any:
-    kind: type[Any] = type(part)  # pyright: ignore[reportUnknownVariableType]
-    if issubclass(kind, np.ndarray):
-        return objects([zero(one) for one in part.ravel()]).reshape(part.shape) if part.dtype == object else zeros(part)
-    if issubclass(kind, np.generic):
-        return np.zeros((), part.dtype)[()]
-    if kind is list:
-        return [zero(one) for one in part]
-    if kind is Ragged:
-        return Ragged(zero(part.values), part.row_splits)
-    return kind() if issubclass(kind, (bool, int, float, complex, str, bytes, bytearray)) else None
-
-
-def zeros_of(signature: Any) -> Any:
-    """Return zeros as a signature describes them; a dimension of any size has none."""
-
-    def make(spec: TensorSpec, _: str) -> Any:
-        if spec.dtype == object and not spec.shape:
-            return None
-        array = np.zeros([size or 0 for size in spec.shape or ()], spec.dtype)
-        return array if array.ndim else array[()]
-
-    return map_leaves(make, signature)
 
 
 def prefixed(signature: Any, size: int | None) -> Any:

@@ -27,8 +27,8 @@ from asyncdata.runtime.tickets import (
     decode_all,
     encode_all,
 )
-from asyncdata.structure import zeros_like, zeros_of
 from asyncdata.transforms.shard import is_padding
+from asyncdata.zeros import zeros_like, zeros_of
 
 __all__ = ("AssertCardinality", "PadToCardinality")
 
