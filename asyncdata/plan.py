@@ -205,6 +205,11 @@ class Node:
         return False
 
     @property
+    def hoards(self) -> bool:
+        """Whether it holds elements of its input for long, which should not be in memory that is wanted again soon."""
+        return False
+
+    @property
     def in_order(self) -> bool:
         """Whether the order of its elements does not depend on which is ready first."""
         return all(node.in_order for node in self.inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
@@ -52,7 +53,7 @@ __all__ = ("Transformations", "dataset_for")
 
 T = TypeVar("T")
 U = TypeVar("U")
-Executor = Literal["inline", "thread"]
+Where = Literal["inline", "thread", "process"] | Executor
 
 
 class Transformations(Generic[T]):
@@ -72,7 +73,7 @@ class Transformations(Generic[T]):
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
         *,
-        executor: Executor | int | None = None,
+        executor: Where | int | None = None,
         rng: bool = False,
         seed: int | None = None,
         batch: int | None = None,
@@ -85,7 +86,7 @@ class Transformations(Generic[T]):
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
         *,
-        executor: Executor | int | None = None,
+        executor: Where | int | None = None,
         rng: bool = False,
         seed: int | None = None,
         batch: int | None = None,
@@ -97,7 +98,7 @@ class Transformations(Generic[T]):
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
         *,
-        executor: Executor | int | None = None,
+        executor: Where | int | None = None,
         rng: bool = False,
         seed: int | None = None,
         batch: int | None = None,
@@ -108,6 +109,11 @@ class Transformations(Generic[T]):
         A coroutine function is awaited on the engine's loop, with `num_parallel_calls` that many at once; what it
         uses must not belong to another loop (`Options(placement="current")` runs everything on yours).
         Order is kept unless `deterministic=False`. An exception is raised in the element's place.
+
+        `executor` says where a plain function is called: `"inline"` on the engine's thread, `"thread"`, `"process"` for
+        Python code that would hold up all other threads, in as many worker processes as there are cores unless
+        `num_parallel_calls` says otherwise, or an executor of `concurrent.futures`, which stays yours to end. The function
+        and what it uses travel to the processes, once; arrays come back in shared memory, writable.
 
         With `rng=True` the function is also given `rng=`, a `numpy.random.Generator` of the element's own: the same
         for the same `seed`, element and epoch, whatever the parallelism, the order or how often the run was resumed.

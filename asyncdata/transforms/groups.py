@@ -69,6 +69,10 @@ class Groups(Unary):
     """Elements of one key put together, from pairs of keys and elements, whenever there are enough of that key."""
 
     @property
+    def hoards(self) -> bool:
+        return True
+
+    @property
     def least(self) -> int:
         """How many elements make the smallest group."""
         raise NotImplementedError

@@ -53,6 +53,10 @@ class PackSequences(Unary):
     overlong: str = "error"
     padding: Any = 0
 
+    @property
+    def hoards(self) -> bool:
+        return True
+
     @staticmethod
     def of(
         plan: Node, length: int, strategy: str, open_rows: int | None, overlong: str | None, padding: Any

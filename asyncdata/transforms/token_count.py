@@ -37,6 +37,10 @@ class BucketByTokenCount(Unary):
     overlong: str
     padding: Padding
 
+    @property
+    def hoards(self) -> bool:
+        return True
+
     @staticmethod
     def of(
         plan: Node, max_tokens: int, length_func: Callable[..., int] | None, size: int, overlong: str, values: Any
