@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,10 +14,10 @@ from asyncdata.errors import StructureError
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, check_arguments, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply, Fold, Opener, Step
 from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets
+from asyncdata.transforms.label import Labeller
 
 __all__ = ("Distinct", "key_digest")
 
@@ -74,45 +73,28 @@ def itself(*parts: Any) -> Any:
     return parts[0]
 
 
-class Keyed(Call):
-    """A user's function that returns a key; as the result each element with the digest of its key."""
+@final
+class Digester(Labeller):
+    """A user's function that returns a key; it makes pairs of digests of keys and elements."""
 
     __slots__ = ()
 
-    def run(self, block: Block) -> Block:
-        if block.failed:
-            return Block.join([piece if piece.failed else self.run(piece) for piece in block.pieces()])
-        keys = super().run(block)
-        pairs = [
-            key if type(key) is Failure else self.pair(item, key, keys.tickets[place])
-            for place, (item, key) in enumerate(zip(block.items, keys.items, strict=True))
-        ]
-        return Block(pairs, block.tickets, Failure in set(map(type, pairs)))
-
-    async def run_async(self, item: Any, ticket: Ticket) -> Any:
-        key = await super().run_async(item, ticket)
-        return key if type(key) is Failure else self.pair(item, key, ticket)
-
-    def pair(self, item: Any, key: Any, ticket: Ticket) -> Any:
-        """Return an element with the digest of its key, or the failure of what is no key."""
-        try:
-            return (key_digest(key), item)
-        except (Exception, CancelledError) as error:
-            return self.failure(error, ticket)
+    def label_of(self, found: Any) -> bytes:
+        return key_digest(found)
 
 
 @dataclass(frozen=True, eq=False)
 class Distinct(Unary):
     """The first element of each key; of more than `max_keys` the oldest are forgotten."""
 
-    key: Keyed
+    key: Digester
     max_keys: int | None = None
 
     @staticmethod
     def of(plan: Node, key: Callable[..., Any] | None, max_keys: Any) -> Distinct:
         """Return the node for what the user asked for."""
         most = None if max_keys is None else check_count("distinct", "max_keys", max_keys, 1)
-        call = Keyed("distinct", itself, spread=False) if key is None else Keyed("distinct", key).prompt()
+        call = Digester("distinct", itself, spread=False) if key is None else Digester("distinct", key).prompt()
         check_arguments(call, plan)
         return Distinct(plan, call, most)
 
@@ -133,7 +115,7 @@ class Distinct(Unary):
 class Firsts:
     """Works out keys, then drops what was there before."""
 
-    key: Keyed
+    key: Digester
     max_keys: int | None
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
