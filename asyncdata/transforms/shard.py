@@ -190,7 +190,11 @@ class Sharder(Step):
         return Start.of(place.input)
 
     def need(self, want: int) -> int:
-        return (self.index - self.tally.number) % self.shares + 1 + (want - 1) * self.shares
+        row = self.shares - self.tally.number % self.shares
+        own = (self.index - self.tally.number) % self.shares + 1
+        if self.drop:  # the others' elements of the row too
+            own = row if self.waiting else own + self.shares - self.index - 1
+        return own + (want - 1) * self.shares
 
     def feed(self, block: Block) -> Block:
         before = self.tally
