@@ -6,6 +6,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import zip_longest
 from typing import Any, Final, final
 
 import numpy as np
@@ -14,9 +15,10 @@ from asyncdata.errors import StructureError
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, check_arguments, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply, Fold, Opener, Step
-from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets
+from asyncdata.runtime.tickets import END, Position, Start, Ticket, Tickets
 from asyncdata.transforms.label import Labeller
 
 __all__ = ("Distinct", "key_digest")
@@ -98,6 +100,13 @@ class Distinct(Unary):
         check_arguments(call, plan)
         return Distinct(plan, call, most)
 
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        """Let each share know the keys of all, the last ones of each last."""
+        told: list[list[Any]] = [[at, ""] if at in (None, END) else listed(at) for at in positions]
+        logs = [reversed(digests_of(log)) for _, log in told]
+        latest = dict.fromkeys(digest for turn in zip_longest(*logs) for digest in turn if digest is not None)
+        return [self.input.dealt([inner for inner, _ in told], deal), told_digests([*latest][::-1])]
+
     def stage(self) -> Firsts:
         return Firsts(self.key, self.max_keys)
 
@@ -125,6 +134,17 @@ class Firsts:
         return Fold(lambda _: Remembering(self.max_keys)).open(scope, [keyed], want, start)
 
 
+def digests_of(told: str) -> list[bytes]:
+    """Return the digests that a position tells."""
+    joined = b64decode(told, validate=True)
+    return [joined[at : at + DIGEST] for at in range(0, len(joined), DIGEST)]
+
+
+def told_digests(digests: Sequence[bytes]) -> str:
+    """Return digests as JSON."""
+    return b64encode(b"".join(digests)).decode()
+
+
 class Remembering(Step):
     """Remembers keys. They stand in a log that only grows, so that a state is told by how long it was."""
 
@@ -135,8 +155,7 @@ class Remembering(Step):
 
     def resume(self, position: Position) -> Start:
         inner, told = position
-        digests = b64decode(told)
-        self.log = [digests[at : at + DIGEST] for at in range(0, len(digests), DIGEST)][-(self.max_keys or 0) :]
+        self.log = digests_of(told)[-(self.max_keys or 0) :]
         self.known = set(self.log)
         return Start.of(inner)
 
@@ -193,4 +212,4 @@ class FirstTickets(Tickets):
         come = len(self.whole) if count == len(self.places) else self.places[count - 1] + 1 if count else 0
         stop = self.before + count - sum(place < count for place in self.failures)
         begin = 0 if self.max_keys is None else max(0, stop - self.max_keys)
-        return [self.whole.at(come), b64encode(b"".join(self.log[begin:stop])).decode()]
+        return [self.whole.at(come), told_digests(self.log[begin:stop])]
