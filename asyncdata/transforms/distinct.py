@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import zip_longest
@@ -109,6 +110,14 @@ class Distinct(Unary):
 
     def stage(self) -> Firsts:
         return Firsts(self.key, self.max_keys)
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Give elements again; one of which no key could be told fails again."""
+        pairs = Apply((self.key,)).open(scope, [self.input.open], want, Start(END, tickets))
+        async with aclosing(pairs) as source:
+            async for block in source:
+                items = [pair if type(pair) is Failure else pair[1] for pair in block.items]
+                yield Block(items, block.tickets, block.failed)
 
     @property
     def cardinality(self) -> int:
