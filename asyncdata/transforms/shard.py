@@ -211,7 +211,7 @@ class Sharder(Step):
         found = Block.join([*self.waiting, mine]) if self.waiting else mine
         waits = len(found) > 0 and self.tally.number % self.shares > self.index
         ready = len(found) - waits
-        self.waiting = [found.part(ready, len(found))] if waits else []
+        self.waiting = ([mine.part(len(mine) - 1, len(mine))] if mine.items else self.waiting) if waits else []
         return found.part(0, ready)
 
     def masked(self, block: Block, mine: Block) -> Block:
