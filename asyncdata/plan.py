@@ -98,7 +98,7 @@ class Node:
         """Return what `parse` makes of a position; `ResumeError` if it has not the shape of one of this node's."""
         try:
             return parse(position)
-        except (TypeError, ValueError, KeyError, IndexError) as error:
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
             if position is None or isinstance(error, ResumeError):
                 raise
             raise ResumeError(f"{self.label()}: the state's position {position!r:.80} is none of this step") from error

@@ -130,7 +130,8 @@ class Batcher(Step):
         batches = [self.made(whole.items[start:stop], whole.tickets, start) for start, stop in spans]
         self.count -= end
         self.overtaken = max(0, self.overtaken - end)
-        self.held = [whole.part(end, len(whole))] if self.count else []
+        last = self.held[-1]  # which made the first of these batches full: a part of `whole` would keep all before it
+        self.held = [last.part(len(last) - self.count, len(last))] if self.count else []
         return Block(batches, Batches(whole.tickets, stops, before), Failure in set(map(type, batches)))
 
     def stops(self) -> Sequence[int]:

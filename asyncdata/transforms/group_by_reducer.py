@@ -19,7 +19,7 @@ from asyncdata.runtime.executors import Call, Pace
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe, split
 from asyncdata.runtime.tickets import END, FRESH, Given, Listed, Numbered, Position, Ticket, decode_all, encode, plain
-from asyncdata.transforms.label import Keyer
+from asyncdata.transforms.label import Keyer, in_key_order
 from asyncdata.transforms.map import Map
 
 __all__ = ("GroupByReducer", "Reducer")
@@ -111,7 +111,7 @@ class GroupByReducer(Unary):
                     for failed in split(failures, want):
                         yield failed
                     await breathe()
-        for number, key in enumerate(groups.in_order()):
+        for number, key in enumerate(in_key_order(groups.states)):
             if number >= place.groups:
                 yield await groups.result(number, key)
 
@@ -169,10 +169,6 @@ class Groups:
         self.states[key] = state
         return None
 
-    def in_order(self) -> list[Any]:
-        """Return the keys in order: numbers first, then by type; what has no order by what it looks like."""
-        return sorted(self.states, key=rank)
-
     async def result(self, number: int, key: Any) -> Block:
         """Return what becomes of the state of a key, as a block."""
         made = await called(self.calls.finalize, self.states.pop(key), Numbered(number, key))
@@ -181,13 +177,6 @@ class Groups:
         failed = self.failed
         tickets = Listed([(KEY, number)], lambda count: Place(failed, number + count).told())
         return Block([made], tickets, type(made) is Failure)
-
-
-def rank(key: Any) -> tuple[str, Any]:
-    """Return where a key stands among others, which depends on no other."""
-    if isinstance(key, (int, float)):
-        return "", key
-    return type(key).__name__, key if isinstance(key, (str, bytes)) else repr(key)
 
 
 async def called(call: Call, item: Any, ticket: Ticket) -> Any:

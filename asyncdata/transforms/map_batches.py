@@ -109,7 +109,8 @@ class Grouper(Step):
         if self.count < self.size:
             return Block([])
         whole, end = Block.join(self.held), self.count - self.count % self.size
-        self.held, self.count = [whole.part(end, self.count)] if end < self.count else [], self.count - end
+        self.count -= end
+        self.held = [block.part(len(block) - self.count, len(block))] if self.count else []
         return several([whole.part(at, at + self.size) for at in range(0, end, self.size)])
 
     def flush(self) -> Iterator[Block]:
