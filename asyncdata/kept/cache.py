@@ -165,13 +165,14 @@ class FileCache(Unary):
         offset, number = await scope.in_thread(lambda: near(path, done)) if count < 0 and done else (0, -1)
         async with aclosing(RecordFile(path).parts(scope, want, offset)) as source:
             async for found in source:
-                items = [self.element(path, record, number + place) for place, record in enumerate(found.elements)]
+                records: list[Any] = [*found.elements]
+                items = [self.element(path, record, number + place) for place, record in enumerate(records)]
                 first, number = number, number + len(items)
                 if first < 0:
                     items, first = items[1:], 0
                 ended = count >= 0 and number >= count
                 if items and items[-1] is END:
-                    ended, items = True, [*items[:-1], *self.checked(path, found.elements[-1], number - 1)]
+                    ended, items = True, [*items[:-1], *self.checked(path, records[-1], number - 1)]
                 part = Block(items[: count - first] if count >= 0 else items, failed=has_failed(items))
                 if part.items and first + len(part) > done:
                     yield numbered(part, first).part(max(0, done - first), len(part))
