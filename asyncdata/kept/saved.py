@@ -7,19 +7,20 @@ import operator
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, Self
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError, StructureError
 from asyncdata.formats.compression import compressor
-from asyncdata.formats.element import decode_element, encode_element
+from asyncdata.formats.element import encode_element
 from asyncdata.formats.tfrecord import frame
+from asyncdata.kept.reading import decoded, elements_at
 from asyncdata.plan import Node, check_count
-from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import Call, noted
+from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import Position, Ticket
 from asyncdata.sources.memory import Items
@@ -234,9 +235,15 @@ class Shard:
 
 @dataclass(frozen=True, eq=False)
 class ElementFile(RecordFile):
-    """The elements of one file of a saved dataset."""
+    """The elements of one file of a saved dataset, of which there are `count`."""
 
     method: ClassVar[str] = "load"
+
+    count: int = field(kw_only=True)
+
+    @property
+    def cardinality(self) -> int:
+        return self.count
 
     @property
     def signature(self) -> None:
@@ -247,12 +254,15 @@ class ElementFile(RecordFile):
         return super().block(file, Found(elements, found.begin, found.passed, found.end), ordinal)
 
 
-def decoded(record: Any) -> Any:
-    """Return the element of a record, or the error in its place."""
-    try:
-        return decode_element(record) if isinstance(record, bytes) else record
-    except (DataLossError, StructureError) as error:
-        return error
+@dataclass(frozen=True, eq=False)
+class SavedFiles(FlatMap):
+    """The elements of all files of a saved dataset, of which there are `count`, whether they are compressed or not."""
+
+    count: int = field(kw_only=True)
+
+    @property
+    def cardinality(self) -> int:
+        return self.count
 
 
 class Saved:
@@ -286,12 +296,15 @@ class Saved:
 
     def file(self, path: str) -> ElementFile:
         """Return the source for one file."""
-        return ElementFile(path, self.compression, indexes=None if self.compression else self.indexes)
+        return ElementFile(
+            path, self.compression, indexes=None if self.compression else self.indexes, count=self.shards[path]
+        )
 
     def plan(self) -> Node:
         """Return the plan that reads all files, one after the other."""
         catalog = None if self.compression else FileCatalog([*self.shards], self)
-        return FlatMap(Items([*self.shards], files=True), Call("load", self.file, spread=False), catalog)
+        call = Call("load", self.file, spread=False)
+        return SavedFiles(Items([*self.shards], files=True), call, catalog, count=sum(self.shards.values()))
 
     def counts(self, paths: Sequence[str]) -> list[int]:
         """Return how many elements each file has."""
@@ -301,14 +314,6 @@ class Saved:
         """Return the position of an element, as reading its file in order tells it; the end behind the last."""
         return self.indexes.position(path, number)
 
-    async def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+    def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield the elements at these spots, in order."""
-        done = 0
-        async with aclosing(self.indexes.fetch(spots, scope, want, tickets)) as source:
-            async for block in source:
-                items = [decoded(record) for record in block.items]
-                for place, item in enumerate(items):
-                    if isinstance(item, Exception):
-                        items[place] = noted(item, f"load({spots[done + place][0]})", tickets[done + place])
-                done += len(items)
-                yield Block(items, block.tickets, Failure in set(map(type, items)))
+        return elements_at(self.indexes.fetch(spots, scope, want, tickets), spots, ElementFile.method)
