@@ -27,14 +27,13 @@ from asyncdata.sources.memory import Items
 from asyncdata.sources.parsed import File, FileCatalog, Found, Spot
 from asyncdata.sources.record_index import Indexes
 from asyncdata.sources.tfrecord import RecordFile
-from asyncdata.storage import lock, sync_folder, write_whole
+from asyncdata.storage import FileLock, sync_folder, write_whole
 from asyncdata.transforms.flat_map import FlatMap
 
 __all__ = ("Saved", "save")
 
 ACCOUNT: Final = "dataset.json"
 STATE: Final = "state.json"
-LOCK: Final = "lock"
 
 SHARD_BYTES: Final = 1 << 28
 """Without a `shard_func` a file that has so many bytes is followed by the next."""
@@ -67,20 +66,20 @@ def save(
     if target.exists():
         raise FileExistsError(f"save: {path} is there already; delete it, or give another path")
     partial = target.with_name(f"{target.name}.partial")
-    partial.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(partial / LOCK, os.O_RDWR | os.O_CREAT)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock.take(partial)
+    if lock is None:
+        raise FileExistsError(f"save: {path} is being saved by another process")
     try:
-        if not lock(descriptor):
-            raise FileExistsError(f"save: {path} is being saved by another process")
+        partial.mkdir(exist_ok=True)
         if not (partial / ACCOUNT).exists():
             fill(dataset, Shards(partial, compression, shard_func), interval)
-        for name in (STATE, LOCK):
-            (partial / name).unlink(missing_ok=True)
+        (partial / STATE).unlink(missing_ok=True)
         sync_folder(partial)
         partial.rename(target)
         sync_folder(target.parent)
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
 def interval_of(arguments: Mapping[str, Any]) -> int | None:
@@ -200,7 +199,7 @@ class Shard:
         self.size = size
         self.waiting: list[bytes] = []
         self.waiting_bytes = 0
-        self.file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT), "r+")
+        self.file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)), "r+")
         self.file.truncate(size)
         self.file.seek(size)
 
