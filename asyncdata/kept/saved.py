@@ -135,7 +135,7 @@ class Shards:
     def take_up(self) -> dict[str, Any] | None:
         """Take up where another process stopped, and return the state of its iterator; `None` if there was none."""
         try:
-            told = json.loads((self.folder / STATE).read_bytes())
+            told = shaped((self.folder / STATE).read_bytes(), "state")
         except (FileNotFoundError, ValueError):
             return None
         if told["compression"] != self.compression:
@@ -187,6 +187,17 @@ class Shards:
             shard.file.close()
 
 
+def shaped(content: bytes, *more: str) -> Any:
+    """Return what a file tells of the shards; `ValueError` if that has not the shape it was written in."""
+    told = json.loads(content)
+    try:
+        _ = [told[name] for name in ("compression", *more)]
+        _ = [elements + size + 0 for _, elements, size in told["shards"]]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"it does not tell of shards: {error!r}") from error
+    return told
+
+
 class Shard:
     """One file: elements in frames, plain or as compressed streams one after the other."""
 
@@ -200,6 +211,9 @@ class Shard:
         self.waiting: list[bytes] = []
         self.waiting_bytes = 0
         self.file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)), "r+")
+        if (now := self.file.seek(0, os.SEEK_END)) < size:
+            self.file.close()
+            raise ResumeError(f"save: {path} had {size} bytes and has {now}; delete {path.parent} to begin anew")
         self.file.truncate(size)
         self.file.seek(size)
 
@@ -278,7 +292,7 @@ class Saved:
         """Return the dataset that was saved to a folder; raise if it is not there, or not whole."""
         folder = Path(path)
         try:
-            told = json.loads((folder / ACCOUNT).read_bytes())
+            told = shaped((folder / ACCOUNT).read_bytes())
         except FileNotFoundError as error:
             begun = folder.with_name(f"{folder.name}.partial").exists()
             error.add_note("load: it was begun and not finished; save it again, which goes on" if begun else "in load")

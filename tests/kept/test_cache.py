@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -401,18 +402,6 @@ def test_of_an_unfinished_file_that_is_corrupt_what_comes_before_is_used(path: P
 # a full disk
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 64 KB."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"cannot mount a small disk: {error}")
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
-
-
 @pytest.mark.parametrize("size", [100, 1000, 20_000])
 def test_a_full_disk_is_an_error_and_what_is_whole_stays(small_disk: Path, size: int) -> None:
     def build() -> ad.Dataset:
@@ -430,6 +419,16 @@ def test_a_full_disk_is_an_error_and_what_is_whole_stays(small_disk: Path, size:
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
     assert [int(array[0]) for array in build()] == [x % 256 for x in range(2000)]
     assert os.listdir(small_disk) == ["kept"]
+
+
+def test_a_file_that_may_not_grow_is_an_error_and_what_is_whole_stays(small_files: Path) -> None:
+    ds = ad.Dataset.range(2000).map(lambda x: np.full(100, x % 256, np.uint8)).cache(small_files / "kept")
+    for _ in range(2):
+        with pytest.raises(OSError, match="File too large"):
+            list(ds)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert [int(array[0]) for array in ds] == [x % 256 for x in range(2000)]
+    assert os.listdir(small_files) == ["kept"]
 
 
 # processes that are killed, or run at once
