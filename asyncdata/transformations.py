@@ -586,9 +586,10 @@ class Transformations(Generic[T]):
 
         With a `filename` elements are written as they are read, to `<filename>.partial` until all are there. Other
         processes, at once or later, read the same file. Of several that begin it one writes; if that dies, the next
-        goes on. The file tells the pipeline in words, and those seeds that were chosen: another one is a `ResumeError`.
-        Elements are arrays, numbers, bytes, str, None and tuples, lists, dicts, named tuples and dataclasses of these;
-        reading them runs no code.
+        goes on. Of a file that is whole any element can be had, as `dataset[i]` and for `shuffle()` without a buffer,
+        and their number is known. The file tells the pipeline in words, and those seeds that were chosen: another one
+        is a `ResumeError`. Elements are arrays, numbers, bytes, str, None and tuples, lists, dicts, named tuples and
+        dataclasses of these; reading them runs no code.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(3).map(print).cache()
