@@ -36,6 +36,7 @@ __all__ = (
     "node_of",
     "nodes_of",
     "parallel_label",
+    "regrouped",
     "render",
     "repeated",
     "scaled",
@@ -371,6 +372,11 @@ def finite(cardinality: int) -> bool:
 def scaled(cardinality: int, change: Callable[[int], int]) -> int:
     """Return `change(cardinality)` where it is a number, else the cardinality itself."""
     return change(cardinality) if finite(cardinality) else cardinality
+
+
+def regrouped(cardinality: int) -> int:
+    """Return the cardinality of elements that are put together or taken apart: none stay none, and no end no end."""
+    return UNKNOWN_CARDINALITY if cardinality > 0 else cardinality
 
 
 def check_count(method: str, name: str, value: Any, least: int, special: tuple[int, ...] = ()) -> int:

@@ -13,8 +13,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_count
+from asyncdata.plan import Node, Unary, check_count, regrouped
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, noted
@@ -91,7 +90,7 @@ class Groups(Unary):
 
     @property
     def cardinality(self) -> int:
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return regrouped(self.input.cardinality)
 
     @property
     def signature(self) -> None:
@@ -272,7 +271,7 @@ class KeyWindows(Groups):
             raise PlanError(f"{call.name} is a coroutine function; a plain one is needed")
         number = None if size is None else check_count(method, "window_size", size, 1)
         pairs = Map(plan, (Keyed(method, key),))
-        return FlatMap(KeyWindows(pairs, make, number, call), Call(method, reduce))
+        return Reduced(KeyWindows(pairs, make, number, call), Call(method, reduce))
 
     @property
     def least(self) -> int:
@@ -291,6 +290,15 @@ class KeyWindows(Groups):
 
     def label(self) -> str:
         return f"windows({self.size if self.size_func is None else self.size_func.name})"
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced(FlatMap):
+    """What a user's function makes of each window of one key."""
+
+    @property
+    def cardinality(self) -> int:
+        return regrouped(self.input.cardinality)
 
 
 class Bucketing(Keyed):

@@ -16,8 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from asyncdata.errors import PlanError
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_integer
+from asyncdata.plan import Node, Unary, check_integer, regrouped
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.random import Chance, epoch_key, scrambled
@@ -84,7 +83,7 @@ class Resample(Unary):
 
     @property
     def cardinality(self) -> int:
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return regrouped(self.input.cardinality)
 
     def label(self) -> str:
         """Return the node without its numbers: a run may go on with others."""

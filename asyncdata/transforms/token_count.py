@@ -9,8 +9,7 @@ from operator import index, itemgetter
 from typing import Any, Final, NamedTuple
 
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_count
+from asyncdata.plan import Node, Unary, check_count, regrouped
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, noted
@@ -57,7 +56,7 @@ class BucketByTokenCount(Unary):
 
     @property
     def cardinality(self) -> int:
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return regrouped(self.input.cardinality)
 
     @property
     def signature(self) -> Any:
