@@ -27,6 +27,7 @@ __all__ = (
     "Unary",
     "UnseekableError",
     "check_arguments",
+    "check_called",
     "check_count",
     "check_integer",
     "check_parallel",
@@ -423,16 +424,23 @@ def check_arguments(call: Call, plan: Node, **named: Any) -> None:
     kind: Any = type(elements)  # pyright: ignore[reportUnknownVariableType]
     spread = kind is tuple
     parts: tuple[Any, ...] = elements if spread else (elements,)
+    given = f"{len(parts)} arguments, one for each part of a tuple" if spread else "one argument"
+    also = "".join(f", and {name}=" for name in named)
+    check_called(call, f"{given}{also}", parts, named, f"; elements are {elements}")
+
+
+def check_called(
+    call: Call, given: str, parts: Sequence[Any], named: Mapping[str, Any] | None = None, why: str = ""
+) -> None:
+    """Raise `PlanError` if a function cannot be called with so many arguments."""
     try:
         signature = inspect.signature(call.fn)
     except (ValueError, TypeError):  # a function in C that does not say
         return
     try:
-        signature.bind(*parts, **named)
+        signature.bind(*parts, **(named or {}))
     except TypeError as error:
-        given = f"{len(parts)} arguments, one for each part of a tuple" if spread else "one argument"
-        also = "".join(f", and {name}=" for name in named)
-        raise PlanError(f"{call.label} is called with {given}{also}: {error}; elements are {elements}") from None
+        raise PlanError(f"{call.label} is called with {given}: {error}{why}") from None
 
 
 def parallel_label(workers: int | None) -> str:

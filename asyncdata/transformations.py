@@ -158,7 +158,7 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(5).scan(0, lambda total, x: (total + x, total + x)))
         [0, 1, 3, 6, 10]
         """
-        return self._next(Scan(self._plan, Call("scan", scan_func), initial_state))
+        return self._next(Scan.of(self._plan, scan_func, initial_state))
 
     def distinct(self, key: Callable[..., Any] | None = None, max_keys: int | None = None) -> Dataset[T]:
         """Keep the first element of each key: what `key(element)` returns, else the element itself.
@@ -523,7 +523,7 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.counter().take_while(lambda x: x < 3))
         [0, 1, 2]
         """
-        return self._next(TakeWhile(self._plan, Predicate(predicate, "take_while")))
+        return self._next(TakeWhile.of(self._plan, Predicate(predicate, "take_while")))
 
     def unique(self) -> Dataset[T]:
         """Give each element once, where it comes first: numbers, strings, arrays and structures of them.

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.plan import Node, Unary, check_count, regrouped
+from asyncdata.plan import Node, Unary, check_arguments, check_called, check_count, regrouped
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, noted
@@ -270,8 +270,10 @@ class KeyWindows(Groups):
         if call is not None and call.is_async:
             raise PlanError(f"{call.name} is a coroutine function; a plain one is needed")
         number = None if size is None else check_count(method, "window_size", size, 1)
-        pairs = Map(plan, (Keyed(method, key),))
-        return Reduced(KeyWindows(pairs, make, number, call), Call(method, reduce))
+        keyed, reduced = Keyed(method, key), Call(method, reduce)
+        check_arguments(keyed, plan)
+        check_called(reduced, "a key and a window", ("key", "window"))
+        return Reduced(KeyWindows(Map(plan, (keyed,)), make, number, call), reduced)
 
     @property
     def least(self) -> int:
@@ -350,8 +352,9 @@ class Buckets(Groups):
         if padding is not None:
             limits = [bound - 1 if bounded else None for bound in [*boundaries, 0]]
             paddings = [Padding(padding.shapes, padding.values, limit) for limit in limits]
-        pairs = Map(plan, (Bucketing(length, boundaries, bounded),))
-        return Buckets(pairs, tuple(counts), paddings, drop_remainder)
+        bucketing = Bucketing(length, boundaries, bounded)
+        check_arguments(bucketing, plan)
+        return Buckets(Map(plan, (bucketing,)), tuple(counts), paddings, drop_remainder)
 
     @property
     def least(self) -> int:

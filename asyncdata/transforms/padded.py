@@ -79,8 +79,8 @@ class Padding:
         """Return the shape that was asked for, of as many dimensions as the leaf has."""
         if shape is None:
             return [self.bound, *[None] * (rank - 1)][:rank]
-        wanted = [None if size in (None, -1) else int(size) for size in shape]
-        if len(wanted) != rank:
+        wanted = [None if size in (None, -1) else size for size in shape]
+        if len(wanted) != rank or any(isinstance(size, (tuple, list, dict)) for size in wanted):
             raise StructureError(f"{leaf(where)} has rank {rank}, and padded_shapes has {wanted} for it")
         return [self.bound if size is None else size for size in wanted]
 

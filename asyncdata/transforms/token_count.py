@@ -9,7 +9,7 @@ from operator import index, itemgetter
 from typing import Any, Final, NamedTuple
 
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.plan import Node, Unary, check_count, regrouped
+from asyncdata.plan import Node, Unary, check_arguments, check_count, regrouped
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, noted
@@ -49,6 +49,7 @@ class BucketByTokenCount(Unary):
         call = Call(METHOD, length_of, spread=False) if length_func is None else Call(METHOD, length_func)
         if call.is_async:
             raise PlanError(f"{METHOD}(length_func=) must be a plain function: {call.name} is a coroutine function")
+        check_arguments(call, plan)
         return BucketByTokenCount(plan, most, call, size, overlong, Padding(values=values))
 
     def stage(self) -> Fold:
