@@ -283,12 +283,16 @@ class Transformations(Generic[T]):
         return self._next(RaggedBatch.of(self._plan, size, drop_remainder, row_splits_dtype))
 
     def unbatch(self) -> Dataset[Any]:
-        """Split each element along the first axis of its leaves.
+        """Split each element along the first axis of its leaves; lists into their items.
+
+        A leaf that has no axis, or rows of another number than the others, is a `StructureError` in its place.
 
         >>> import asyncdata as ad
         >>> import numpy as np
         >>> [int(x) for x in ad.Dataset.from_tensors(np.arange(3)).unbatch()]
         [0, 1, 2]
+        >>> list(ad.Dataset.from_iterable(["one two", "three"]).map(str.split).unbatch())
+        ['one', 'two', 'three']
         """
         return self._next(Unbatch(self._plan))
 

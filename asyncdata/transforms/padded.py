@@ -57,7 +57,9 @@ class Padding:
         if not shape and not any(isinstance(one, (list, np.ndarray)) for one in column):
             return stack(column, where)
         arrays = [array_of(one, index, where) for index, one in enumerate(column)]
-        check_same(column, [array.ndim for array in arrays], "rank", where)
+        first = arrays[0]
+        shapes = [first.shape if array.ndim == first.ndim else array.shape for array in arrays]
+        check_same(column, shapes, "shape", where)
         target = self.target(arrays, shape, where)
         alike = all(array.shape == target for array in arrays)
         return stack_arrays(arrays, where) if alike else filled(arrays, target, value, where)
