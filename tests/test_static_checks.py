@@ -70,6 +70,7 @@ def test_so_is_a_function_that_tells_groups(method: str) -> None:
         (lambda: NUMBERS.reduce(0, one), r"reduce\(one\).*a state and an element: too many"),
         (lambda: NUMBERS.group_by_window(one, one, 2), r"group_by_window\(one\).*a key and a window: too many"),
         (lambda: NUMBERS.group_by_reducer(one, ad.Reducer(two, two, one)), "a key: missing"),
+        (lambda: NUMBERS.ignore_errors(on_error=one), "an error and a ticket: too many"),
         (lambda: NUMBERS.group_by_reducer(one, ad.Reducer(one, one, one)), "a state and an element: too many"),
     ],
 )

@@ -134,3 +134,11 @@ def test_tensorflow_refuses_it_too(tf: Any, code: str) -> None:
 @pytest.mark.parametrize("code", LATER_THERE)
 def test_what_tensorflow_takes(tf: Any, code: str) -> None:
     eval(code, cases.theirs(tf))
+
+
+@pytest.mark.parametrize(
+    "reader", [ad.TextLineDataset, ad.TFRecordDataset, lambda x: ad.FixedLengthRecordDataset(x, 3)]
+)
+def test_what_are_no_paths_are_refused(reader: Any) -> None:
+    with pytest.raises(ad.PlanError, match="must be a path, several, or a dataset of paths, got None"):
+        reader(None)
