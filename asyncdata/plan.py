@@ -27,6 +27,7 @@ __all__ = (
     "Unary",
     "UnseekableError",
     "check_arguments",
+    "check_called",
     "check_count",
     "check_integer",
     "check_parallel",
@@ -36,6 +37,7 @@ __all__ = (
     "node_of",
     "nodes_of",
     "parallel_label",
+    "regrouped",
     "render",
     "repeated",
     "scaled",
@@ -378,6 +380,11 @@ def scaled(cardinality: int, change: Callable[[int], int]) -> int:
     return change(cardinality) if finite(cardinality) else cardinality
 
 
+def regrouped(cardinality: int) -> int:
+    """Return the cardinality of elements that are put together or taken apart: none stay none, and no end no end."""
+    return UNKNOWN_CARDINALITY if cardinality > 0 else cardinality
+
+
 def check_count(method: str, name: str, value: Any, least: int, special: tuple[int, ...] = ()) -> int:
     """Return `value` as an int that is at least `least` or one of `special`; raise `PlanError` otherwise."""
     try:
@@ -422,16 +429,23 @@ def check_arguments(call: Call, plan: Node, **named: Any) -> None:
     kind: Any = type(elements)  # pyright: ignore[reportUnknownVariableType]
     spread = kind is tuple
     parts: tuple[Any, ...] = elements if spread else (elements,)
+    given = f"{len(parts)} arguments, one for each part of a tuple" if spread else "one argument"
+    also = "".join(f", and {name}=" for name in named)
+    check_called(call, f"{given}{also}", parts, named, f"; elements are {elements}")
+
+
+def check_called(
+    call: Call, given: str, parts: Sequence[Any], named: Mapping[str, Any] | None = None, why: str = ""
+) -> None:
+    """Raise `PlanError` if a function cannot be called with so many arguments."""
     try:
         signature = inspect.signature(call.fn)
     except (ValueError, TypeError):  # a function in C that does not say
         return
     try:
-        signature.bind(*parts, **named)
+        signature.bind(*parts, **(named or {}))
     except TypeError as error:
-        given = f"{len(parts)} arguments, one for each part of a tuple" if spread else "one argument"
-        also = "".join(f", and {name}=" for name in named)
-        raise PlanError(f"{call.label} is called with {given}{also}: {error}; elements are {elements}") from None
+        raise PlanError(f"{call.label} is called with {given}: {error}{why}") from None
 
 
 def parallel_label(workers: int | None) -> str:

@@ -164,7 +164,7 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(5).scan(0, lambda total, x: (total + x, total + x)))
         [0, 1, 3, 6, 10]
         """
-        return self._next(Scan(self._plan, Call("scan", scan_func), initial_state))
+        return self._next(Scan.of(self._plan, scan_func, initial_state))
 
     def distinct(self, key: Callable[..., Any] | None = None, max_keys: int | None = None) -> Dataset[T]:
         """Keep the first element of each key: what `key(element)` returns, else the element itself.
@@ -289,12 +289,16 @@ class Transformations(Generic[T]):
         return self._next(RaggedBatch.of(self._plan, size, drop_remainder, row_splits_dtype))
 
     def unbatch(self) -> Dataset[Any]:
-        """Split each element along the first axis of its leaves.
+        """Split each element along the first axis of its leaves; lists into their items.
+
+        A leaf that has no axis, or rows of another number than the others, is a `StructureError` in its place.
 
         >>> import asyncdata as ad
         >>> import numpy as np
         >>> [int(x) for x in ad.Dataset.from_tensors(np.arange(3)).unbatch()]
         [0, 1, 2]
+        >>> list(ad.Dataset.from_iterable(["one two", "three"]).map(str.split).unbatch())
+        ['one', 'two', 'three']
         """
         return self._next(Unbatch(self._plan))
 
@@ -529,7 +533,7 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.counter().take_while(lambda x: x < 3))
         [0, 1, 2]
         """
-        return self._next(TakeWhile(self._plan, Predicate(predicate, "take_while")))
+        return self._next(TakeWhile.of(self._plan, Predicate(predicate, "take_while")))
 
     def unique(self) -> Dataset[T]:
         """Give each element once, where it comes first: numbers, strings, arrays and structures of them.

@@ -624,7 +624,7 @@ def unstack(element: Any) -> list[Any]:
         parts = [unstack(part) for part in element]
         check_rows(parts)
         return list(zip(*parts, strict=True))
-    if not isinstance(element, (np.ndarray, Ragged)) or not element.shape:
+    if not isinstance(element, list) and (not isinstance(element, (np.ndarray, Ragged)) or not element.shape):
         raise Misfit
     return list(element)
 

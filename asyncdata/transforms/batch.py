@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple, final
 
 from asyncdata.columns import Columns
 from asyncdata.errors import StructureError
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, scaled
+from asyncdata.plan import Node, Unary, regrouped, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, dealt_begun, listed
 from asyncdata.runtime.executors import noted
@@ -281,7 +280,7 @@ class Unbatch(Unary):
         rows = unprefixed(self.input.signature)[0]
         if rows is not None:
             return scaled(self.input.cardinality, lambda count: count * rows)
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return regrouped(self.input.cardinality)
 
 
 class Unbatcher(Step):

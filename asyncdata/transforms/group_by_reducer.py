@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from asyncdata.errors import PlanError
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, picked
+from asyncdata.plan import Node, Unary, check_arguments, check_called, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call, Pace
 from asyncdata.runtime.scope import Scope
@@ -59,8 +59,10 @@ class Calls:
         """Return the functions; `PlanError` if they are none."""
         if not isinstance(reducer, Reducer):
             raise PlanError(f"{METHOD}(reducer=) must be an asyncdata.Reducer, got {reducer!r:.80}")
-        init = Call(METHOD, reducer.init_func, spread=False)
-        return Calls(init, Call(METHOD, reducer.reduce_func), Call(METHOD, reducer.finalize_func))
+        init, reduce = Call(METHOD, reducer.init_func, spread=False), Call(METHOD, reducer.reduce_func)
+        check_called(init, "a key", ("key",))
+        check_called(reduce, "a state and an element", ("state", "element"))
+        return Calls(init, reduce, Call(METHOD, reducer.finalize_func))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,9 @@ class GroupByReducer(Unary):
     @staticmethod
     def of(plan: Node, key_func: Callable[..., Any], reducer: Any) -> GroupByReducer:
         """Return the node above one that pairs elements with their keys."""
-        return GroupByReducer(Map(plan, (Keyer(METHOD, key_func),)), Calls.of(reducer))
+        keyer = Keyer(METHOD, key_func)
+        check_arguments(keyer, plan)
+        return GroupByReducer(Map(plan, (keyer,)), Calls.of(reducer))
 
     @property
     def cardinality(self) -> int:

@@ -10,8 +10,7 @@ from operator import index
 from typing import Any, Final, final
 
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_count
+from asyncdata.plan import Node, Unary, check_arguments, check_called, check_count, regrouped
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, noted
@@ -63,7 +62,7 @@ class Groups(Unary):
 
     @property
     def cardinality(self) -> int:
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return regrouped(self.input.cardinality)
 
     @property
     def signature(self) -> None:
@@ -229,8 +228,10 @@ class KeyWindows(Groups):
         if call is not None and call.is_async:
             raise PlanError(f"{call.name} is a coroutine function; a plain one is needed")
         number = None if size is None else check_count(method, "window_size", size, 1)
-        pairs = Map(plan, (Keyer(method, key),))
-        return FlatMap(KeyWindows(pairs, make, number, call), Call(method, reduce))
+        keyed, reduced = Keyer(method, key), Call(method, reduce)
+        check_arguments(keyed, plan)
+        check_called(reduced, "a key and a window", ("key", "window"))
+        return Reduced(KeyWindows(Map(plan, (keyed,)), make, number, call), reduced)
 
     @property
     def least(self) -> int:
@@ -249,6 +250,15 @@ class KeyWindows(Groups):
 
     def label(self) -> str:
         return f"windows({self.size if self.size_func is None else self.size_func.name})"
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced(FlatMap):
+    """What a user's function makes of each window of one key."""
+
+    @property
+    def cardinality(self) -> int:
+        return regrouped(self.input.cardinality)
 
 
 class Bucketing(Keyer):
@@ -300,8 +310,9 @@ class Buckets(Groups):
         if padding is not None:
             limits = [bound - 1 if bounded else None for bound in [*boundaries, 0]]
             paddings = [Padding(padding.shapes, padding.values, limit) for limit in limits]
-        pairs = Map(plan, (Bucketing(length, boundaries, bounded),))
-        return Buckets(pairs, tuple(counts), paddings, drop_remainder)
+        bucketing = Bucketing(length, boundaries, bounded)
+        check_arguments(bucketing, plan)
+        return Buckets(Map(plan, (bucketing,)), tuple(counts), paddings, drop_remainder)
 
     @property
     def least(self) -> int:

@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from asyncdata.errors import PlanError, ResumeError, StructureError
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_count
+from asyncdata.plan import Node, Unary, check_count, regrouped
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, behind, named
 from asyncdata.runtime.executors import describe, noted
@@ -92,7 +91,7 @@ class PackSequences(Unary):
 
     @property
     def cardinality(self) -> int:
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return regrouped(self.input.cardinality)
 
     @property
     def signature(self) -> Any:
