@@ -31,9 +31,10 @@ from asyncdata.runtime.tickets import (
     plain,
     reopening,
 )
-from asyncdata.structure import prefixed, stack, unprefixed, unstack
+from asyncdata.structure import prefixed, unprefixed, unstack
+from asyncdata.transforms.spans import joined, stacked
 
-__all__ = ("Batch", "Batcher", "Passed", "Spot", "Unbatch", "alone", "remade")
+__all__ = ("Batch", "Batcher", "Passed", "Spot", "Unbatch", "Unbatcher", "alone", "remade")
 
 ALONE: Final = "alone"
 """Marks the ticket of an element that failed and is in no batch."""
@@ -56,7 +57,7 @@ class Batch(Unary):
 
     def join(self, items: list[Any]) -> Any:
         """Return one element made of these."""
-        return stack(items)
+        return stacked(items)
 
     def made(self, items: list[Any], tickets: Tickets, at: int) -> Any:
         """Return a batch, of elements whose tickets begin at `at`, or the failure in its place."""
@@ -124,7 +125,7 @@ class Batcher(Step):
 
     def cut(self, before: Spot) -> Block:
         """Return every full batch that is held."""
-        whole, stops = Block.join(self.held), self.stops()
+        whole, stops = joined(self.held), self.stops()
         end = stops[-1]
         spans = zip(chain((0,), stops), stops, strict=False)
         batches = [self.made(whole.items[start:stop], whole.tickets, start) for start, stop in spans]
@@ -139,7 +140,7 @@ class Batcher(Step):
 
     def flush(self) -> Iterator[Block]:
         if self.held and not self.drop_remainder:
-            whole = Block.join(self.held)
+            whole = joined(self.held)
             batch = self.made(whole.items, whole.tickets, 0)
             before, after = self.spot(self.last, len(self.last)), Spot(self.last, len(self.last))
             yield Block([batch], Passed(whole.tickets, before, after), type(batch) is Failure)
@@ -285,8 +286,9 @@ class Unbatch(Unary):
 class Unbatcher(Step):
     """Takes elements apart, one at a time, so that no more is unpacked than is wanted."""
 
-    def __init__(self, by_place: bool = True) -> None:
+    def __init__(self, by_place: bool = True, rows_of: Callable[[Any], list[Any]] = unstack) -> None:
         self.by_place = by_place
+        self.rows_of = rows_of
         self.skips: Sequence[int] = ()
 
     def resume(self, position: Position) -> Start:
@@ -301,7 +303,7 @@ class Unbatcher(Step):
         if block.failed:
             return self.failure(block, block.items[0], skip)
         try:
-            items = unstack(block.items[0])
+            items = self.rows_of(block.items[0])
         except StructureError as error:
             return self.failure(block, noted(error, "unbatch()", block.tickets[0]), skip)
         count, element, skips = len(items), block.tickets, self.skips

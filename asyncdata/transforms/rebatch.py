@@ -14,7 +14,8 @@ from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.stage import Fold
 from asyncdata.runtime.tickets import Position, Start, Tickets, Wrapped
 from asyncdata.structure import prefixed
-from asyncdata.transforms.batch import Batch, Batcher, Unbatch
+from asyncdata.transforms.batch import Batch, Batcher, Unbatch, Unbatcher
+from asyncdata.transforms.spans import spans_of
 
 __all__ = ("Rebatch",)
 
@@ -28,7 +29,7 @@ class Rebatch(Batch):
     @staticmethod
     def of(plan: Node, batch_size: Any, drop_remainder: bool) -> Batch:
         """Return a plan for what the user asked for: one size, or several."""
-        rows = Unbatch(plan)
+        rows = Uncut(plan)
         try:
             given: list[Any] | None = list(batch_size)
         except TypeError:
@@ -73,6 +74,17 @@ class Rebatch(Batch):
 
     def label(self) -> str:
         return f"rebatch({list(self.sizes)}{', drop_remainder=True' if self.drop_remainder else ''})"
+
+
+@dataclass(frozen=True, eq=False)
+class Uncut(Unbatch):
+    """The rows of batches for one that puts them into others: numbers are not taken apart in between."""
+
+    def stage(self) -> Fold:
+        return Fold(lambda _: Unbatcher(self.input.in_order and not self.input.shared, spans_of))
+
+    def label(self) -> str:
+        return "unbatch()"
 
 
 class Rebatcher(Batcher):
