@@ -1,23 +1,25 @@
-"""Columns: tuples that lie in arrays, one for each part, until somebody wants the tuples themselves."""
+"""Columns: elements that lie in arrays, one for each of their leaves, until somebody wants the elements themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
+import numpy.typing as npt
+
+from asyncdata.structure import leading, map_leaves, open_level, rows_of, stack
 
 __all__ = ("Columns",)
 
 
 @final
 class Columns:
-    """Elements `start` to `stop` of tuples that lie in columns, arrays of one length.
+    """Rows `start` to `stop` of a structure of arrays whose first axes have one length.
 
-    The tuples are made at most once, all together, however they are taken; a batch needs none.
+    The elements are made at most once, all together, however they are taken; a batch needs none.
 
-    >>> columns = Columns([np.array([1, 2, 3]), np.array([b"a", b"b", b"c"], object)])
+    >>> columns = Columns((np.array([1, 2, 3]), np.array([b"a", b"b", b"c"], object)))
     >>> list(columns[1:])
     [(np.int64(2), b'b'), (np.int64(3), b'c')]
     >>> Columns.stacked([columns[2:], columns[:1]])
@@ -26,10 +28,18 @@ class Columns:
 
     __slots__ = ("start", "stop", "whole")
 
-    def __init__(self, arrays: Sequence[NDArray[Any]]) -> None:
-        self.whole = Whole(arrays)
+    def __init__(self, value: Any) -> None:
+        self.whole = Whole(value, leading(value).rows)
         self.start = 0
-        self.stop = len(arrays[0])
+        self.stop = self.whole.rows
+
+    @staticmethod
+    def of(value: Any) -> Columns | None:
+        """Return the rows of an element if all its leaves are arrays of numbers, which stacked again are the same."""
+        rows, problem = leading(value)
+        leaves: list[Any] = []
+        map_leaves(lambda leaf, _: leaves.append(leaf), value)
+        return Columns(value) if problem is None and rows and all(map(is_plain, leaves)) else None
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -40,36 +50,62 @@ class Columns:
         part.whole, part.start, part.stop = self.whole, self.start + start, self.start + max(start, stop)
         return part
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self.tuples())
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.elements())
 
     def __repr__(self) -> str:
-        return f"Columns({self.tuples()!r})"
+        return f"Columns({self.elements()!r})"
 
-    def tuples(self) -> list[tuple[Any, ...]]:
+    def elements(self) -> list[Any]:
         """Return the elements."""
-        return self.whole.tuples()[self.start : self.stop]
+        return self.whole.elements()[self.start : self.stop]
 
-    def arrays(self) -> list[NDArray[Any]]:
-        """Return the columns, as views."""
-        return [array[self.start : self.stop] for array in self.whole.arrays]
+    def leaf(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return these rows of one array, as a view."""
+        return array[self.start : self.stop]
 
     @staticmethod
-    def stacked(parts: Sequence[Columns]) -> tuple[NDArray[Any], ...]:
-        """Return the columns of parts that follow each other, in arrays of their own."""
-        return tuple([np.concatenate(pieces) for pieces in zip(*[part.arrays() for part in parts], strict=True)])
+    def stacked(parts: Sequence[Columns]) -> Any:
+        """Return parts that follow each other as one structure, in arrays of their own."""
+        found = concatenated(parts, [part.whole.value for part in parts])
+        return stack([element for part in parts for element in part]) if found is None else found
 
 
 class Whole:
-    """All the columns, and their tuples once somebody has asked for some."""
+    """All rows, and their elements once somebody has asked for some."""
 
-    __slots__ = ("arrays", "made")
+    __slots__ = ("made", "rows", "value")
 
-    def __init__(self, arrays: Sequence[NDArray[Any]]) -> None:
-        self.arrays = arrays
-        self.made: list[tuple[Any, ...]] | None = None
+    def __init__(self, value: Any, rows: int) -> None:
+        self.value = value
+        self.rows = rows
+        self.made: list[Any] | None = None
 
-    def tuples(self) -> list[tuple[Any, ...]]:
+    def elements(self) -> list[Any]:
         if self.made is None:
-            self.made = list(zip(*map(list, self.arrays), strict=True))
+            self.made = rows_of(self.value, self.rows)
         return self.made
+
+
+def is_plain(leaf: Any) -> bool:
+    """Tell whether rows of an array, stacked, are always a part of such an array."""
+    return type(leaf) is np.ndarray and leaf.dtype.kind in "biufc" and leaf.dtype.isnative
+
+
+def concatenated(parts: Sequence[Columns], values: Sequence[Any]) -> Any:
+    """Return rows of structures of the same arrays as one structure; `None` if they differ."""
+    first = values[0]
+    if isinstance(first, np.ndarray):
+        arrays = cast("Sequence[npt.NDArray[Any]]", values)
+        if len({(type(array), getattr(array, "dtype", None), np.shape(array)[1:]) for array in arrays}) > 1:
+            return None
+        return np.concatenate([part.leaf(array) for part, array in zip(parts, arrays, strict=True)])
+    levels = [open_level(value) for value in values]
+    whole = levels[0]
+    if whole is None or any(level is None or level.names != whole.names for level in levels):
+        return None
+    if any(type(value) is not type(first) for value in values):
+        return None
+    columns = zip(*[level.parts for level in levels if level is not None], strict=True)
+    found = [concatenated(parts, column) for column in columns]
+    return None if any(one is None for one in found) else whole.rebuild(found)

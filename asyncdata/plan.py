@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
+from operator import index
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from asyncdata.errors import PlanError, ResumeError
@@ -17,13 +19,14 @@ from asyncdata.runtime.dealing import Deal, Share, behind
 from asyncdata.runtime.executors import Call, describe
 from asyncdata.runtime.random import Chance
 from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Stage
-from asyncdata.runtime.tickets import END, FRESH, Given, Position, Start, Ticket, plain
+from asyncdata.runtime.stage import Produce, Stage
+from asyncdata.runtime.tickets import END, FRESH, Given, Ordinals, Position, Start, Ticket, plain
 
 __all__ = (
     "Node",
     "OneForOne",
     "Planned",
+    "Rows",
     "Unary",
     "UnseekableError",
     "check_arguments",
@@ -59,8 +62,8 @@ class Node:
     def inputs(self) -> tuple[Node, ...]:
         """The nodes that this one reads, in the order of its fields."""
         found: list[Node] = []
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
+        for name in names_of(type(self)):
+            value = getattr(self, name)
             if isinstance(value, Node):
                 found.append(value)
             elif isinstance(value, tuple):
@@ -263,6 +266,55 @@ class Node:
         return render(self)
 
 
+class Rows(Node):
+    """A source in memory, whose rows are read by position and are the same in each epoch."""
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        """Return rows `start` to `stop`."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        raise NotImplementedError
+
+    @property
+    def cardinality(self) -> int:
+        return self.size
+
+    @property
+    def addressable(self) -> bool:
+        return True
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return places
+
+    def seek(self, count: int) -> Position:
+        return count
+
+    def gather(self, places: Sequence[int]) -> list[Any]:
+        """Return the rows at some places."""
+        return [self.rows(place, place + 1)[0] for place in places]
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks)
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        done = 0
+        while done < len(tickets):
+            some = tickets[done : done + want.items]
+            done += len(some)
+            yield Block(self.gather(some), Given(some, 0, len(some), END))
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield as many rows as are wanted, again and again."""
+        start, size = self.told(position or 0, index), self.size
+        while start < size:
+            stop = min(size, start + want.items)
+            yield Block(self.rows(start, stop), Ordinals(start, stop))
+            start = stop
+
+
 @dataclass(frozen=True, eq=False)
 class Unary(Node):
     """A node with one input, whose elements come out as they are and as many, unless it says otherwise."""
@@ -361,12 +413,17 @@ class Planned(Protocol):
         ...
 
 
+@functools.cache
+def names_of(kind: type[Node]) -> tuple[str, ...]:
+    """Return the names of a node's fields: pipelines are opened for each element of a `flat_map`."""
+    return tuple([field.name for field in dataclasses.fields(kind)])
+
+
 def node_of(value: object, call: Call) -> Node:
     """Return the plan of the dataset that a user's function returned."""
-    if isinstance(value, Node):
-        return value
-    if isinstance(value, Planned):
-        return value.plan
+    plan = value if isinstance(value, Node) else getattr(value, "plan", None)  # to ask for `Planned` takes microseconds
+    if isinstance(plan, Node):
+        return plan
     raise TypeError(f"{call.label} must return a Dataset, got {type(value).__name__}: {value!r:.60}")
 
 

@@ -33,6 +33,7 @@ __all__ = (
     "open_level",
     "paired",
     "prefixed",
+    "rows_of",
     "same_structure",
     "slice_rows",
     "spec_of",
@@ -319,6 +320,7 @@ def unstack(value: Any) -> list[Any]:
 
 
 def rows_of(value: Any, rows: int) -> list[Any]:
+    """Return the elements whose leaves lie along the first axis of the leaves of `value`, `rows` long."""
     level = open_level(value)
     if level is None:
         return list(value)

@@ -14,12 +14,13 @@ import statistics
 import sys
 import time
 import warnings
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     Prepare = Callable[[], Callable[[], Any]]
     """Builds what a run needs, untimed, and returns the run itself, which is timed."""
@@ -35,6 +36,7 @@ __all__ = (
     "alternate",
     "machine",
     "parse_arguments",
+    "silenced",
     "tensorflow",
 )
 
@@ -276,13 +278,27 @@ def version(package: str) -> str:
         return "(from source)" if package in sys.modules else ""
 
 
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Drop what is written to stderr, also by C++: TensorFlow's greetings, and what its kernels print."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 @functools.cache
 def tensorflow() -> Any | None:
     """TensorFlow, on the CPU and without its greetings, or None when it is not installed."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     try:
-        with warnings.catch_warnings():
+        with silenced(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = importlib.import_module("tensorflow")
     except ImportError:

@@ -24,6 +24,7 @@ BENCHMARKS = (
     "loaders/records",
     "loaders/resume",
     "loaders/random_access",
+    "micro/catalogue",
     "micro/costs",
     "micro/memory",
     "micro/packing",

@@ -100,7 +100,9 @@ class Table:
         if not self.fits(grid.width):
             return None
         try:
-            return Columns([one.converted(grid.fields[one.index :: grid.width], self.missing) for one in self.columns])
+            return Columns(
+                tuple([one.converted(grid.fields[one.index :: grid.width], self.missing) for one in self.columns])
+            )
         except ValueError:
             return None
 

@@ -38,7 +38,7 @@ DELIVERED: Final = StageError("this failure was delivered already")
 class Block:
     """Consecutive items with one ticket each; an item may be a `Failure`, and then `failed` is true.
 
-    Where items are tuples that lie in columns, `columns` are those, and `items` are made when somebody asks for them.
+    Where items lie in columns, `columns` are those, and `items` are made when somebody asks for them.
     """
 
     __slots__ = ("columns", "failed", "items", "tickets")
@@ -53,7 +53,7 @@ class Block:
 
     @classmethod
     def of_columns(cls, columns: Sequence[Columns], tickets: Tickets) -> Block:
-        """Return a block of tuples that lie in columns, in parts that follow each other."""
+        """Return a block of items that lie in columns, in parts that follow each other."""
         block = cls.__new__(cls)
         block.columns = columns
         block.tickets = tickets
@@ -63,7 +63,7 @@ class Block:
     def __getattr__(self, name: str) -> Any:
         if name != "items":  # which has no value yet
             raise AttributeError(name)
-        self.items = list(chain.from_iterable([part.tuples() for part in self.columns]))
+        self.items = list(chain.from_iterable([part.elements() for part in self.columns]))
         return self.items
 
     def __len__(self) -> int:

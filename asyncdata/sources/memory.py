@@ -12,7 +12,7 @@ import numpy as np
 
 from asyncdata.errors import PlanError, StageError, StructureError
 from asyncdata.options import INFINITE_CARDINALITY
-from asyncdata.plan import Node, check_integer
+from asyncdata.plan import Node, Rows, check_integer
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.random import Chance, epoch_key, mixed, scrambled
@@ -61,55 +61,6 @@ class Getter(Call):
         if len(items) != len(block):
             raise StageError(f"{self.name}: get_batch returned {len(items)} elements for {len(block)} indices")
         return Block(items, block.tickets)
-
-
-class Rows(Node):
-    """A source whose rows can be read by position."""
-
-    def rows(self, start: int, stop: int) -> list[Any]:
-        """Return rows `start` to `stop`."""
-        raise NotImplementedError
-
-    @property
-    def size(self) -> int:
-        """How many rows there are."""
-        raise NotImplementedError
-
-    @property
-    def cardinality(self) -> int:
-        return self.size
-
-    @property
-    def addressable(self) -> bool:
-        return True
-
-    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
-        return places
-
-    def seek(self, count: int) -> Position:
-        return count
-
-    def gather(self, places: Sequence[int]) -> list[Any]:
-        """Return the rows at some places."""
-        return [self.rows(place, place + 1)[0] for place in places]
-
-    def stage(self) -> Produce:
-        return Produce(self.blocks)
-
-    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        done = 0
-        while done < len(tickets):
-            some = tickets[done : done + want.items]
-            done += len(some)
-            yield Block(self.gather(some), Given(some, 0, len(some), END))
-
-    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
-        """Yield as many rows as are wanted, again and again."""
-        start, size = self.told(position or 0, index), self.size
-        while start < size:
-            stop = min(size, start + want.items)
-            yield Block(self.rows(start, stop), Ordinals(start, stop))
-            start = stop
 
 
 @dataclass(frozen=True, eq=False)

@@ -302,12 +302,13 @@ class Unbatcher(Step):
         if block.failed:
             return self.failure(block, block.items[0], skip)
         try:
-            items = unstack(block.items[0])
+            columns = Columns.of(block.items[0])
+            items = unstack(block.items[0]) if columns is None else []
         except StructureError as error:
             return self.failure(block, noted(error, "unbatch()", block.tickets[0]), skip)
-        count, element, skips = len(items), block.tickets, self.skips
+        count, element, skips = len(columns or items), block.tickets, self.skips
         rows = Children(element[0], Ordinals(0, count), lambda row: self.after(element, row, count, skips))
-        return Block(items, rows).part(skip, count)
+        return (Block.of_columns([columns], rows) if columns else Block(items, rows)).part(skip, count)
 
     def failure(self, block: Block, failure: Failure, skip: int) -> Block:
         """Return the failure of a whole element in its place."""

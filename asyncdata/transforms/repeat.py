@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, UnseekableError, finite, repeated
+from asyncdata.plan import Node, Rows, Unary, UnseekableError, finite, repeated
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.scope import Scope
@@ -73,6 +73,10 @@ class Repeat(Unary):
         repetition, places = self.told(position or (0,), turn_and_places)
         while repetition != self.count:
             inner, later = places[0] if places else None, places[1:]
+            if isinstance(self.input, Rows) and finite(self.input.cardinality) and not later and whole(inner):
+                async for block in self.rows(self.input, want, repetition, inner or 0):
+                    yield block
+                return
             empty = inner is None
             async with aclosing(inputs[0](scope.at(repetition), want, Start.of(inner))) as source:
                 async for block in source:
@@ -81,6 +85,15 @@ class Repeat(Unary):
             if empty:
                 return
             repetition, places = repetition + 1, later
+
+    async def rows(self, source: Rows, want: Demand, turn: int, place: int) -> Blocks:
+        """Yield the rows of a source in memory, of several turns in one block where as many are wanted."""
+        size = source.size
+        start, end = turn * size + min(place, size), sys.maxsize if self.count < 0 else self.count * size
+        while size and start < end:
+            stop = min(end, start + want.items)
+            yield Block(several_turns(source, start, stop), TurnsOfRows(start, stop, size))
+            start = stop
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         if self.count == 1:
@@ -91,6 +104,44 @@ class Repeat(Unary):
         last = max(behind_all, *[turn + len(places) for turn, places in running])
         turns = range(min(turn for turn, _ in running), last)
         return [turns.start, *[self.input.dealt([place_in(turn, at) for at in told], deal.at(turn)) for turn in turns]]
+
+
+def whole(place: Position) -> bool:
+    """Tell whether a place in a source in memory is its beginning or a row, and names no others that come first."""
+    return place is None or type(place) is int
+
+
+def several_turns(source: Rows, start: int, stop: int) -> list[Any]:
+    """Return rows, counted from the beginning of the first turn."""
+    size = source.size
+    (turn, first), (last, rest) = divmod(start, size), divmod(stop, size)
+    if turn == last:
+        return source.rows(first, rest)
+    head = source.rows(first, size)
+    between = source.rows(0, size) * (last - turn - 1) if last - turn > 1 else []
+    return head + between + (source.rows(0, rest) if rest else [])
+
+
+@final
+class TurnsOfRows(Tickets):
+    """The tickets of rows of a source in memory that is run again and again, counted from the beginning."""
+
+    __slots__ = ("size", "start", "stop")
+
+    def __init__(self, start: int, stop: int, size: int) -> None:
+        self.start = start
+        self.stop = stop
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __getitem__(self, index: int) -> Ticket:
+        return divmod(self.start + index, self.size)
+
+    def at(self, count: int) -> Position:
+        turn, place = divmod(self.start + count, self.size)
+        return [turn - 1, self.size] if count and not place else [turn, place]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from asyncio import CancelledError
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, check_arguments
@@ -71,18 +72,40 @@ class TakeWhile(Unary):
 
     async def checked(self, group: Block) -> Block:
         """Return the elements of a group before the first for which the predicate is false."""
-        kept = list(group.items)
-        for place, item in enumerate(group.items):
-            if type(item) is Failure:
+        kept: list[Any] = []
+        for piece in group.pieces():
+            if piece.failed:
+                kept += piece.items
                 continue
-            one = group.part(place, place + 1)
-            if self.predicate.is_async:
-                verdict = await self.predicate.run_async(item, one.tickets[0])
-            else:
-                verdict = self.predicate.run(one).items[0]
-            if type(verdict) is Failure:
-                kept[place] = verdict
-            elif not verdict:
-                del kept[place:]
+            passed = await self.awaited(piece) if self.predicate.is_async else self.called(piece)
+            kept += passed
+            if len(passed) < len(piece):
                 break
         return Block(kept, group.tickets.part(0, len(kept)), Failure in set(map(type, kept)))
+
+    def called(self, piece: Block) -> list[Any]:
+        """Return elements before the first for which the predicate is false; what it fails on is a failure there."""
+        items, rest, kinds = piece.items, iter(piece.items), set(map(type, piece.items))
+        kept: list[Any] = []
+        while len(kept) < len(items):
+            try:
+                for verdict in self.predicate.over(rest, kinds):
+                    if not verdict:
+                        return kept
+                    kept.append(items[len(kept)])
+            except (Exception, CancelledError) as error:
+                kept.append(self.predicate.failure(error, piece.tickets[len(kept)]))
+                continue
+            if len(kept) < len(items):  # a StopIteration from the function ended the loop
+                kept.append(self.predicate.failure(StopIteration(), piece.tickets[len(kept)]))
+        return kept
+
+    async def awaited(self, piece: Block) -> list[Any]:
+        """Do the same with a coroutine function."""
+        kept: list[Any] = []
+        for item, ticket in zip(piece.items, piece.tickets, strict=True):
+            verdict = await self.predicate.run_async(item, ticket)
+            if type(verdict) is not Failure and not verdict:
+                break
+            kept.append(verdict if type(verdict) is Failure else item)
+        return kept

@@ -20,6 +20,7 @@ BENCHMARKS = {
     "loaders/random_access": "10 KB records, shuffle()",
     "loaders/records": "tf.Example of 10 KB to arrays",
     "loaders/resume": "asyncdata: state",
+    "micro/catalogue": "rebatch(40), rows of 150 KB",
     "micro/costs": "start and stop of a pipeline",
     "micro/memory": "interleave",
     "micro/packing": "first fit, 64 open rows",

@@ -7,6 +7,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.errors import PlanError
+from asyncdata.structure import spec_of
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
 from tests.reference import Boom, Failed
@@ -113,3 +114,48 @@ def test_rows_that_do_not_fit_are_an_error_that_names_the_step() -> None:
 def test_wrong_sizes_are_refused(sizes: Any) -> None:
     with pytest.raises(PlanError, match=r"rebatch\(batch_size=\)"):
         ad.Dataset.range(3).batch(2).rebatch(sizes)
+
+
+ODD_BATCHES: dict[str, list[Any]] = {
+    "dtypes that differ": [np.arange(3, dtype=np.int32), np.arange(3, dtype=np.int64), np.arange(2.0)],
+    "big-endian": [np.arange(3, dtype=">i4"), np.arange(4, dtype=">i4")],
+    "objects that are numbers": [np.array([1, 2, 3], object), np.array([4, 5], object)],
+    "strings": [np.array(["a", "bc"]), np.array(["d\0", "e"])],
+    "dates": [np.array(["2020-01-01", "2020-01-02"], "M8[D]")] * 2,
+    "flags and complex numbers": [(np.array([True, False]), np.array([1j, 2])), (np.array([True]), np.array([3j]))],
+    "keys in another order": [{"a": np.arange(2), "b": np.ones(2)}, {"b": np.ones(3), "a": np.arange(3)}],
+    "images": [np.arange(24.0).reshape(2, 3, 4), np.arange(36.0).reshape(3, 3, 4), np.zeros((0, 3, 4))],
+    "masked": [np.ma.MaskedArray([1, 2, 3], [0, 1, 0])],
+}
+
+
+def leaves(batch: Any) -> list[Any]:
+    return list(batch.values() if isinstance(batch, dict) else batch if isinstance(batch, tuple) else [batch])
+
+
+@pytest.mark.parametrize("sizes", [1, 2, [1, 3]])
+@pytest.mark.parametrize("batches", ODD_BATCHES.values(), ids=ODD_BATCHES)
+def test_rows_become_what_single_rows_become(batches: list[Any], sizes: Any) -> None:
+    ds = ad.Dataset.from_iterable(batches)
+    rows = list(ds.unbatch())
+    for batch in ds.rebatch(sizes):
+        size = len(leaves(batch)[0])
+        (expected,) = ad.Dataset.from_iterable(rows[:size]).batch(size)
+        assert spec_of(batch) == spec_of(expected)
+        assert repr(batch) == repr(expected)
+        del rows[:size]
+    assert not rows
+
+
+def test_rows_of_other_shapes_are_the_error_of_their_batch() -> None:
+    ds = ad.Dataset.from_iterable([np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((2, 4))]).rebatch(3)
+    first, second = results(ds)
+    assert isinstance(first, Failed)
+    assert second.shape == (3, 4)
+
+
+def test_a_batch_shares_no_memory_with_what_it_was_cut_from() -> None:
+    source = np.zeros(4)
+    (batch,) = ad.Dataset.from_iterable([source]).rebatch(4)
+    batch += 1
+    assert not source.any()
