@@ -7,6 +7,7 @@ import inspect
 import logging
 import os
 import time
+import traceback
 from asyncio import CancelledError
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
@@ -26,6 +27,10 @@ __all__ = ("Call", "Note", "Pace", "Place", "Workers", "default_workers", "descr
 log = logging.getLogger("asyncdata")
 
 LAG: Final = 0.1
+
+PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+"""The folder of all code that is not the user's."""
+
 MOST: Final = 4096
 
 
@@ -190,7 +195,16 @@ class Call:
 
     def failure(self, error: BaseException, ticket: Ticket) -> Failure:
         """Return `error` as this function's failure on the element with `ticket`."""
-        return noted(error, self.label, ticket)
+        failure = noted(error, self.label, ticket)
+        if self.spread and type(error) is TypeError and "positional argument" in str(error) and not entered(error):
+            error.add_note("a tuple is unpacked into arguments; any other element is one argument")
+        return failure
+
+
+def entered(error: BaseException) -> bool:
+    """Tell whether an error comes from within a function, and not from the call of it here."""
+    frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return not all(path.startswith(PACKAGE) for path in frames)
 
 
 class Watched:

@@ -234,3 +234,20 @@ def test_maps_keep_structures() -> None:
     first, second = ds
     assert isinstance(first, Sample)
     assert second.label == Point(1, "label")
+
+
+@pytest.mark.parametrize("method", ["map", "filter", "flat_map"])
+@pytest.mark.parametrize(("element", "fn"), [((1, 2), lambda pair: pair), (1, lambda x, y: x)], ids=["pair", "number"])
+def test_a_function_of_another_number_of_arguments_is_told_how_it_is_called(method: str, element: Any, fn: Any) -> None:
+    with pytest.raises(TypeError, match="positional argument") as caught:
+        list(getattr(ad.Dataset.from_iterable([element]), method)(fn))
+    assert caught.value.__notes__[1] == "a tuple is unpacked into arguments; any other element is one argument"
+
+
+def test_an_error_within_the_function_is_told_nothing_of_that() -> None:
+    def alone() -> int:
+        return 0
+
+    with pytest.raises(TypeError, match="positional argument") as caught:
+        list(ad.Dataset.range(1).map(lambda x: alone(x)))  # type: ignore[call-arg]
+    assert len(caught.value.__notes__) == 1
