@@ -118,7 +118,7 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> Place
         seeds = {places[place]: seed for place, seed in seeds.items() if place in places}
     plan = with_seeds(plan, seeds, strict, counting())
     if "merged" in told:
-        return dealt(plan, told, shares_of(plan))
+        return plan.told(told, lambda told: dealt(plan, told, shares_of(plan)))
     check_shares(told, shares_of(plan))
     position = told["position"]
     start = FRESH if position is None else plan.told(position, Start.of)
@@ -246,6 +246,8 @@ def checked(state: Any) -> Mapping[str, Any]:
         for pair in told[name]:
             if not isinstance(pair, list) or list(map(type, cast("list[Any]", pair))) != [int, int]:
                 raise ResumeError(f"the state's {name} should be pairs of integers, got {pair!r:.80}")
+    if odd := [words for words in told["plan"] if not isinstance(words, str)]:
+        raise ResumeError(f"the state's plan should be words, got {odd[0]!r:.80}")
     if "position" not in told:
         raise ResumeError("the state has no position")
     return told

@@ -203,3 +203,32 @@ def test_an_account_of_the_end() -> None:
 def test_an_account_of_what_is_no_state_is_refused(state: Any) -> None:
     with pytest.raises(ResumeError):
         inspect_state(state)
+
+
+@pytest.mark.parametrize("turn", ["1", None, [], -1, 1.5])
+def test_a_position_that_is_damaged_is_refused(turn: Any) -> None:
+    ds = ad.Dataset.range(3).repeat(4)
+    with ds.iterate() as elements:
+        _ = [next(elements) for _ in range(5)]
+        state = elements.state_dict()
+    state["position"][0] = turn
+    with pytest.raises(ad.ResumeError, match=r"repeat\(4\): the state's position .* is none of this step"):
+        next(ad.Dataset.range(3).repeat(4).iterate(state=state))
+
+
+def test_a_turn_behind_the_last_is_the_end() -> None:
+    ds = ad.Dataset.range(3).repeat(4)
+    with ds.iterate() as elements:
+        next(elements)
+        state = elements.state_dict()
+    state["position"][0] = 9
+    assert list(ad.Dataset.range(3).repeat(4).iterate(state=state)) == []
+
+
+def test_what_goes_wrong_deep_down_with_a_damaged_state_is_a_refusal_too() -> None:
+    with ad.Dataset.range(9).window(2, 1).map(list).iterate() as elements:
+        next(elements)
+        state = elements.state_dict()
+    state["position"][1] = "x"
+    with pytest.raises(ad.ResumeError, match="the state is damaged, or does not fit"):
+        next(ad.Dataset.range(9).window(2, 1).map(list).iterate(state=state))

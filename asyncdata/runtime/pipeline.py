@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, cast
+from types import TracebackType
+from typing import Any, Final, cast
 
 import anyio
 
+from asyncdata.errors import AsyncDataError, ResumeError
 from asyncdata.plan import Node
 from asyncdata.runtime.memory import keep_memory_warm
 from asyncdata.runtime.queue import BlockQueue
@@ -57,7 +59,7 @@ class Pipeline:
         except asyncio.CancelledError:  # not by `cancel`: its loop is being shut down, and whoever does so says why
             raise
         except BaseException as error:
-            self.queue.finish(first_of(error))
+            self.queue.finish(told(first_of(error), self.start))
         finally:
             self.owned.stop()
             await self.end_foreign_tasks()
@@ -82,3 +84,28 @@ def first_of(error: BaseException) -> BaseException:
     first = next(leaves(error))
     first.add_note("this error ended the pipeline")
     return first
+
+
+MISFITS: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
+"""What goes wrong in our own code with a position that is no position."""
+
+OURS: Final = frozenset({"asyncdata", "base64", "json", "numpy"})
+
+
+def told(error: BaseException, start: Start) -> BaseException:
+    """Return an error as what it is: in a run that began at a state, one of our own code says that this is damaged."""
+    if start == FRESH or isinstance(error, AsyncDataError) or not isinstance(error, MISFITS):
+        return error
+    if module_of(error.__traceback__).partition(".")[0] not in OURS:
+        return error
+    refused = ResumeError(f"the state is damaged, or does not fit the pipeline: {type(error).__name__}: {error!s:.200}")
+    refused.__cause__ = error
+    return refused
+
+
+def module_of(trace: TracebackType | None) -> str:
+    """Return the name of the module in which something was raised."""
+    name = ""
+    while trace is not None:
+        name, trace = trace.tb_frame.f_globals.get("__name__", ""), trace.tb_next
+    return name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -71,7 +72,7 @@ class Repeat(Unary):
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Run the input again and again, each time as an epoch of its own."""
         repetition, places = self.told(position or (0,), turn_and_places)
-        while repetition != self.count:
+        while self.count < 0 or repetition < self.count:
             inner, later = places[0] if places else None, places[1:]
             if isinstance(self.input, Rows) and finite(self.input.cardinality) and not later and whole(inner):
                 async for block in self.rows(self.input, want, repetition, inner or 0):
@@ -204,7 +205,7 @@ def known_size(node: Node) -> int:
 def turn_and_places(position: Sequence[Any]) -> tuple[int, list[Position]]:
     """Return a position of a repetition: which turn, and where to begin in it and in those that follow."""
     turn, *places = position
-    return turn.__index__(), places
+    return natural(turn), places
 
 
 def place_in(turn: int, place: tuple[int, Sequence[Position]] | None) -> Position:
@@ -220,10 +221,17 @@ def in_turn(turn: int, tickets: Tickets, later: Sequence[Position]) -> Tickets:
     return Children(turn, tickets, lambda position: [turn, position, *later])
 
 
+def natural(number: Any) -> int:
+    """Return a number of a position; `ValueError` if it is negative."""
+    if (found := operator.index(number)) < 0:
+        raise ValueError(f"{found} is negative")
+    return found
+
+
 def part_and_place(position: Sequence[Any]) -> tuple[int, Position]:
     """Return a position of these nodes: which part, and where in it."""
     part, inner = position
-    return part.__index__(), inner
+    return natural(part), inner
 
 
 async def from_parts(

@@ -301,7 +301,7 @@ class ShuffleRepeat(Unary):
         """Yield epoch after epoch, each through a buffer of its own."""
         drained: list[Block] = []
         repetition, places = self.told(position or (0,), turn_and_places)
-        while repetition != self.count:
+        while self.count < 0 or repetition < self.count:
             epoch = scope.at(repetition)
             shuffler = Shuffler(self.size, epoch_key(self.seed, epoch.epoch if self.reshuffle else ()))
             inner, place = Demand(), Start.of(places[0] if places else None)
