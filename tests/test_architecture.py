@@ -29,8 +29,9 @@ LAYERS = (
     ("runtime.dealing",),
     ("runtime.block", "runtime.memory", "runtime.queue"),
     ("runtime.executors",),
-    ("runtime.random", "runtime.scope"),
+    ("runtime.random", "runtime.scope", "runtime.work"),
     ("runtime.lanes", "runtime.pump"),
+    ("processes",),
     ("runtime.stage",),
     ("plan",),
     ("storage",),
@@ -57,7 +58,7 @@ OPTIONAL = {
     "uvloop": "not there on every platform",
 }
 
-BORROWED_PRIVATE_NAMES = {"_asdict", "_fields", "_make", "_replace"}  # public in all but name: named tuples
+BORROWED_PRIVATE_NAMES = {"_asdict", "_exit", "_fields", "_make", "_replace"}  # public in all but name
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple, final
 
 from asyncdata.columns import Columns
 from asyncdata.errors import StructureError
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, scaled
+from asyncdata.plan import Node, Unary, regrouped, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, dealt_begun, listed
 from asyncdata.runtime.executors import noted
@@ -141,7 +140,8 @@ class Batcher(Step):
             batches = [made(items[start:stop], tickets, start) for start, stop in spans]
         self.count -= end
         self.overtaken = max(0, self.overtaken - end)
-        self.held = [whole.part(end, len(whole))] if self.count else []
+        last = self.held[-1]  # which made the first of these batches full: a part of `whole` would keep all before it
+        self.held = [last.part(len(last) - self.count, len(last))] if self.count else []
         return Block(batches, Batches(whole.tickets, stops, before), Failure in set(map(type, batches)))
 
     def stops(self) -> Sequence[int]:
@@ -290,7 +290,7 @@ class Unbatch(Unary):
         rows = unprefixed(self.input.signature)[0]
         if rows is not None:
             return scaled(self.input.cardinality, lambda count: count * rows)
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return regrouped(self.input.cardinality)
 
 
 class Unbatcher(Step):
