@@ -54,16 +54,22 @@ class Batch(Unary):
         """What users call it."""
         return "batch"
 
-    def join(self, block: Block) -> Any:
+    def join(self, items: list[Any]) -> Any:
         """Return one element made of these."""
-        return Columns.stacked(block.columns) if block.columns else stack(block.items)
+        return stack(items)
 
-    def made(self, block: Block) -> Any:
-        """Return a batch of these elements, or the failure in its place."""
+    def made(self, items: list[Any], tickets: Tickets, at: int) -> Any:
+        """Return a batch, of elements whose tickets begin at `at`, or the failure in its place."""
         try:
-            return self.join(block)
+            return self.join(items)
         except (StructureError, ValueError, TypeError, MemoryError) as error:
-            return noted(error, f"{self.kind}({len(block)})", block.tickets)
+            return noted(error, f"{self.kind}({len(items)})", tickets.part(at, at + len(items)))
+
+    def whole(self, block: Block) -> Any:
+        """Return a batch of all elements of a block, or the failure in its place; of columns without the elements."""
+        if block.columns and self.kind == "batch":
+            return Columns.stacked(block.columns)
+        return self.made(block.items, block.tickets, 0)
 
     @property
     def cardinality(self) -> int:
@@ -75,7 +81,7 @@ class Batch(Unary):
         return prefixed(self.input.signature, self.size if self.drop_remainder else None)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return remade(self.input, scope, tickets, self.made)
+        return remade(self.input, scope, tickets, self.whole)
 
     def seek(self, count: int) -> Position:
         return [self.input.seek(count * self.size)]
@@ -90,7 +96,7 @@ class Batcher(Step):
     def __init__(self, node: Batch) -> None:
         self.size = node.size
         self.drop_remainder = node.drop_remainder
-        self.made = node.made
+        self.node = node
         self.held: list[Block] = []
         self.count = 0
         self.overtaken = 0  # of what is held: failures that came later have passed these
@@ -127,7 +133,11 @@ class Batcher(Step):
         whole, stops = Block.join(self.held), self.stops()
         end = stops[-1]
         spans = zip(chain((0,), stops), stops, strict=False)
-        batches = [self.made(whole.part(start, stop)) for start, stop in spans]
+        if whole.columns:
+            batches = [self.node.whole(whole.part(start, stop)) for start, stop in spans]
+        else:
+            made, items, tickets = self.node.made, whole.items, whole.tickets
+            batches = [made(items[start:stop], tickets, start) for start, stop in spans]
         self.count -= end
         self.overtaken = max(0, self.overtaken - end)
         last = self.held[-1]  # which made the first of these batches full: a part of `whole` would keep all before it
@@ -141,7 +151,7 @@ class Batcher(Step):
     def flush(self) -> Iterator[Block]:
         if self.held and not self.drop_remainder:
             whole = Block.join(self.held)
-            batch = self.made(whole)
+            batch = self.node.whole(whole)
             before, after = self.spot(self.last, len(self.last)), Spot(self.last, len(self.last))
             yield Block([batch], Passed(whole.tickets, before, after), type(batch) is Failure)
 

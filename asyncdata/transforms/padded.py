@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.plan import Node
-from asyncdata.runtime.block import Block
 from asyncdata.structure import (
     Opened,
     TensorSpec,
@@ -198,8 +197,8 @@ class PaddedBatch(Batch):
     def kind(self) -> str:
         return "padded_batch"
 
-    def join(self, block: Block) -> Any:
-        return self.padding.stack(block.items)
+    def join(self, items: list[Any]) -> Any:
+        return self.padding.stack(items)
 
     @property
     def signature(self) -> Any:
