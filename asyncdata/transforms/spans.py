@@ -32,7 +32,7 @@ class Spans(Sequence[Any]):
 
     def __init__(self, parts: Sequence[Span]) -> None:
         self.parts = parts
-        self.stops = list(accumulate(part.stop - part.start for part in parts))
+        self.stops = list(accumulate([stop - start for _, start, stop in parts]))
 
     def __len__(self) -> int:
         return self.stops[-1]
@@ -44,6 +44,9 @@ class Spans(Sequence[Any]):
         if not isinstance(place, slice):
             return list(self)[place]
         first, last, _ = place.indices(len(self))
+        if len(self.parts) == 1 and first < last:
+            value, start, _ = self.parts[0]
+            return Spans((Span(value, start + first, start + last),))
         cut: list[Span] = []
         for part, stop in zip(self.parts, self.stops, strict=True):
             begin = stop - (part.stop - part.start)
@@ -65,9 +68,13 @@ def concatenated(parts: Sequence[Span]) -> Any:
     """Return rows of structures of the same arrays as one structure; `None` if they differ."""
     first = parts[0].value
     if isinstance(first, np.ndarray):
+        if len(parts) == 1:
+            return cast("npt.NDArray[Any]", first[parts[0].start : parts[0].stop].copy())
         arrays = [cast("npt.NDArray[Any]", part.value) for part in parts]
-        if len({(type(array), getattr(array, "dtype", None), np.shape(array)[1:]) for array in arrays}) > 1:
-            return None
+        dtype, shape = arrays[0].dtype, arrays[0].shape[1:]
+        for array in arrays[1:]:
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape[1:] != shape:
+                return None
         return np.concatenate([array[part.start : part.stop] for array, part in zip(arrays, parts, strict=True)])
     levels = [open_level(part.value) for part in parts]
     whole = levels[0]
@@ -82,17 +89,19 @@ def concatenated(parts: Sequence[Span]) -> Any:
 
 def spans_of(value: Any) -> list[Any]:
     """Return the rows of an element, not taken apart if its leaves are arrays of numbers; `StructureError` if none."""
+    if is_plain(value) and len(value):
+        return cast("list[Any]", Spans((Span(value, 0, len(value)),)))
     rows, problem = leading(value)
     leaves: list[Any] = []
     map_leaves(lambda leaf, _: leaves.append(leaf), value)
     if problem is not None or not rows or not all(map(is_plain, leaves)):
         return unstack(value)
-    return cast("list[Any]", Spans([Span(value, 0, rows)]))
+    return cast("list[Any]", Spans((Span(value, 0, rows),)))
 
 
 def is_plain(leaf: Any) -> bool:
     """Tell whether rows of an array, stacked, are always a part of such an array."""
-    return type(leaf) is np.ndarray and leaf.dtype.kind in "biufc" and leaf.dtype.isnative
+    return type(leaf) is np.ndarray and leaf.ndim > 0 and leaf.dtype.kind in "biufc" and leaf.dtype.isnative
 
 
 def joined(blocks: Sequence[Block]) -> Block:
