@@ -33,6 +33,7 @@ from asyncdata.errors import (
     ResumeError,
     StageError,
     StructureError,
+    WorkerCrashed,
 )
 from asyncdata.formats.example import (
     FixedLenFeature,
@@ -81,6 +82,7 @@ __all__ = (
     "TensorSpec",
     "TextLineDataset",
     "VarLenFeature",
+    "WorkerCrashed",
     "checkpoint",
     "decode_example",
     "experimental",

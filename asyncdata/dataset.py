@@ -14,7 +14,7 @@ from asyncdata.iterator import DatasetIterator
 from asyncdata.kept.saved import Saved, save
 from asyncdata.optimize import explained
 from asyncdata.options import INFINITE_CARDINALITY, Options
-from asyncdata.plan import Node, check_count, check_integer
+from asyncdata.plan import Node, check_called, check_count, check_integer
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
 from asyncdata.sources.memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
@@ -114,7 +114,7 @@ class Dataset(Transformations[T]):
         return Dataset(Slices.of(tensors))
 
     @staticmethod
-    def from_list(tensors: list[Any]) -> Dataset[Any]:
+    def from_list(elements: list[Any]) -> Dataset[Any]:
         """The elements of a list that is not empty, lists in them as arrays; they need not have one shape.
 
         An element of another structure or dtype than those before it is a `PlanError`.
@@ -123,7 +123,7 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.from_list([[1], [2, 3]]))
         [array([1]), array([2, 3])]
         """
-        return Dataset(Elements.of(tensors))
+        return Dataset(Elements.of(elements))
 
     @staticmethod
     def from_generator(
@@ -302,12 +302,13 @@ class Dataset(Transformations[T]):
     # all of it
 
     def reduce(self, initial_state: U, reduce_func: Callable[[U, T], U]) -> U:
-        """Fold all elements into one value, now: `state = reduce_func(state, element)`.
+        """Fold all elements into one value, now: `state = reduce_func(state, element)`, by a plain function.
 
         >>> import asyncdata as ad
         >>> ad.Dataset.range(5).reduce(0, lambda total, x: total + x)
         10
         """
+        check_reduce(Call("reduce", reduce_func, spread=False))
         with self.iterate() as elements:
             return folded(elements, initial_state, reduce_func)
 
@@ -581,6 +582,15 @@ def only(elements: Sequence[T]) -> T:
     if len(elements) != 1:
         raise StructureError("the dataset is empty" if not elements else "the dataset has more than one element")
     return elements[0]
+
+
+def check_reduce(call: Call) -> None:
+    """Raise `PlanError` if a function cannot fold elements."""
+    if call.is_async:
+        raise PlanError(
+            f"{call.label} is a coroutine function, and reduce is not awaited: take a plain one, or `async for`"
+        )
+    check_called(call, "a state and an element", ("state", "element"))
 
 
 def folded(elements: Iterator[Any], state: Any, fn: Callable[[Any, Any], Any]) -> Any:

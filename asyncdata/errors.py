@@ -6,6 +6,7 @@ AsyncDataError
 ├── DataLossError (ValueError)            a record or file that is corrupt or ends too early
 ├── ResumeError (ValueError)              a state that does not fit the pipeline or the files that it is to go on with
 ├── StageError (RuntimeError)             a stage broke; the pipeline has ended
+├── WorkerCrashed (RuntimeError)          an element killed the worker process that worked on it, twice
 ├── ClosedError (RuntimeError)            the iterator was closed and is asked for more
 ├── ConcurrentUseError (RuntimeError)     two tasks or threads read one iterator at once
 └── MissingDependencyError (ImportError)  an optional package is needed and not installed
@@ -23,6 +24,7 @@ __all__ = (
     "ResumeError",
     "StageError",
     "StructureError",
+    "WorkerCrashed",
 )
 
 
@@ -48,6 +50,10 @@ class ResumeError(AsyncDataError, ValueError):
 
 class StageError(AsyncDataError, RuntimeError):
     """A stage broke in a way that no single element explains: the pipeline has ended."""
+
+
+class WorkerCrashed(AsyncDataError, RuntimeError):  # noqa: N818 - the standard library's name for it ends so too
+    """An element killed the worker process that worked on it, and another one that tried again: names the signal."""
 
 
 class ClosedError(AsyncDataError, RuntimeError):

@@ -22,7 +22,7 @@ from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine, Thread
 from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.transforms.prefetch import Prefetch
 
-__all__ = ("DatasetIterator",)
+__all__ = ("DatasetIterator", "ended_by")
 
 T = TypeVar("T")
 
@@ -353,6 +353,12 @@ def further(place: Place, delivered: int, position: Position, count: int) -> Pla
         with suppress(UnseekableError):
             start = Start.of(place.plan.seek(delivered + count))
     return place._replace(delivered=delivered + count, start=start)
+
+
+def ended_by(iterator: DatasetIterator[Any], error: BaseException) -> bool:
+    """Tell whether an error that an iterator raised is not an element's: it would be raised again for ever."""
+    engine = iterator._reader.engine  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return engine is None or engine.queue.error is error
 
 
 def fail(error: BaseException) -> NoReturn:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 from asyncdata.errors import PlanError, StageError
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node, OneForOne, nodes_of
-from asyncdata.transforms.batch import Unbatch
+from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.called import Called
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
@@ -159,6 +159,15 @@ def settle(node: Node, ordered: bool, numbered: bool = False) -> Node:
     return node
 
 
+def with_copies(node: Node, hoarded: bool = False) -> Node:
+    """Have what comes from processes copied where something holds it for long; a batch is a copy already."""
+    within = (hoarded or node.hoards) and not isinstance(node, Batch)
+    inputs = [with_copies(part, within) for part in node.inputs]
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(*inputs)
+    return dataclasses.replace(node, copied=True) if hoarded and isinstance(node, Called) else node
+
+
 def optimize(plan: Node, options: Options) -> Optimized:
     """Apply the rules bottom-up until none applies, then those for the last node; tell what each did."""
     rules, story = enabled(RULES, options), list[Rewrite]()
@@ -170,7 +179,7 @@ def optimize(plan: Node, options: Options) -> Optimized:
         better = apply_first(rules, node, story)
         return node if better is None else visit(better)
 
-    plan = visit(settle(plan, options.deterministic is not False))
+    plan = with_copies(visit(settle(plan, options.deterministic is not False)))
     return Optimized(apply_first(enabled(LAST_RULES, options), plan, story) or plan, story)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from asyncdata.errors import PlanError
 
@@ -46,9 +46,10 @@ class Options:
     disabled_rules: tuple[str, ...] | None = None
     """Names of rewrite rules to leave out, as `Dataset.explain` shows them."""
 
-    def __post_init__(self) -> None:
-        if self.placement is not None and self.placement not in PLACEMENTS:
-            raise PlanError(f"placement must be one of {PLACEMENTS}, got {self.placement!r}")
+    def __setattr__(self, name: str, value: Any) -> None:
+        if value is not None:
+            check_option(name, value)
+        object.__setattr__(self, name, value)
 
     def merge(self, later: Options) -> Options:
         """Return options in which what `later` sets wins over what this sets."""
@@ -57,3 +58,13 @@ class Options:
             value = getattr(later, field.name)
             setattr(merged, field.name, getattr(self, field.name) if value is None else value)
         return merged
+
+
+def check_option(name: str, value: Any) -> None:
+    """Raise `PlanError` if a field cannot have this value."""
+    if name == "placement" and value not in PLACEMENTS:
+        raise PlanError(f"placement must be one of {PLACEMENTS}, got {value!r}")
+    if name in {"deterministic", "optimize"} and not isinstance(value, bool):
+        raise PlanError(f"Options({name}=) must be True, False or None, got {value!r:.80}")
+    if name == "disabled_rules" and (isinstance(value, str) or not isinstance(value, (tuple, list))):
+        raise PlanError(f"Options(disabled_rules=) must be a tuple of names of rules, got {value!r:.80}")

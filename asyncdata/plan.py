@@ -30,6 +30,7 @@ __all__ = (
     "Unary",
     "UnseekableError",
     "check_arguments",
+    "check_called",
     "check_count",
     "check_integer",
     "check_parallel",
@@ -39,6 +40,7 @@ __all__ = (
     "node_of",
     "nodes_of",
     "parallel_label",
+    "regrouped",
     "render",
     "repeated",
     "scaled",
@@ -101,7 +103,7 @@ class Node:
         """Return what `parse` makes of a position; `ResumeError` if it has not the shape of one of this node's."""
         try:
             return parse(position)
-        except (TypeError, ValueError, KeyError, IndexError) as error:
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
             if position is None or isinstance(error, ResumeError):
                 raise
             raise ResumeError(f"{self.label()}: the state's position {position!r:.80} is none of this step") from error
@@ -205,6 +207,11 @@ class Node:
     @property
     def sealed(self) -> bool:
         """Whether what it reads is to run as it was built, since a file tells it; rules leave that alone."""
+        return False
+
+    @property
+    def hoards(self) -> bool:
+        """Whether it holds elements of its input for long, which should not be in memory that is wanted again soon."""
         return False
 
     @property
@@ -430,6 +437,11 @@ def scaled(cardinality: int, change: Callable[[int], int]) -> int:
     return change(cardinality) if finite(cardinality) else cardinality
 
 
+def regrouped(cardinality: int) -> int:
+    """Return the cardinality of elements that are put together or taken apart: none stay none, and no end no end."""
+    return UNKNOWN_CARDINALITY if cardinality > 0 else cardinality
+
+
 def check_count(method: str, name: str, value: Any, least: int, special: tuple[int, ...] = ()) -> int:
     """Return `value` as an int that is at least `least` or one of `special`; raise `PlanError` otherwise."""
     try:
@@ -474,16 +486,23 @@ def check_arguments(call: Call, plan: Node, **named: Any) -> None:
     kind: Any = type(elements)  # pyright: ignore[reportUnknownVariableType]
     spread = kind is tuple
     parts: tuple[Any, ...] = elements if spread else (elements,)
+    given = f"{len(parts)} arguments, one for each part of a tuple" if spread else "one argument"
+    also = "".join(f", and {name}=" for name in named)
+    check_called(call, f"{given}{also}", parts, named, f"; elements are {elements}")
+
+
+def check_called(
+    call: Call, given: str, parts: Sequence[Any], named: Mapping[str, Any] | None = None, why: str = ""
+) -> None:
+    """Raise `PlanError` if a function cannot be called with so many arguments."""
     try:
         signature = inspect.signature(call.fn)
     except (ValueError, TypeError):  # a function in C that does not say
         return
     try:
-        signature.bind(*parts, **named)
+        signature.bind(*parts, **(named or {}))
     except TypeError as error:
-        given = f"{len(parts)} arguments, one for each part of a tuple" if spread else "one argument"
-        also = "".join(f", and {name}=" for name in named)
-        raise PlanError(f"{call.label} is called with {given}{also}: {error}; elements are {elements}") from None
+        raise PlanError(f"{call.label} is called with {given}: {error}{why}") from None
 
 
 def parallel_label(workers: int | None) -> str:

@@ -189,6 +189,8 @@ def files_of(
     """
     if isinstance(filenames, (str, PathLike)):
         return open_one(fspath(cast("str | PathLike[str]", filenames)))
+    if not hasattr(filenames, "__iter__"):
+        raise PlanError(f"{method}(filenames=) must be a path, several, or a dataset of paths, got {filenames!r:.80}")
     plan = (
         filenames.plan if isinstance(filenames, Dataset) else Items([checked(name) for name in filenames], files=True)
     )

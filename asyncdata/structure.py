@@ -296,7 +296,7 @@ def leading(value: Any) -> Leading:
     found: list[tuple[str, int | None]] = []
 
     def look(part: Any, where: str) -> None:
-        shape: tuple[int, ...] = getattr(part, "shape", ())
+        shape: tuple[int, ...] = (len(part),) if isinstance(part, list) else getattr(part, "shape", ())  # pyright: ignore[reportUnknownArgumentType]
         found.append((where, shape[0] if shape else None))
 
     map_leaves(look, value)

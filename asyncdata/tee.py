@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from asyncdata.errors import ClosedError
-from asyncdata.iterator import DatasetIterator
+from asyncdata.iterator import DatasetIterator, ended_by
 from asyncdata.runtime.queue import LoopSignal, Signal, ThreadSignal
 
 __all__ = ("Consumer", "consumers")
@@ -20,13 +20,14 @@ T = TypeVar("T")
 
 
 class Outcome(NamedTuple):
-    """An element, or the error in its place."""
+    """An element, or the error in its place; nothing comes after the `last` one."""
 
     value: Any = None
     error: Exception | None = None
+    last: bool = False
 
 
-END: Final = Outcome(error=StopIteration())
+END: Final = Outcome(error=StopIteration(), last=True)
 PULL: Final = Outcome()
 """Whoever is told this is to read the next element, for all."""
 
@@ -45,7 +46,7 @@ class Shared:
         self.signals: dict[int, Signal] = {}
         self.gone: deque[int] = deque()
         self.pulling = False
-        self.ended = False
+        self.ended: Outcome | None = None
 
     def look(self, number: int) -> Outcome | None:
         """Return the next element of a consumer, or what it is to do; `None` to wait."""
@@ -56,8 +57,8 @@ class Shared:
             mine = self.waiting[number]
             if mine:
                 outcome = mine.popleft()
-            elif self.ended:
-                return END
+            elif self.ended is not None:
+                return self.ended
             elif self.pulling or any(len(other) >= self.size for other in self.waiting.values()):
                 return None
             else:
@@ -77,8 +78,8 @@ class Shared:
         with self.lock:
             self.let_go()
             self.pulling = False
-            if outcome is END:
-                self.ended = True
+            if outcome is not None and outcome.last:
+                self.ended = outcome
             elif outcome is not None:
                 for other in self.waiting.values():
                     other.append(outcome)
@@ -176,7 +177,7 @@ def pull(shared: Shared) -> None:
     except StopIteration:
         outcome = END
     except Exception as error:  # noqa: BLE001  it belongs to all consumers
-        outcome = Outcome(error=error)
+        outcome = Outcome(error=error, last=ended_by(shared.iterator, error))
     finally:
         shared.give(outcome)
 
@@ -189,7 +190,7 @@ async def pull_async(shared: Shared) -> None:
     except StopAsyncIteration:
         outcome = END
     except Exception as error:  # noqa: BLE001  it belongs to all consumers
-        outcome = Outcome(error=error)
+        outcome = Outcome(error=error, last=ended_by(shared.iterator, error))
     finally:
         shared.give(outcome)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
@@ -52,7 +53,7 @@ __all__ = ("Transformations", "dataset_for")
 
 T = TypeVar("T")
 U = TypeVar("U")
-Executor = Literal["inline", "thread"]
+Where = Literal["inline", "thread", "process"] | Executor
 
 
 class Transformations(Generic[T]):
@@ -72,7 +73,7 @@ class Transformations(Generic[T]):
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
         *,
-        executor: Executor | int | None = None,
+        executor: Where | int | None = None,
         rng: bool = False,
         seed: int | None = None,
         batch: int | None = None,
@@ -85,7 +86,7 @@ class Transformations(Generic[T]):
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
         *,
-        executor: Executor | int | None = None,
+        executor: Where | int | None = None,
         rng: bool = False,
         seed: int | None = None,
         batch: int | None = None,
@@ -97,7 +98,7 @@ class Transformations(Generic[T]):
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
         *,
-        executor: Executor | int | None = None,
+        executor: Where | int | None = None,
         rng: bool = False,
         seed: int | None = None,
         batch: int | None = None,
@@ -108,6 +109,11 @@ class Transformations(Generic[T]):
         A coroutine function is awaited on the engine's loop, with `num_parallel_calls` that many at once; what it
         uses must not belong to another loop (`Options(placement="current")` runs everything on yours).
         Order is kept unless `deterministic=False`. An exception is raised in the element's place.
+
+        `executor` says where a plain function is called: `"inline"` on the engine's thread, `"thread"`, `"process"` for
+        Python code that would hold up all other threads, in as many worker processes as there are cores unless
+        `num_parallel_calls` says otherwise, or an executor of `concurrent.futures`, which stays yours to end. The function
+        and what it uses travel to the processes, once; arrays come back in shared memory, writable.
 
         With `rng=True` the function is also given `rng=`, a `numpy.random.Generator` of the element's own: the same
         for the same `seed`, element and epoch, whatever the parallelism, the order or how often the run was resumed.
@@ -158,7 +164,7 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(5).scan(0, lambda total, x: (total + x, total + x)))
         [0, 1, 3, 6, 10]
         """
-        return self._next(Scan(self._plan, Call("scan", scan_func), initial_state))
+        return self._next(Scan.of(self._plan, scan_func, initial_state))
 
     def distinct(self, key: Callable[..., Any] | None = None, max_keys: int | None = None) -> Dataset[T]:
         """Keep the first element of each key: what `key(element)` returns, else the element itself.
@@ -283,12 +289,16 @@ class Transformations(Generic[T]):
         return self._next(RaggedBatch.of(self._plan, size, drop_remainder, row_splits_dtype))
 
     def unbatch(self) -> Dataset[Any]:
-        """Split each element along the first axis of its leaves.
+        """Split each element along the first axis of its leaves; lists into their items.
+
+        A leaf that has no axis, or rows of another number than the others, is a `StructureError` in its place.
 
         >>> import asyncdata as ad
         >>> import numpy as np
         >>> [int(x) for x in ad.Dataset.from_tensors(np.arange(3)).unbatch()]
         [0, 1, 2]
+        >>> list(ad.Dataset.from_iterable(["one two", "three"]).map(str.split).unbatch())
+        ['one', 'two', 'three']
         """
         return self._next(Unbatch(self._plan))
 
@@ -523,7 +533,7 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.counter().take_while(lambda x: x < 3))
         [0, 1, 2]
         """
-        return self._next(TakeWhile(self._plan, Predicate(predicate, "take_while")))
+        return self._next(TakeWhile.of(self._plan, Predicate(predicate, "take_while")))
 
     def unique(self) -> Dataset[T]:
         """Give each element once, where it comes first: numbers, strings, arrays and structures of them.
@@ -580,9 +590,10 @@ class Transformations(Generic[T]):
 
         With a `filename` elements are written as they are read, to `<filename>.partial` until all are there. Other
         processes, at once or later, read the same file. Of several that begin it one writes; if that dies, the next
-        goes on. The file tells the pipeline in words, and those seeds that were chosen: another one is a `ResumeError`.
-        Elements are arrays, numbers, bytes, str, None and tuples, lists, dicts, named tuples and dataclasses of these;
-        reading them runs no code.
+        goes on. Of a file that is whole any element can be had, as `dataset[i]` and for `shuffle()` without a buffer,
+        and their number is known. The file tells the pipeline in words, and those seeds that were chosen: another one
+        is a `ResumeError`. Elements are arrays, numbers, bytes, str, None and tuples, lists, dicts, named tuples and
+        dataclasses of these; reading them runs no code.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(3).map(print).cache()

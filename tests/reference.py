@@ -260,12 +260,14 @@ def window(
     elements: Elements, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
 ) -> Iterator[Any]:
     """Lists of elements; failures are elements, and what has another structure than the others spoils its windows."""
-    found, span = list(elements), (size - 1) * stride + 1
-    for start in range(0, len(found), shift or size):
+    rest, found, span, shift = iter(elements), list[Any](), (size - 1) * stride + 1, shift or size
+    for start in itertools.count(0, shift):
+        found += itertools.islice(rest, start + span - len(found))
         members = found[start : start + span : stride]
-        if not (drop_remainder and start + span > len(found)):
-            kinds = {repr(skeleton(member)) for member in members if not isinstance(member, Failed)}
-            yield members if len(kinds) < 2 else failed(Misfit())
+        if not members or (drop_remainder and start + span > len(found)):
+            return
+        kinds = {repr(skeleton(member)) for member in members if not isinstance(member, Failed)}
+        yield members if len(kinds) < 2 else failed(Misfit())
 
 
 def skeleton(element: Any) -> Any:
@@ -442,15 +444,15 @@ def skip(elements: Elements, count: int) -> Iterator[Any]:
 
 def shard(elements: Elements, num_shards: int, index: int, rest: str | None = None) -> Iterator[Any]:
     """The last row is dropped if not all shares have an element in it, or the input's last one makes up for it."""
-    found = list(elements)
-    mine, whole = found[index::num_shards], len(found) // num_shards
-    if rest == "drop_remainder":
-        return iter(mine[:whole])
-    if rest == "pad_remainder":
-        missing = len(mine) == whole and len(found) > whole * num_shards
-        made = [*((element, True) for element in mine), *([(found[-1], False)] if missing else [])]
-        return (pair[0] if isinstance(pair[0], Failed) else pair for pair in made)
-    return iter(mine)
+    if rest is None:
+        yield from itertools.islice(elements, index, None, num_shards)
+        return
+    source = iter(elements)
+    while row := list(itertools.islice(source, num_shards)):
+        if len(row) < num_shards and rest == "drop_remainder":
+            return
+        element = row[min(index, len(row) - 1)]
+        yield element if rest == "drop_remainder" or isinstance(element, Failed) else (element, index < len(row))
 
 
 def cache(elements: Elements) -> Iterator[Any]:
@@ -469,12 +471,16 @@ def ignore_errors(elements: Elements, max_errors: int | None = None) -> Iterator
 
 def pad_to_cardinality(elements: Elements, count: int, key: str = "valid") -> Iterator[Any]:
     """Zeros like the last good element make up for what is missing."""
-    found = list(elements)
-    good = [element for element in found if not isinstance(element, Failed)]
-    for valid, element in itertools.islice([*((True, e) for e in found), *[(False, zeros(good[-1]))] * count], count):
+    model, source = None, iter(elements)
+    for _ in range(count):
+        valid, element = True, next(source, source)
+        if element is source:
+            valid, element = False, zeros(model)
         if isinstance(element, Failed):
             yield element
-        elif type(element) is not dict:
+            continue
+        model = element
+        if type(element) is not dict:
             yield (element, valid)
         else:
             yield failed(Misfit()) if key in element else {**element, key: valid}
@@ -618,7 +624,7 @@ def unstack(element: Any) -> list[Any]:
         parts = [unstack(part) for part in element]
         check_rows(parts)
         return list(zip(*parts, strict=True))
-    if not isinstance(element, (np.ndarray, Ragged)) or not element.shape:
+    if not isinstance(element, list) and (not isinstance(element, (np.ndarray, Ragged)) or not element.shape):
         raise Misfit
     return list(element)
 

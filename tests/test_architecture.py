@@ -22,15 +22,16 @@ PACKAGE = Path(__file__).parents[1] / "asyncdata"
 # A module may import from the layers above its own, and from its own package within its own layer.
 LAYERS = (
     ("errors", "structure", "options", "distributed", "ragged", "trying"),
-    ("zeros",),
+    ("columns", "zeros"),
     ("formats",),
     ("runtime.anchors", "runtime.packing"),
     ("runtime.tickets",),
     ("runtime.dealing",),
     ("runtime.block", "runtime.memory", "runtime.queue"),
     ("runtime.executors",),
-    ("runtime.random", "runtime.scope"),
+    ("runtime.random", "runtime.scope", "runtime.work"),
     ("runtime.lanes", "runtime.pump"),
+    ("processes",),
     ("runtime.stage",),
     ("plan",),
     ("storage",),
@@ -57,7 +58,7 @@ OPTIONAL = {
     "uvloop": "not there on every platform",
 }
 
-BORROWED_PRIVATE_NAMES = {"_asdict", "_fields", "_make", "_replace"}  # public in all but name: named tuples
+BORROWED_PRIVATE_NAMES = {"_asdict", "_exit", "_fields", "_make", "_replace"}  # public in all but name
 
 
 @dataclass(frozen=True)

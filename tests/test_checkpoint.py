@@ -6,11 +6,9 @@ import errno
 import json
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,27 +64,6 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         save(tmp_path / "no" / "state.json", SMALL)
     assert os.listdir(tmp_path) == []
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 64 KB."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"cannot mount a small disk: {error}")
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
-
-
-@pytest.fixture
-def small_files(tmp_path: Path) -> Iterator[Path]:
-    """A process that may write no file of more than 64 KB."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
-    yield tmp_path
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize(("place", "code"), [("small_disk", errno.ENOSPC), ("small_files", errno.EFBIG)])

@@ -181,12 +181,47 @@ def sharded(*transforms: Callable[[ad.Dataset[Any]], ad.Dataset[Any]]) -> Build:
         lambda ds: ds.shuffle(seed=1),
         lambda ds: ad.Dataset.zip(ds, ad.Dataset.range(20)),
         lambda ds: ds.concatenate(ad.Dataset.range(20)),
+        lambda ds: ds.filter(lambda x: True).assert_cardinality(10),
+        lambda ds: ds.pad_to_cardinality(20),
+        lambda ds: ds.unique(),
+        lambda ds: ds.take_while(lambda x: x < 20),
+        lambda ds: ds.scan(0, lambda total, x: (total + x, total)),
+        lambda ds: ds.window(2).flat_map(lambda window: window),
+        lambda ds: ds.batch(1).rebatch([1, 2]),
+        lambda ds: ds.rejection_resample(lambda x: x % 2, [0.5, 0.5], seed=1),
+        lambda ds: ad.Dataset.sample_from_datasets([ds, ad.Dataset.range(20)], seed=1),
+        lambda ds: ad.Dataset.choose_from_datasets([ds], ad.Dataset.range(1).repeat()),
+        lambda ds: ds.group_by_reducer(abs, ad.Reducer(abs, max, abs)),
     ],
 )
 def test_what_counts_or_keeps_one_share_says_that_it_cannot_be_dealt(transform: Any) -> None:
     _, states = states_of(sharded(transform), [2, 1])
     with pytest.raises(ResumeError, match=r"after shard\(\) counts or keeps the elements of one share"):
         sharded(transform)(3, 0).iterate(state=merge_states(states))
+
+
+@pytest.mark.parametrize("most", [None, 1000])
+def test_after_a_dealing_all_know_the_keys_that_any_has_had(most: int | None) -> None:
+    """Of each share the first of each key comes; nobody gives again what somebody had given when they were dealt."""
+
+    def build(count: int, index: int) -> ad.Dataset[Any]:
+        return ad.Dataset.range(400).shard(count, index).distinct(lambda x: x * x % 83, most).batch(2).unbatch()
+
+    before, states = states_of(build, [9, 3, 0])
+    found, states = states_of(build, [4, 6], merge_states(states))
+    last, _ = states_of(build, [MANY] * 4, merge_states(states))
+    keys = [{x * x % 83 for x in some} for some in (before, found, last)]
+    assert set.union(*keys) == {x * x % 83 for x in range(400)}
+    assert not keys[0] & keys[1]
+    assert not (keys[0] | keys[1]) & keys[2]
+
+
+def test_of_too_many_keys_of_several_shares_the_latest_are_known() -> None:
+    def build(count: int, index: int) -> ad.Dataset[Any]:
+        return ad.Dataset.range(40).repeat(2).shard(count, index).distinct(max_keys=4)
+
+    _, states = states_of(build, [20, 18])
+    assert [*build(1, 0).iterate(state=merge_states(states))][:4] == [37, 39, 0, 1]
 
 
 def test_states_that_do_not_belong_together_are_refused() -> None:

@@ -34,7 +34,15 @@ def with_rng(x: Any, rng: Any) -> Any:
 
 NUMBERS = ad.Dataset.range(4)
 PAIRS = ad.Dataset.from_tensor_slices((np.arange(4), np.arange(4)))
-METHODS = ["map", "filter", "flat_map", "interleave", "distinct"]
+METHODS = ["map", "filter", "flat_map", "interleave", "distinct", "take_while"]
+
+GROUPING = {
+    "group_by_window": lambda ds, fn: ds.group_by_window(fn, lambda key, window: window, 2),
+    "group_by_reducer": lambda ds, fn: ds.group_by_reducer(fn, ad.Reducer(str, two, str)),
+    "bucket_by_sequence_length": lambda ds, fn: ds.bucket_by_sequence_length(fn, [2], [1, 1]),
+    "bucket_by_token_count": lambda ds, fn: ds.bucket_by_token_count(8, fn),
+    "rejection_resample": lambda ds, fn: ds.rejection_resample(fn, [1.0]),
+}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -43,6 +51,61 @@ def test_a_function_of_another_number_of_arguments_is_refused(method: str) -> No
         getattr(NUMBERS, method)(two)
     with pytest.raises(ad.PlanError, match=rf"{method}\(one\).*2 arguments, one for each part of a tuple.*too many"):
         getattr(PAIRS, method)(one)
+
+
+@pytest.mark.parametrize("method", GROUPING)
+def test_so_is_a_function_that_tells_groups(method: str) -> None:
+    with pytest.raises(ad.PlanError, match=rf"{method}\(two\).*one argument.*missing.*'y'"):
+        GROUPING[method](NUMBERS, two)
+    with pytest.raises(ad.PlanError, match=rf"{method}\(one\).*2 arguments"):
+        GROUPING[method](PAIRS, one)
+    GROUPING[method](NUMBERS, one)
+    GROUPING[method](PAIRS, two)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: NUMBERS.scan(0, one), r"scan\(one\).*a state and an element: too many"),
+        (lambda: NUMBERS.reduce(0, one), r"reduce\(one\).*a state and an element: too many"),
+        (lambda: NUMBERS.group_by_window(one, one, 2), r"group_by_window\(one\).*a key and a window: too many"),
+        (lambda: NUMBERS.group_by_reducer(one, ad.Reducer(two, two, one)), "a key: missing"),
+        (lambda: NUMBERS.ignore_errors(on_error=one), "an error and a ticket: too many"),
+        (lambda: NUMBERS.group_by_reducer(one, ad.Reducer(one, one, one)), "a state and an element: too many"),
+    ],
+)
+def test_so_is_a_function_that_is_given_something_else_too(build: Any, words: str) -> None:
+    with pytest.raises(ad.PlanError, match=words):
+        build()
+
+
+def test_reduce_awaits_nothing_and_says_so() -> None:
+    async def later(state: Any, x: Any) -> Any:
+        return state
+
+    with pytest.raises(ad.PlanError, match="coroutine function, and reduce is not awaited"):
+        NUMBERS.reduce(0, later)
+    with pytest.raises(ad.PlanError, match="reduce needs a function, got 3"):
+        NUMBERS.reduce(0, 3)  # type: ignore[arg-type]
+    assert NUMBERS.reduce(0, max) == 3
+
+
+def test_padded_shapes_of_another_structure_are_refused() -> None:
+    with pytest.raises(ad.PlanError, match="rank 0, and padded_shapes has"):
+        NUMBERS.padded_batch(2, ([2], [2]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("deterministic", "no"), ("optimize", 1), ("disabled_rules", "map_fusion"), ("placement", "process")],
+)
+def test_options_of_the_wrong_kind_are_refused_where_they_are_set(name: str, value: Any) -> None:
+    with pytest.raises(ad.PlanError, match=name):
+        ad.Options(**{name: value})
+    with pytest.raises(ad.PlanError, match=name):
+        setattr(ad.Options(), name, value)
+    with pytest.raises(AttributeError):
+        setattr(ad.Options(), f"{name}s", value)
 
 
 @pytest.mark.parametrize("ds", [PAIRS, PAIRS.batch(2), PAIRS.shuffle(2).take(2), NUMBERS.enumerate()], ids=repr)

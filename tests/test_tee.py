@@ -184,3 +184,19 @@ def test_each_tee_is_an_epoch() -> None:
 def test_numbers_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ad.PlanError, match=r"tee\(" + list(wrong)[-1]):
         ad.Dataset.range(1).tee(**wrong)
+
+
+def test_what_ended_the_pipeline_is_raised_again_and_again_though_others_are_behind() -> None:
+    broken = ad.Dataset.range(9).filter(lambda x: x < 3).assert_cardinality(5)
+    ahead, behind = broken.tee(2, buffer_size=3)
+    with ahead, behind:
+        assert [next(ahead) for _ in range(2)] == [0, 1]
+        assert next(behind) == 0
+        assert next(ahead) == 2
+        for _ in range(9):
+            with pytest.raises(ad.StageError, match="ended after 3"):
+                next(ahead)
+        assert [next(behind) for _ in range(2)] == [1, 2]
+        for _ in range(9):
+            with pytest.raises(ad.StageError, match="ended after 3"):
+                next(behind)

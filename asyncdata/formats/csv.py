@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from asyncdata.columns import Columns
 from asyncdata.errors import DataLossError
+from asyncdata.formats.csv_grid import Grid, plain_grid, quoted_grid
 
 __all__ = ("Column", "CsvParser", "Dialect", "Strings", "Table")
 
@@ -41,34 +44,38 @@ class Column:
     dtype: np.dtype[Any]
     default: Any = None
 
-    def converted(self, fields: Sequence[bytes], missing: frozenset[bytes]) -> list[Any]:
+    def converted(self, fields: Sequence[bytes], missing: frozenset[bytes]) -> NDArray[Any]:
         """Return the values of this field of many records; `ValueError` if one has none."""
-        if any(word in fields for word in missing):
-            if self.default is None:
-                raise ValueError("it is required and missing")
-            present = [field for field in fields if field not in missing]
-            values = iter(self.values(present))
-            return [self.default if field in missing else next(values) for field in fields]
-        return self.values(fields)
+        if not any(word in fields for word in missing):
+            return self.values(fields)
+        if self.default is None:
+            raise ValueError("it is required and missing")
+        there = np.array([field not in missing for field in fields])
+        values = np.empty(len(fields), self.dtype)
+        values[:] = self.default
+        values[there] = self.values([field for field in fields if field not in missing])
+        return values
 
-    def values(self, fields: Sequence[bytes]) -> list[Any]:
+    def values(self, fields: Sequence[bytes]) -> NDArray[Any]:
         """Return the values of fields that are there."""
         if self.dtype == object:
-            return list(fields)
+            strings = np.empty(len(fields), object)
+            strings[:] = fields
+            return strings
         if b"_" in b"".join(fields):  # Python would allow it between digits
             raise ValueError(self.refusal(fields))
         try:
-            return list(self.array(fields))
+            return self.array(fields)
         except (ValueError, OverflowError):
             raise ValueError(self.refusal(fields)) from None
 
-    def array(self, fields: Sequence[bytes]) -> Any:
+    def array(self, fields: Sequence[bytes]) -> NDArray[Any]:
         if self.dtype.kind == "f":
             with np.errstate(over="ignore"):
-                return np.array([*map(float, fields)], np.float64).astype(self.dtype)
-        numbers = np.array([*map(int, fields)], np.int64)
-        narrow = numbers.astype(self.dtype)
-        if not np.array_equal(narrow, numbers):
+                return np.fromiter(map(float, fields), np.float64, len(fields)).astype(self.dtype, copy=False)
+        numbers = np.fromiter(map(int, fields), np.int64, len(fields))
+        narrow = numbers.astype(self.dtype, copy=False)
+        if narrow is not numbers and not np.array_equal(narrow, numbers):
             raise OverflowError
         return narrow
 
@@ -87,6 +94,15 @@ class Table:
     missing: frozenset[bytes]
     fits: Callable[[int], bool]
     expected: str
+
+    def read(self, grid: Grid) -> Columns | None:
+        """Return the values of records that have all as many fields, `None` if something is wrong with one."""
+        if not self.fits(grid.width):
+            return None
+        try:
+            return Columns([one.converted(grid.fields[one.index :: grid.width], self.missing) for one in self.columns])
+        except ValueError:
+            return None
 
     def elements(self, name: str, rows: Sequence[Fields]) -> list[Any]:
         """Return the values of each record as a tuple, errors in their places."""
@@ -111,7 +127,7 @@ class Table:
         values: list[Any] = []
         for one in self.columns:
             try:
-                values += one.converted(row[one.index : one.index + 1], self.missing)
+                values.extend(one.converted(row[one.index : one.index + 1], self.missing))
             except ValueError as error:
                 return DataLossError(f"{name}: field {one.index} of the record: {error}")
         return tuple(values)
@@ -125,6 +141,9 @@ class Strings(Table):
     missing: frozenset[bytes] = frozenset()
     fits: Callable[[int], bool] = bool
     expected: str = "any"
+
+    def read(self, grid: Grid) -> None:
+        return None
 
     def elements(self, name: str, rows: Sequence[Fields]) -> list[Any]:
         return [*rows]
@@ -155,7 +174,7 @@ class CsvParser:
         self._at = 0
         self._rest = bytearray()  # the beginning of a record
         self._enough = 0  # the size that `_rest` must have, so that to look for its end again is worth it
-        self._found: list[Any] = []  # what was found last, of which `_given` have been returned
+        self._found: list[Any] | Columns = []  # what was found last, of which `_given` have been returned
         self._given = 0
         self._begin = 0  # where the first of `_found` begins
         self._next = 0  # where the record after the last of them begins
@@ -184,7 +203,7 @@ class CsvParser:
         """Say that no more data will come."""
         self._finished = True
 
-    def parse(self, limit: int) -> list[Any]:
+    def parse(self, limit: int) -> list[Any] | Columns:
         """Return at most `limit` records of what was fed, in order; [] when it needs more data or has ended."""
         if self._given == len(self._found):
             self._begin, self._given = self._next, 0
@@ -193,25 +212,36 @@ class CsvParser:
         self._given += len(found)
         return found
 
-    def _window(self) -> list[Any]:
+    def _window(self) -> list[Any] | Columns:
         """Return the records that end in the next window which any record ends in."""
         while self._more():
             last = self._finished and self._at >= len(self._data)
             if len(self._rest) < self._enough and not last:
                 continue
-            rows, used = self._splitter.rows(bytes(self._rest), last)
+            found, used = self._records(bytes(self._rest), last)
             self._enough = 0 if used else 2 * len(self._rest)
             self._next += used
             del self._rest[:used]
-            if self._skip_header and rows:
-                self._skip_header = False
-                rows = rows if isinstance(rows[0], DataLossError) else rows[1:]  # a header that is wrong fails
-            if rows:
-                return self._table.elements(self._name, rows)
+            if found:
+                return found
         if self._finished and self._skip_header:
             self._skip_header = False
             return [DataLossError(f"{self._name}: it has no header: it is empty")]
         return []
+
+    def _records(self, data: bytes, last: bool) -> tuple[list[Any] | Columns, int]:
+        """Return the records at the beginning of `data`, but for the header, and how many bytes they are."""
+        grid = self._splitter.grid(data, last)
+        if grid is not None:
+            body = grid.without_first() if self._skip_header else grid
+            if (found := self._table.read(body)) is not None:
+                self._skip_header = False
+                return found, grid.size
+        rows, used = self._splitter.rows(data, last)
+        if self._skip_header and rows:
+            self._skip_header = False
+            rows = rows if isinstance(rows[0], DataLossError) else rows[1:]  # a header that is wrong fails
+        return (self._table.elements(self._name, rows) if rows else []), used
 
     def _more(self) -> bool:
         """Move the next window to `_rest`; tell whether there may be something in it now."""
@@ -238,11 +268,22 @@ class Splitter:
         self._record = re.compile(rb"(%b)(?:\r\n|\n|\r(?!\n|\Z))" % record)
         self._last_record = re.compile(rb"(%b)(?:\r\n|\n|\r|\Z)" % record)
 
+    def grid(self, data: bytes, last: bool) -> Grid | None:
+        """Return the fields of the same records, `None` unless all is in order and they have all as many."""
+        if self._quotes and b'"' in data:
+            return quoted_grid(data, self._delimiter, last)
+        end = self._end(data, last)
+        return plain_grid(data, self._delimiter, end) if end else None
+
+    def _end(self, data: bytes, last: bool) -> int:
+        """Return where the last record ends that has no quotes."""
+        return len(data) if last else data.rfind(b"\n") + 1 or data.rfind(b"\r", 0, -1) + 1
+
     def rows(self, data: bytes, last: bool) -> tuple[list[Fields], int]:
         """Return the records at the beginning of `data`, and how many bytes they are; all of it if it is the `last`."""
         if self._quotes and b'"' in data:
             return self._quoted(data, last)
-        end = len(data) if last else data.rfind(b"\n") + 1 or data.rfind(b"\r", 0, -1) + 1
+        end = self._end(data, last)
         text = data[:end]
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

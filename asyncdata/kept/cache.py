@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
 from asyncdata.errors import DataLossError, ResumeError, StructureError
 from asyncdata.formats.element import decode_element
-from asyncdata.kept.heading import HEAD, TAIL, Heading
+from asyncdata.kept.heading import HEAD, TAIL, Heading, told_count
+from asyncdata.kept.reading import elements_at
 from asyncdata.kept.writing import Mark, Writing, begin_writing
+from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, nodes_of, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
@@ -39,6 +41,7 @@ class FileCache(Unary):
     """The input's elements, computed once and kept in a file. The input is run as it was built: the file tells it."""
 
     path: str
+    indexes: Indexes = field(default_factory=Indexes, repr=False)
 
     @property
     def sealed(self) -> bool:
@@ -55,12 +58,56 @@ class FileCache(Unary):
     def stage(self) -> Merge:
         return Merge(self.blocks)
 
+    @property
+    def whole(self) -> int | None:
+        """How many elements the file of this pipeline has; `None` while it is not whole, or if it is another's."""
+        with suppress(ResumeError):
+            if self.heading(self.path) is not None:
+                return told_count(self.path)
+        return None
+
+    @property
+    def cardinality(self) -> int:
+        known = self.input.cardinality
+        return known if known != UNKNOWN_CARDINALITY or self.whole is None else self.whole
+
+    @property
+    def addressable(self) -> bool:
+        return self.whole is not None
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return places
+
+    def seek(self, count: int) -> Position:
+        whole = self.whole
+        if whole is None:
+            return super().seek(count)
+        return END if count >= whole else dataclasses.asdict(CachePlace(count))
+
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if isinstance(tickets[0], tuple):
             return self.as_filled().open(
                 scope.with_epoch(FIRST_EPOCH), want, Start(END, [ticket for _, ticket in tickets])
             )
-        return picked(self, scope, want, tickets)
+        whole = self.whole
+        if whole is None:
+            return picked(self, scope, want, tickets)
+        if max(tickets) >= whole or self.indexes.now(self.path).count != whole + 2:
+            return self.searched(scope, want, tickets)
+        spots = [(self.path, number + 1) for number in tickets]  # the first record is the heading
+        return elements_at(self.indexes.fetch(spots, scope, want, tickets), spots, "cache")
+
+    async def searched(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield the elements with these numbers from a file that is damaged, as far as they can be found."""
+        done = 0
+        async with aclosing(picked(self, scope, want, tickets)) as source:
+            async for block in source:
+                done += len(block)
+                yield block
+        if done < len(tickets):
+            raise DataLossError(
+                f"{self.path}: it is damaged before element {tickets[done]}; delete it, to be filled again"
+            )
 
     def as_filled(self) -> Node:
         """Return the input with the seeds of what is kept."""
@@ -162,16 +209,17 @@ class FileCache(Unary):
 
     async def stored(self, path: str, scope: Scope, want: Demand, done: int, count: int = -1) -> Blocks:
         """Yield the elements in a file from number `done` on, to number `count` or all, which its end tells."""
-        offset, number = await scope.in_thread(lambda: near(path, done)) if count < 0 and done else (0, -1)
+        offset, number = await scope.in_thread(lambda: self.near(path, done)) if count < 0 and done else (0, -1)
         async with aclosing(RecordFile(path).parts(scope, want, offset)) as source:
             async for found in source:
-                items = [self.element(path, record, number + place) for place, record in enumerate(found.elements)]
+                records: list[Any] = [*found.elements]
+                items = [self.element(path, record, number + place) for place, record in enumerate(records)]
                 first, number = number, number + len(items)
                 if first < 0:
                     items, first = items[1:], 0
                 ended = count >= 0 and number >= count
                 if items and items[-1] is END:
-                    ended, items = True, [*items[:-1], *self.checked(path, found.elements[-1], number - 1)]
+                    ended, items = True, [*items[:-1], *self.checked(path, records[-1], number - 1)]
                 part = Block(items[: count - first] if count >= 0 else items, failed=has_failed(items))
                 if part.items and first + len(part) > done:
                     yield numbered(part, first).part(max(0, done - first), len(part))
@@ -180,6 +228,12 @@ class FileCache(Unary):
         if count < 0:
             lost = DataLossError(f"{path}: it ends after {number} elements, too early; delete it, to be filled again")
             yield numbered(Block([noted(lost, self.label(), number)], failed=True), number)
+
+    def near(self, path: str, number: int) -> tuple[int, int]:
+        """Return the byte offset of element `number`, and its number; the beginning if there is none."""
+        with suppress(IndexError, OSError):
+            return self.indexes.now(path).span(number + 1)[0], number
+        return 0, -1
 
     def element(self, path: str, record: Any, number: int) -> Any:
         """Return the element of a record, or the failure in its place; `END` for the record that ends a file."""
@@ -213,13 +267,6 @@ def has_failed(items: list[Any]) -> bool:
 def size_of_item(item: Any) -> int:
     """Return about how many bytes an element makes; what is nested is taken to be large."""
     return getattr(item, "nbytes", 1024)
-
-
-def near(path: str, number: int) -> tuple[int, int]:
-    """Return the byte offset of element `number`, and its number; the beginning if there is none."""
-    with suppress(IndexError, OSError):
-        return Indexes().of(path).span(number + 1)[0], number
-    return 0, -1
 
 
 def snapshot_path(plan: Node, folder: str) -> str:

@@ -8,18 +8,21 @@ from typing import Final, NamedTuple, Self
 
 from asyncdata.checkpoint import account, seeds_of, shares_of, with_seeds
 from asyncdata.errors import DataLossError, ResumeError
-from asyncdata.formats.tfrecord import RecordParser
+from asyncdata.formats.tfrecord import HEADER, RecordParser
 from asyncdata.plan import Node, nodes_of
 from asyncdata.sources.files import brief
 from asyncdata.storage import RandomFile
 
-__all__ = ("HEAD", "TAIL", "Heading")
+__all__ = ("HEAD", "TAIL", "Heading", "told_count")
 
 HEAD: Final = b"\0asyncdata kept 1\n"
 """Begins the first record of a file. No element begins with a zero."""
 
 TAIL: Final = b"\0asyncdata end\n"
 """Begins the last record of a file that is whole."""
+
+LAST: Final = 64
+"""No last record is longer."""
 
 USUAL: Final = 1 << 14
 MOST: Final = 1 << 22
@@ -82,6 +85,22 @@ class Heading(NamedTuple):
     def seeded(self, plan: Node) -> Node:
         """Return the plan with the seeds that the elements were made with."""
         return with_seeds(plan, dict[int, int](self.seeds), False, count())
+
+
+def told_count(path: str) -> int | None:
+    """Return how many elements a file has by its last record; `None` if there is no file, or no such record."""
+    parser = RecordParser(path)
+    try:
+        with RandomFile(path) as file:
+            end = file.status().st_size
+            data = file.read_at(max(0, end - LAST), LAST)
+    except FileNotFoundError:
+        return None
+    parser.feed(data[max(0, data.rfind(TAIL) - HEADER) :])
+    found = parser.parse(2)
+    if len(found) == 1 and isinstance(found[0], bytes) and found[0].startswith(TAIL):
+        return int(found[0].removeprefix(TAIL))
+    return None
 
 
 def another(path: str, words: str) -> ResumeError:

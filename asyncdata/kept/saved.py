@@ -7,33 +7,33 @@ import operator
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, Self
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError, StructureError
 from asyncdata.formats.compression import compressor
-from asyncdata.formats.element import decode_element, encode_element
+from asyncdata.formats.element import encode_element
 from asyncdata.formats.tfrecord import frame
+from asyncdata.kept.reading import decoded, elements_at
 from asyncdata.plan import Node, check_count
-from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import Call, noted
+from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import Position, Ticket
 from asyncdata.sources.memory import Items
 from asyncdata.sources.parsed import File, FileCatalog, Found, Spot
 from asyncdata.sources.record_index import Indexes
 from asyncdata.sources.tfrecord import RecordFile
-from asyncdata.storage import lock, sync_folder, write_whole
+from asyncdata.storage import FileLock, sync_folder, write_whole
 from asyncdata.transforms.flat_map import FlatMap
 
 __all__ = ("Saved", "save")
 
 ACCOUNT: Final = "dataset.json"
 STATE: Final = "state.json"
-LOCK: Final = "lock"
 
 SHARD_BYTES: Final = 1 << 28
 """Without a `shard_func` a file that has so many bytes is followed by the next."""
@@ -66,20 +66,20 @@ def save(
     if target.exists():
         raise FileExistsError(f"save: {path} is there already; delete it, or give another path")
     partial = target.with_name(f"{target.name}.partial")
-    partial.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(partial / LOCK, os.O_RDWR | os.O_CREAT)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock.take(partial)
+    if lock is None:
+        raise FileExistsError(f"save: {path} is being saved by another process")
     try:
-        if not lock(descriptor):
-            raise FileExistsError(f"save: {path} is being saved by another process")
+        partial.mkdir(exist_ok=True)
         if not (partial / ACCOUNT).exists():
             fill(dataset, Shards(partial, compression, shard_func), interval)
-        for name in (STATE, LOCK):
-            (partial / name).unlink(missing_ok=True)
+        (partial / STATE).unlink(missing_ok=True)
         sync_folder(partial)
         partial.rename(target)
         sync_folder(target.parent)
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
 def interval_of(arguments: Mapping[str, Any]) -> int | None:
@@ -135,7 +135,7 @@ class Shards:
     def take_up(self) -> dict[str, Any] | None:
         """Take up where another process stopped, and return the state of its iterator; `None` if there was none."""
         try:
-            told = json.loads((self.folder / STATE).read_bytes())
+            told = shaped((self.folder / STATE).read_bytes(), "state")
         except (FileNotFoundError, ValueError):
             return None
         if told["compression"] != self.compression:
@@ -187,6 +187,17 @@ class Shards:
             shard.file.close()
 
 
+def shaped(content: bytes, *more: str) -> Any:
+    """Return what a file tells of the shards; `ValueError` if that has not the shape it was written in."""
+    told = json.loads(content)
+    try:
+        _ = [told[name] for name in ("compression", *more)]
+        _ = [elements + size + 0 for _, elements, size in told["shards"]]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"it does not tell of shards: {error!r}") from error
+    return told
+
+
 class Shard:
     """One file: elements in frames, plain or as compressed streams one after the other."""
 
@@ -199,7 +210,10 @@ class Shard:
         self.size = size
         self.waiting: list[bytes] = []
         self.waiting_bytes = 0
-        self.file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT), "r+")
+        self.file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)), "r+")
+        if (now := self.file.seek(0, os.SEEK_END)) < size:
+            self.file.close()
+            raise ResumeError(f"save: {path} had {size} bytes and has {now}; delete {path.parent} to begin anew")
         self.file.truncate(size)
         self.file.seek(size)
 
@@ -234,9 +248,15 @@ class Shard:
 
 @dataclass(frozen=True, eq=False)
 class ElementFile(RecordFile):
-    """The elements of one file of a saved dataset."""
+    """The elements of one file of a saved dataset, of which there are `count`."""
 
     method: ClassVar[str] = "load"
+
+    count: int = field(kw_only=True)
+
+    @property
+    def cardinality(self) -> int:
+        return self.count
 
     @property
     def signature(self) -> None:
@@ -247,12 +267,15 @@ class ElementFile(RecordFile):
         return super().block(file, Found(elements, found.begin, found.passed, found.end), ordinal)
 
 
-def decoded(record: Any) -> Any:
-    """Return the element of a record, or the error in its place."""
-    try:
-        return decode_element(record) if isinstance(record, bytes) else record
-    except (DataLossError, StructureError) as error:
-        return error
+@dataclass(frozen=True, eq=False)
+class SavedFiles(FlatMap):
+    """The elements of all files of a saved dataset, of which there are `count`, whether they are compressed or not."""
+
+    count: int = field(kw_only=True)
+
+    @property
+    def cardinality(self) -> int:
+        return self.count
 
 
 class Saved:
@@ -269,7 +292,7 @@ class Saved:
         """Return the dataset that was saved to a folder; raise if it is not there, or not whole."""
         folder = Path(path)
         try:
-            told = json.loads((folder / ACCOUNT).read_bytes())
+            told = shaped((folder / ACCOUNT).read_bytes())
         except FileNotFoundError as error:
             begun = folder.with_name(f"{folder.name}.partial").exists()
             error.add_note("load: it was begun and not finished; save it again, which goes on" if begun else "in load")
@@ -286,12 +309,15 @@ class Saved:
 
     def file(self, path: str) -> ElementFile:
         """Return the source for one file."""
-        return ElementFile(path, self.compression, indexes=None if self.compression else self.indexes)
+        return ElementFile(
+            path, self.compression, indexes=None if self.compression else self.indexes, count=self.shards[path]
+        )
 
     def plan(self) -> Node:
         """Return the plan that reads all files, one after the other."""
         catalog = None if self.compression else FileCatalog([*self.shards], self)
-        return FlatMap(Items([*self.shards], files=True), Call("load", self.file, spread=False), catalog)
+        call = Call("load", self.file, spread=False)
+        return SavedFiles(Items([*self.shards], files=True), call, catalog, count=sum(self.shards.values()))
 
     def counts(self, paths: Sequence[str]) -> list[int]:
         """Return how many elements each file has."""
@@ -301,14 +327,6 @@ class Saved:
         """Return the position of an element, as reading its file in order tells it; the end behind the last."""
         return self.indexes.position(path, number)
 
-    async def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+    def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield the elements at these spots, in order."""
-        done = 0
-        async with aclosing(self.indexes.fetch(spots, scope, want, tickets)) as source:
-            async for block in source:
-                items = [decoded(record) for record in block.items]
-                for place, item in enumerate(items):
-                    if isinstance(item, Exception):
-                        items[place] = noted(item, f"load({spots[done + place][0]})", tickets[done + place])
-                done += len(items)
-                yield Block(items, block.tickets, Failure in set(map(type, items)))
+        return elements_at(self.indexes.fetch(spots, scope, want, tickets), spots, ElementFile.method)

@@ -114,8 +114,11 @@ class Writing:
         with self.busy:
             if number != self.count or self.whole:
                 return
+            size = self.file.size
             self.file.append(frame(TAIL + b"%d" % self.count))
-            self.file.publish()
+            if not self.file.publish():
+                self.file.truncate(size)  # the next epoch tries again
+                return
             self.whole, self.last = True, None
             self.place.unlink(missing_ok=True)
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, TypeAlias, final
 
+from asyncdata.columns import Columns
 from asyncdata.errors import StageError
 from asyncdata.runtime.tickets import NOTHING, Joined, Tickets
 
@@ -35,23 +36,52 @@ DELIVERED: Final = StageError("this failure was delivered already")
 
 @final
 class Block:
-    """Consecutive items with one ticket each; an item may be a `Failure`, and then `failed` is true."""
+    """Consecutive items with one ticket each; an item may be a `Failure`, and then `failed` is true.
 
-    __slots__ = ("failed", "items", "tickets")
+    Where items are tuples that lie in columns, `columns` are those, and `items` are made when somebody asks for them.
+    """
+
+    __slots__ = ("columns", "failed", "items", "tickets")
+
+    items: list[Any]
 
     def __init__(self, items: list[Any], tickets: Tickets = NOTHING, failed: bool = False) -> None:
         self.items = items
         self.tickets = tickets
         self.failed = failed
+        self.columns: Sequence[Columns] = ()
+
+    @classmethod
+    def of_columns(cls, columns: Sequence[Columns], tickets: Tickets) -> Block:
+        """Return a block of tuples that lie in columns, in parts that follow each other."""
+        block = cls.__new__(cls)
+        block.columns = columns
+        block.tickets = tickets
+        block.failed = False
+        return block
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "items":  # which has no value yet
+            raise AttributeError(name)
+        self.items = list(chain.from_iterable([part.tuples() for part in self.columns]))
+        return self.items
 
     def __len__(self) -> int:
-        return len(self.items)
+        return len(self.tickets) if self.columns else len(self.items)
+
+    def ticketed(self, tickets: Tickets) -> Block:
+        """Return the same items with other tickets."""
+        if self.columns:
+            return Block.of_columns(self.columns, tickets)
+        return Block(self.items, tickets, self.failed)
 
     def __repr__(self) -> str:
         return f"Block({self.items!r}, {self.tickets!r}{', failed=True' if self.failed else ''})"
 
     def part(self, start: int, stop: int) -> Block:
         """Return items `start` to `stop` as a block."""
+        if self.columns:
+            return Block.of_columns(cut(self.columns, start, stop), self.tickets.part(start, stop))
         items = self.items[start:stop]
         return Block(items, self.tickets.part(start, stop), self.failed and has_failure(items))
 
@@ -75,8 +105,22 @@ class Block:
         """Return the items of all `blocks`, in order, as one block."""
         if len(blocks) == 1:
             return blocks[0]
+        tickets = Joined.of([block.tickets for block in blocks])
+        if all(block.columns for block in blocks):
+            return Block.of_columns([*chain.from_iterable([block.columns for block in blocks])], tickets)
         items = list(chain.from_iterable([block.items for block in blocks]))
-        return Block(items, Joined.of([block.tickets for block in blocks]), any(b.failed for b in blocks))
+        return Block(items, tickets, any(b.failed for b in blocks))
+
+
+def cut(columns: Sequence[Columns], start: int, stop: int) -> list[Columns]:
+    """Return items `start` to `stop` of columns in parts that follow each other."""
+    parts: list[Columns] = []
+    for part in columns:
+        piece = part[max(0, start) : max(0, stop)]
+        if piece:
+            parts.append(piece)
+        start, stop = start - len(part), stop - len(part)
+    return parts
 
 
 def has_failure(items: list[Any]) -> bool:

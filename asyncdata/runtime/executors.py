@@ -21,7 +21,7 @@ from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
 from asyncdata.trying import Retried
 
-__all__ = ("Call", "Pace", "Workers", "default_workers", "describe", "locate", "noted")
+__all__ = ("Call", "Note", "Pace", "Place", "Workers", "default_workers", "describe", "locate", "noted", "usable_cores")
 
 log = logging.getLogger("asyncdata")
 
@@ -65,6 +65,29 @@ def shown(ticket: Ticket) -> Any:
     return list(map(shown, ticket)) if isinstance(ticket, Tickets) else ticket
 
 
+class Place:
+    """The ticket of an element where a worker process has it: its place in a group.
+
+    `ticket` is the true one, plain, where a function's random numbers depend on it.
+    """
+
+    __slots__ = ("number", "ticket")
+
+    def __init__(self, number: int, ticket: Ticket = None) -> None:
+        self.number = number
+        self.ticket = ticket
+
+
+class Note(str):
+    """A note on an element of which only the place is known; who knows more puts the element's name in its place."""
+
+    __slots__ = ()
+
+    def naming(self, ticket: Ticket) -> str:
+        """Return the note with the element's name."""
+        return f"{self}, {describe(ticket)}"
+
+
 def noted(error: BaseException, label: str, ticket: Ticket) -> Failure:
     """Return `error` as a failure, with a note that names the stage and the element.
 
@@ -73,7 +96,7 @@ def noted(error: BaseException, label: str, ticket: Ticket) -> Failure:
     if isinstance(error, (StopIteration, StopAsyncIteration)):
         cause, error = error, RuntimeError(f"a function raised {type(error).__name__}, which would end the loop")
         error.__cause__ = cause
-    note = f"in {label}, {describe(ticket)}"
+    note = Note(f"in {label}") if isinstance(ticket, Place) else f"in {label}, {describe(ticket)}"
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
     return Failure(error)
@@ -83,6 +106,9 @@ class Call:
     """A user's function, its name for messages, and the ways to run it over elements."""
 
     __slots__ = ("fn", "is_async", "label", "name", "spread", "waits")
+
+    keyed = False
+    """Whether what it does with an element depends on the element's ticket."""
 
     def __init__(self, kind: str, fn: Callable[..., Any], *, spread: bool = True) -> None:
         if not callable(fn):
@@ -266,4 +292,9 @@ class Workers:
 
 def default_workers() -> int:
     """Return how many workers AUTOTUNE starts: as many as the standard thread pool does."""
-    return min(32, len(os.sched_getaffinity(0)) + 4 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 4)
+    return min(32, usable_cores() + 4)
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

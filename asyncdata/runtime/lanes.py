@@ -135,7 +135,7 @@ class Window:
         """Read the input as far as the window allows and hand it to the lanes."""
         async with aclosing(source):
             while True:
-                await self.feeder.until(lambda: self.room() > 0)
+                await self.feeder.until(self.may_feed)
                 want.items = self.room()
                 block = await anext(source, None)
                 if block is None:
@@ -148,6 +148,14 @@ class Window:
         """Return how many elements may be read: bounded in groups, in number and in bytes by the last one seen."""
         most = min(self.most, MOST_HELD)
         return min(2 * self.workers * self.lanes.pace.group, max(2 * self.workers, most)) - self.held
+
+    def may_feed(self) -> bool:
+        """Tell whether there is room for a whole group: smaller ones would cost as much and do less.
+
+        What is held leaves in groups, so there will be.
+        """
+        room = self.room()
+        return room >= max(1, min(self.lanes.pace.group, (room + self.held) // (2 * self.workers)))
 
     def weigh(self, group: Group) -> None:
         """Bound the window in bytes by what an element of `group` weighs, before or after."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.executors import Call
+from asyncdata.runtime.executors import Call, Place
 from asyncdata.runtime.tickets import Ticket, Tickets, plain
 
 __all__ = ("Chance", "Randomized", "epoch_key", "mixed", "scrambled")
@@ -44,6 +44,8 @@ def scrambled(numbers: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint6
 
 def leaves(path: Any) -> Iterator[Any]:
     """Yield the numbers of a path of epochs and tickets, however they are nested."""
+    if isinstance(path, Place):
+        path = path.ticket
     if isinstance(path, (tuple, list, Tickets)):
         for part in path:  # pyright: ignore[reportUnknownVariableType]
             yield from leaves(part)
@@ -55,6 +57,8 @@ class Randomized(Call):
     """A user's function that takes `rng=`: a generator of random numbers for each element."""
 
     __slots__ = ("chance", "epoch", "salt")
+
+    keyed = True
 
     def __init__(self, fn: Callable[..., Any], chance: Chance, salt: int, epoch: tuple[Any, ...] = ()) -> None:
         super().__init__("map", fn)

@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass, replace
-from itertools import compress
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
-from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.processes.crew import Pool
+from asyncdata.processes.lanes import lanes_of
+from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call, Pace
 from asyncdata.runtime.lanes import Lanes, TaskLanes, ThreadLanes, Window
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
 from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.tickets import FRESH, Kept, Position, Start
+from asyncdata.runtime.tickets import FRESH, Position, Start
+from asyncdata.runtime.work import Work
 
 __all__ = ("Apply", "Fold", "Merge", "Opener", "Produce", "Stage", "Step", "Transfer", "breathe", "fill", "split")
 
@@ -187,20 +190,26 @@ class Apply:
     keep: bool = False
     workers: int | None = None
     ordered: bool = True
+    executor: Pool | Executor | None = None
+    copied: bool = False
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
-        here = replace(self, calls=tuple([call.at(scope.epoch) for call in self.calls]))
         if self.workers is not None:
             inner = Demand()
-            return here.concurrent(scope, inputs[0](scope, inner, start), inner, want, self.workers)
-        run = here.awaited if self.is_async else here.inline
-        return run(inputs[0](scope, want, start), want)
+            return self.concurrent(scope, inputs[0](scope, inner, start), inner, want, self.workers)
+        run = self.awaited if self.is_async else self.inline
+        return run(self.work.at(scope.epoch), inputs[0](scope, want, start), want)
+
+    @property
+    def work(self) -> Work:
+        """What is done with each element."""
+        return Work(self.calls, self.keep)
 
     @property
     def is_async(self) -> bool:
         return any(call.is_async for call in self.calls)
 
-    async def inline(self, source: Blocks, want: Demand) -> Blocks:
+    async def inline(self, work: Work, source: Blocks, want: Demand) -> Blocks:
         """Call the functions right here, over about a millisecond's worth of elements at a time."""
         pace = Pace(INLINE_GROUP)
         async with aclosing(source):
@@ -210,7 +219,7 @@ class Apply:
                     size = min(pace.group, want.items)
                     group = block.part(start, start + size) if start or size < len(block) else block
                     begin = time.perf_counter()
-                    result = self.work(group)
+                    result = work.run(group)
                     pace.measured(len(group), time.perf_counter() - begin)
                     start += size
                     if result.items:
@@ -218,20 +227,18 @@ class Apply:
                     else:
                         await breathe()
 
-    async def awaited(self, source: Blocks, want: Demand) -> Blocks:
+    async def awaited(self, work: Work, source: Blocks, want: Demand) -> Blocks:
         """Await the functions on one element after the other; none waits for the next."""
         async with aclosing(source):
             async for block in source:
                 for place in range(len(block)):
-                    result = await self.work_async(block.part(place, place + 1))
+                    result = await work.run_async(block.part(place, place + 1))
                     if result.items:
                         yield result
 
     async def concurrent(self, scope: Scope, source: Blocks, inner: Demand, want: Demand, workers: int) -> Blocks:
-        """Keep `workers` threads or tasks busy, and give out results in order unless told otherwise."""
-        lanes: Lanes = (
-            TaskLanes(scope, workers, self.work_async) if self.is_async else ThreadLanes(scope, workers, self.work)
-        )
+        """Keep `workers` threads, tasks or processes busy, and give out results in order unless told otherwise."""
+        lanes = self.lanes(scope, workers)
         window = Window(scope, lanes, workers, self.ordered)
         feeding = scope.spawn(lambda: window.feed(source, inner))
         try:
@@ -242,36 +249,14 @@ class Apply:
             feeding.cancel()
             lanes.stop()
 
-    def work(self, block: Block) -> Block:
-        """Run the functions over a block."""
-        for call in self.calls:
-            result = call.run(block)
-            block = sift(block, result) if self.keep else result
-        return block
-
-    async def work_async(self, block: Block) -> Block:
-        """Await the functions on a block of one element."""
-        for call in self.calls:
-            if block.failed:
-                return block
-            result = await call.run_async(block.items[0], block.tickets[0]) if call.is_async else call.run(block)
-            if type(result) is not Block:
-                result = Block([result], block.tickets, type(result) is Failure)
-            block = sift(block, result) if self.keep else result
-        return block
-
-
-def sift(block: Block, verdicts: Block) -> Block:
-    """Return the items of `block` whose verdict is true, and the verdicts that failed, in place."""
-    if verdicts.failed:
-        places = [place for place, verdict in enumerate(verdicts.items) if verdict]
-        pairs = [(block.items[place], verdicts.items[place]) for place in places]
-        items = [verdict if type(verdict) is Failure else item for item, verdict in pairs]
-        return Block(items, Kept(block.tickets, places), True)
-    items = list(compress(block.items, verdicts.items))
-    if len(items) == len(block.items):
-        return block
-    return Block(items, Kept(block.tickets, list(compress(range(len(block)), verdicts.items))))
+    def lanes(self, scope: Scope, workers: int) -> Lanes:
+        """Return where groups run."""
+        if self.executor is not None:
+            return lanes_of(self.executor, self.work, scope.epoch, self.copied)
+        work = self.work.at(scope.epoch)
+        if self.is_async:
+            return TaskLanes(scope, workers, work.run_async)
+        return ThreadLanes(scope, workers, work.run)
 
 
 def split(block: Block, want: Demand) -> Iterator[Block]:

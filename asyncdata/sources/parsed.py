@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast, final
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.columns import Columns
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.compression import decompressor
 from asyncdata.plan import Node, picked
@@ -51,7 +52,7 @@ class Parser(Protocol):
         """Say that no more data will come."""
         ...
 
-    def parse(self, limit: int) -> list[Any]:
+    def parse(self, limit: int) -> list[Any] | Columns:
         """Return at most `limit` elements, errors in the places of those that are lost; none when it needs more."""
         ...
 
@@ -60,7 +61,7 @@ class Parser(Protocol):
 class Found:
     """Elements that follow each other, the place before them, and the byte offset after them, -1 if it is not known."""
 
-    elements: list[Any]
+    elements: list[Any] | Columns
     begin: int
     passed: int = 0
     end: int = -1
@@ -127,12 +128,14 @@ class ParsedFile(Node):
     def block(self, file: File, found: Found, ordinal: int) -> Block:
         """Return what was found as a block, errors among it as failures; `ordinal` is the number of the first."""
         items = found.elements
+        begin = -1 if self.compression else found.begin
+        if isinstance(items, Columns):
+            return Block.of_columns([items], FileTickets(file, ordinal, len(items), begin, found.passed, found.end))
         failed = any(issubclass(kind, Exception) for kind in set(map(type, items)))
         if failed:
             for place, item in enumerate(items):
                 if isinstance(item, Exception):
                     items[place] = noted(item, self.label(), ordinal + place)
-        begin = -1 if self.compression else found.begin
         tickets = FileTickets(file, ordinal, len(items), begin, found.passed, -1 if failed else found.end)
         return Block(items, tickets, failed)
 

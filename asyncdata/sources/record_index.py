@@ -43,6 +43,15 @@ class Indexes:
             self.known.setdefault(path, found_or_made(path))
         return self.known[path]
 
+    def now(self, path: str) -> RecordIndex:
+        """Return the index of one file as it is now, which may be another than before."""
+        known = self.known.get(path)
+        if known is not None:
+            with RandomFile(store_for(path)[1]) as file:
+                if Stamp.of(file.status()) != known.stamp:
+                    del self.known[path]
+        return self.of(path)
+
     def position(self, path: str, number: int) -> Position:
         """Return the position of a record, as reading the file in order tells it; the end behind the last."""
         index = self.of(path)

@@ -11,10 +11,10 @@ from asyncdata.storage.files import cache_folder as cache_folder
 from asyncdata.storage.files import sync_folder as sync_folder
 from asyncdata.storage.files import write_whole as write_whole
 from asyncdata.storage.growing import GrowingFile as GrowingFile
-from asyncdata.storage.growing import lock as lock
 from asyncdata.storage.local import FileStream as FileStream
 from asyncdata.storage.local import LocalStore as LocalStore
 from asyncdata.storage.local import RandomFile as RandomFile
+from asyncdata.storage.locks import FileLock as FileLock
 from asyncdata.storage.registry import local_path as local_path
 from asyncdata.storage.registry import read_file as read_file
 from asyncdata.storage.registry import size_of as size_of
@@ -23,6 +23,7 @@ from asyncdata.storage.registry import store_for as store_for
 __all__ = (
     "BLOCK_BYTES",
     "Buffer",
+    "FileLock",
     "FileStream",
     "GrowingFile",
     "InThread",
@@ -32,7 +33,6 @@ __all__ = (
     "Stream",
     "cache_folder",
     "local_path",
-    "lock",
     "read_file",
     "size_of",
     "store_for",

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self
+from typing import Final, Self
 
-from asyncdata.errors import PlanError
 from asyncdata.storage.files import sync_folder
+from asyncdata.storage.locks import FileLock
 
-__all__ = ("GrowingFile", "lock")
+__all__ = ("GrowingFile",)
+
+FLAGS: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class GrowingFile:
     """Appends to `<path>.partial`, locked for this process, and at last renames it to `<path>`.
 
-    The lock is the system's: a process that ends, however it does, holds it no more. What cannot be written whole is
-    not written at all. Any thread may use it.
+    What cannot be written whole is not written at all. Any thread may use it.
     """
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int, lock: FileLock) -> None:
         self.path = path
         self.descriptor = descriptor
         self.size = os.fstat(descriptor).st_size
+        self._lock = lock
         self._busy = Lock()
 
     @staticmethod
@@ -43,24 +44,28 @@ class GrowingFile:
         """
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not cls.partial(target).exists() and not target.exists():
-            begin(target, head)
-        try:
-            descriptor = os.open(cls.partial(target), os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
-        except FileNotFoundError:
+        lock = FileLock.take(cls.partial(target))
+        if lock is None:
             return None
-        if lock(descriptor) and is_still(cls.partial(target), descriptor):
-            return cls(target, descriptor)
-        os.close(descriptor)
-        return None
+        try:
+            if not cls.partial(target).exists() and not target.exists():
+                begin(target, head)
+            return cls(target, os.open(cls.partial(target), FLAGS), lock)
+        except FileNotFoundError:  # somebody has finished it
+            lock.release()
+            return None
+        except BaseException:
+            lock.release()
+            raise
 
     def append(self, data: bytes) -> None:
         """Write all of `data` behind what is there; nothing of it if there is no room."""
         with self._busy:
             done, view = 0, memoryview(data)
             try:
+                os.lseek(self.descriptor, self.size, os.SEEK_SET)
                 while done < len(view):
-                    done += os.pwrite(self.descriptor, view[done:], self.size + done)
+                    done += os.write(self.descriptor, view[done:])
             except BaseException:
                 with suppress(OSError):
                     os.ftruncate(self.descriptor, self.size)
@@ -73,12 +78,22 @@ class GrowingFile:
             os.ftruncate(self.descriptor, size)
             self.size = size
 
-    def publish(self) -> None:
-        """Give the file its name, once all of it is on the disk."""
+    def publish(self) -> bool:
+        """Give the file its name, once all of it is on the disk; tell whether it has it.
+
+        On Windows it cannot have it while somebody reads it, be it ourselves.
+        """
         with self._busy:
             os.fsync(self.descriptor)
-            os.replace(self.partial(self.path), self.path)
+            os.close(self.descriptor)
+            self.descriptor = -1
+            try:
+                os.replace(self.partial(self.path), self.path)
+            except PermissionError:
+                self.descriptor = os.open(self.partial(self.path), FLAGS)
+                return False
             sync_folder(self.path.parent)
+            return True
 
     def close(self) -> None:
         """Let go of the file, when a thread that writes to it has done so; more than once does nothing."""
@@ -86,6 +101,7 @@ class GrowingFile:
             if self.descriptor >= 0:
                 os.close(self.descriptor)
             self.descriptor = -1
+            self._lock.release()
 
 
 def begin(target: Path, head: bytes) -> None:
@@ -98,24 +114,3 @@ def begin(target: Path, head: bytes) -> None:
             os.link(fresh, partial)
     finally:
         fresh.unlink(missing_ok=True)
-
-
-def lock(descriptor: int) -> bool:
-    """Lock a file until it is closed; False if it is locked already."""
-    try:
-        system: Any = importlib.import_module("fcntl")
-    except ImportError:
-        raise PlanError("elements are kept in files only where the system has flock, which this one has not") from None
-    try:
-        system.flock(descriptor, system.LOCK_EX | system.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def is_still(path: Path, descriptor: int) -> bool:
-    """Tell whether a file still has this name: who had the lock before may have renamed it."""
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False

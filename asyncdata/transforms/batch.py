@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, NamedTuple, final
 
+from asyncdata.columns import Columns
 from asyncdata.errors import StructureError
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, scaled
+from asyncdata.plan import Node, Unary, regrouped, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, dealt_begun, listed
 from asyncdata.runtime.executors import noted
@@ -55,16 +55,16 @@ class Batch(Unary):
         """What users call it."""
         return "batch"
 
-    def join(self, items: list[Any]) -> Any:
+    def join(self, block: Block) -> Any:
         """Return one element made of these."""
-        return stacked(items)
+        return Columns.stacked(block.columns) if block.columns else stacked(block.items)
 
-    def made(self, items: list[Any], tickets: Tickets, at: int) -> Any:
-        """Return a batch, of elements whose tickets begin at `at`, or the failure in its place."""
+    def made(self, block: Block) -> Any:
+        """Return a batch of these elements, or the failure in its place."""
         try:
-            return self.join(items)
+            return self.join(block)
         except (StructureError, ValueError, TypeError, MemoryError) as error:
-            return noted(error, f"{self.kind}({len(items)})", tickets.part(at, at + len(items)))
+            return noted(error, f"{self.kind}({len(block)})", block.tickets)
 
     @property
     def cardinality(self) -> int:
@@ -76,7 +76,7 @@ class Batch(Unary):
         return prefixed(self.input.signature, self.size if self.drop_remainder else None)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return remade(self.input, scope, tickets, lambda found: self.made(found.items, found.tickets, 0))
+        return remade(self.input, scope, tickets, self.made)
 
     def seek(self, count: int) -> Position:
         return [self.input.seek(count * self.size)]
@@ -128,10 +128,11 @@ class Batcher(Step):
         whole, stops = joined(self.held), self.stops()
         end = stops[-1]
         spans = zip(chain((0,), stops), stops, strict=False)
-        batches = [self.made(whole.items[start:stop], whole.tickets, start) for start, stop in spans]
+        batches = [self.made(whole.part(start, stop)) for start, stop in spans]
         self.count -= end
         self.overtaken = max(0, self.overtaken - end)
-        self.held = [whole.part(end, len(whole))] if self.count else []
+        last = self.held[-1]  # which made the first of these batches full: a part of `whole` would keep all before it
+        self.held = [last.part(len(last) - self.count, len(last))] if self.count else []
         return Block(batches, Batches(whole.tickets, stops, before), Failure in set(map(type, batches)))
 
     def stops(self) -> Sequence[int]:
@@ -141,7 +142,7 @@ class Batcher(Step):
     def flush(self) -> Iterator[Block]:
         if self.held and not self.drop_remainder:
             whole = joined(self.held)
-            batch = self.made(whole.items, whole.tickets, 0)
+            batch = self.made(whole)
             before, after = self.spot(self.last, len(self.last)), Spot(self.last, len(self.last))
             yield Block([batch], Passed(whole.tickets, before, after), type(batch) is Failure)
 
@@ -280,7 +281,7 @@ class Unbatch(Unary):
         rows = unprefixed(self.input.signature)[0]
         if rows is not None:
             return scaled(self.input.cardinality, lambda count: count * rows)
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return regrouped(self.input.cardinality)
 
 
 class Unbatcher(Step):

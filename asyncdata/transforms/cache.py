@@ -105,6 +105,10 @@ class Cache(Unary):
     store: MemoryCache = field(default_factory=MemoryCache, repr=False)
 
     @property
+    def hoards(self) -> bool:
+        return True
+
+    @property
     def resumption(self) -> str:
         return f"{self.label()} is filled again"
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Unary, parallel_label
+from asyncdata.processes.crew import Pool
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.dealing import Deal, named
 from asyncdata.runtime.executors import default_workers
@@ -29,15 +31,21 @@ class Called(Unary):
 
     workers: int | None = field(default=None, kw_only=True)
     ordered: bool | None = field(default=None, kw_only=True)
+    executor: Pool | Executor | None = field(default=None, kw_only=True)
+    """Whose workers they are, if not threads or tasks of the pipeline."""
+    copied: bool = field(default=False, kw_only=True, repr=False)
+    """Whether results are copied out of the memory that they arrive in, since they are kept for long."""
 
     @property
     def lanes(self) -> int | None:
         """How many workers it gets."""
-        return default_workers() if self.workers == AUTOTUNE else self.workers
+        if self.workers != AUTOTUNE:
+            return self.workers
+        return self.executor.count if isinstance(self.executor, Pool) else default_workers()
 
     @property
     def identity(self) -> str:
-        return dataclasses.replace(self, workers=None, ordered=None).label()
+        return dataclasses.replace(self, workers=None, ordered=None, executor=None).label()
 
     @property
     def transparent(self) -> bool:
@@ -60,4 +68,11 @@ class Called(Unary):
     def how(self) -> str:
         """Return how a label shows what runs at once."""
         unordered = ", deterministic=False" if self.ordered is False else ""
-        return f"{parallel_label(self.workers)}{unordered}"
+        return f"{parallel_label(self.workers)}{unordered}{executor_label(self.executor)}"
+
+
+def executor_label(executor: Pool | Executor | None) -> str:
+    """Return how a label shows where the calls are made."""
+    if executor is None:
+        return ""
+    return f", executor={'process' if isinstance(executor, Pool) else type(executor).__name__}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import zip_longest
 from typing import Any, Final, final
 
 import numpy as np
@@ -15,10 +16,11 @@ from asyncdata.errors import StructureError
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, check_arguments, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import Call
+from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply, Fold, Opener, Step
-from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets
+from asyncdata.runtime.tickets import END, Position, Start, Ticket, Tickets
+from asyncdata.transforms.label import Labeller
 
 __all__ = ("Distinct", "key_digest")
 
@@ -74,50 +76,48 @@ def itself(*parts: Any) -> Any:
     return parts[0]
 
 
-class Keyed(Call):
-    """A user's function that returns a key; as the result each element with the digest of its key."""
+@final
+class Digester(Labeller):
+    """A user's function that returns a key; it makes pairs of digests of keys and elements."""
 
     __slots__ = ()
 
-    def run(self, block: Block) -> Block:
-        if block.failed:
-            return Block.join([piece if piece.failed else self.run(piece) for piece in block.pieces()])
-        keys = super().run(block)
-        pairs = [
-            key if type(key) is Failure else self.pair(item, key, keys.tickets[place])
-            for place, (item, key) in enumerate(zip(block.items, keys.items, strict=True))
-        ]
-        return Block(pairs, block.tickets, Failure in set(map(type, pairs)))
-
-    async def run_async(self, item: Any, ticket: Ticket) -> Any:
-        key = await super().run_async(item, ticket)
-        return key if type(key) is Failure else self.pair(item, key, ticket)
-
-    def pair(self, item: Any, key: Any, ticket: Ticket) -> Any:
-        """Return an element with the digest of its key, or the failure of what is no key."""
-        try:
-            return (key_digest(key), item)
-        except (Exception, CancelledError) as error:
-            return self.failure(error, ticket)
+    def label_of(self, found: Any) -> bytes:
+        return key_digest(found)
 
 
 @dataclass(frozen=True, eq=False)
 class Distinct(Unary):
     """The first element of each key; of more than `max_keys` the oldest are forgotten."""
 
-    key: Keyed
+    key: Digester
     max_keys: int | None = None
 
     @staticmethod
     def of(plan: Node, key: Callable[..., Any] | None, max_keys: Any) -> Distinct:
         """Return the node for what the user asked for."""
         most = None if max_keys is None else check_count("distinct", "max_keys", max_keys, 1)
-        call = Keyed("distinct", itself, spread=False) if key is None else Keyed("distinct", key).prompt()
+        call = Digester("distinct", itself, spread=False) if key is None else Digester("distinct", key).prompt()
         check_arguments(call, plan)
         return Distinct(plan, call, most)
 
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        """Let each share know the keys of all, the last ones of each last."""
+        told: list[list[Any]] = [[at, ""] if at in (None, END) else listed(at) for at in positions]
+        logs = [reversed(digests_of(log)) for _, log in told]
+        latest = dict.fromkeys(digest for turn in zip_longest(*logs) for digest in turn if digest is not None)
+        return [self.input.dealt([inner for inner, _ in told], deal), told_digests([*latest][::-1])]
+
     def stage(self) -> Firsts:
         return Firsts(self.key, self.max_keys)
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Give elements again; one of which no key could be told fails again."""
+        pairs = Apply((self.key,)).open(scope, [self.input.open], want, Start(END, tickets))
+        async with aclosing(pairs) as source:
+            async for block in source:
+                items = [pair if type(pair) is Failure else pair[1] for pair in block.items]
+                yield Block(items, block.tickets, block.failed)
 
     @property
     def cardinality(self) -> int:
@@ -133,7 +133,7 @@ class Distinct(Unary):
 class Firsts:
     """Works out keys, then drops what was there before."""
 
-    key: Keyed
+    key: Digester
     max_keys: int | None
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
@@ -141,6 +141,17 @@ class Firsts:
             return Apply((self.key,)).open(inner, inputs, demand, begin)
 
         return Fold(lambda _: Remembering(self.max_keys)).open(scope, [keyed], want, start)
+
+
+def digests_of(told: str) -> list[bytes]:
+    """Return the digests that a position tells."""
+    joined = b64decode(told, validate=True)
+    return [joined[at : at + DIGEST] for at in range(0, len(joined), DIGEST)]
+
+
+def told_digests(digests: Sequence[bytes]) -> str:
+    """Return digests as JSON."""
+    return b64encode(b"".join(digests)).decode()
 
 
 class Remembering(Step):
@@ -153,8 +164,7 @@ class Remembering(Step):
 
     def resume(self, position: Position) -> Start:
         inner, told = position
-        digests = b64decode(told)
-        self.log = [digests[at : at + DIGEST] for at in range(0, len(digests), DIGEST)][-(self.max_keys or 0) :]
+        self.log = digests_of(told)[-(self.max_keys or 0) :]
         self.known = set(self.log)
         return Start.of(inner)
 
@@ -211,4 +221,4 @@ class FirstTickets(Tickets):
         come = len(self.whole) if count == len(self.places) else self.places[count - 1] + 1 if count else 0
         stop = self.before + count - sum(place < count for place in self.failures)
         begin = 0 if self.max_keys is None else max(0, stop - self.max_keys)
-        return [self.whole.at(come), b64encode(b"".join(self.log[begin:stop])).decode()]
+        return [self.whole.at(come), told_digests(self.log[begin:stop])]

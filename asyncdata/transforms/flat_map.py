@@ -150,7 +150,7 @@ class FlatMap(Node):
         async with aclosing(plan.open(scope.at(ticket), want, Start.of(begun[0] if begun else None))) as source:
             async for part in source:
                 tickets = Children(ticket, part.tickets, lambda at: [reopening(outer, by_place), at, *later])
-                yield Block(part.items, tickets, part.failed)
+                yield part.ticketed(tickets)
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         outer, inners = dealt_begun(map(listed, positions), deal, self.input.dealt)

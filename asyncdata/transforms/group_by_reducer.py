@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from asyncdata.errors import PlanError
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, picked
+from asyncdata.plan import Node, Unary, check_arguments, check_called, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call, Pace
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe, split
 from asyncdata.runtime.tickets import END, FRESH, Given, Listed, Numbered, Position, Ticket, decode_all, encode, plain
-from asyncdata.transforms.label import Keyer
+from asyncdata.transforms.label import Keyer, in_key_order
 from asyncdata.transforms.map import Map
 
 __all__ = ("GroupByReducer", "Reducer")
@@ -59,8 +59,10 @@ class Calls:
         """Return the functions; `PlanError` if they are none."""
         if not isinstance(reducer, Reducer):
             raise PlanError(f"{METHOD}(reducer=) must be an asyncdata.Reducer, got {reducer!r:.80}")
-        init = Call(METHOD, reducer.init_func, spread=False)
-        return Calls(init, Call(METHOD, reducer.reduce_func), Call(METHOD, reducer.finalize_func))
+        init, reduce = Call(METHOD, reducer.init_func, spread=False), Call(METHOD, reducer.reduce_func)
+        check_called(init, "a key", ("key",))
+        check_called(reduce, "a state and an element", ("state", "element"))
+        return Calls(init, reduce, Call(METHOD, reducer.finalize_func))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,9 @@ class GroupByReducer(Unary):
     @staticmethod
     def of(plan: Node, key_func: Callable[..., Any], reducer: Any) -> GroupByReducer:
         """Return the node above one that pairs elements with their keys."""
-        return GroupByReducer(Map(plan, (Keyer(METHOD, key_func),)), Calls.of(reducer))
+        keyer = Keyer(METHOD, key_func)
+        check_arguments(keyer, plan)
+        return GroupByReducer(Map(plan, (keyer,)), Calls.of(reducer))
 
     @property
     def cardinality(self) -> int:
@@ -111,7 +115,7 @@ class GroupByReducer(Unary):
                     for failed in split(failures, want):
                         yield failed
                     await breathe()
-        for number, key in enumerate(groups.in_order()):
+        for number, key in enumerate(in_key_order(groups.states)):
             if number >= place.groups:
                 yield await groups.result(number, key)
 
@@ -169,10 +173,6 @@ class Groups:
         self.states[key] = state
         return None
 
-    def in_order(self) -> list[Any]:
-        """Return the keys in order: numbers first, then by type; what has no order by what it looks like."""
-        return sorted(self.states, key=rank)
-
     async def result(self, number: int, key: Any) -> Block:
         """Return what becomes of the state of a key, as a block."""
         made = await called(self.calls.finalize, self.states.pop(key), Numbered(number, key))
@@ -181,13 +181,6 @@ class Groups:
         failed = self.failed
         tickets = Listed([(KEY, number)], lambda count: Place(failed, number + count).told())
         return Block([made], tickets, type(made) is Failure)
-
-
-def rank(key: Any) -> tuple[str, Any]:
-    """Return where a key stands among others, which depends on no other."""
-    if isinstance(key, (int, float)):
-        return "", key
-    return type(key).__name__, key if isinstance(key, (str, bytes)) else repr(key)
 
 
 async def called(call: Call, item: Any, ticket: Ticket) -> Any:

@@ -7,14 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import index
-from types import CoroutineType
 from typing import Any, Final, final
 
-import numpy as np
-
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_count
+from asyncdata.plan import Node, Unary, check_arguments, check_called, check_count, regrouped
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, noted
@@ -24,49 +20,24 @@ from asyncdata.runtime.tickets import END, NOTHING, Given, Listed, Position, Sta
 from asyncdata.structure import stack
 from asyncdata.transforms.batch import alone, remade
 from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.label import Keyer, in_key_order
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.padded import Padding
 from asyncdata.transforms.window import Make, Members
 
-__all__ = ("Buckets", "KeyWindows", "Keyed", "in_key_order")
+__all__ = ("Buckets", "KeyWindows")
 
 
 METHOD: Final = "bucket_by_sequence_length"
 
 
-class Keyed(Call):
-    """A user's function that tells the key of an element; makes pairs of keys and elements."""
-
-    __slots__ = ()
-
-    def key(self, found: Any) -> Any:
-        """Return the key for what the function returned."""
-        if type(found) is CoroutineType:
-            found.close()
-            raise TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
-        if isinstance(found, np.generic) or (isinstance(found, np.ndarray) and not found.ndim):
-            found = found.item()  # pyright: ignore[reportUnknownVariableType]
-        hash(found)  # pyright: ignore[reportUnknownArgumentType]
-        return found  # pyright: ignore[reportUnknownVariableType]
-
-    def pair(self, item: Any) -> tuple[Any, Any]:
-        """Return an element with its key."""
-        return self.key(self.one(item)), item
-
-    def over(self, items: Any, kinds: set[type]) -> Any:
-        return map(self.pair, items)
-
-    async def run_async(self, item: Any, ticket: Ticket) -> Any:
-        found = await super().run_async(item, ticket)
-        try:
-            return found if type(found) is Failure else (self.key(found), item)
-        except Exception as error:
-            return self.failure(error, ticket)
-
-
 @dataclass(frozen=True, eq=False)
 class Groups(Unary):
     """Elements of one key put together, from pairs of keys and elements, whenever there are enough of that key."""
+
+    @property
+    def hoards(self) -> bool:
+        return True
 
     @property
     def least(self) -> int:
@@ -91,7 +62,7 @@ class Groups(Unary):
 
     @property
     def cardinality(self) -> int:
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return regrouped(self.input.cardinality)
 
     @property
     def signature(self) -> None:
@@ -175,7 +146,7 @@ class Grouper(Step):
         return group
 
     def flush(self) -> Iterator[Block]:
-        groups = in_key_order(self.groups) if self.node.keeps_rest else []
+        groups = [self.groups[key] for key in in_key_order(self.groups)] if self.node.keeps_rest else []
         for place, group in enumerate(groups):
             item = self.node.made(group.key, group.items, group.members())
             tickets = Listed([group.members()], self.rest(groups, place))
@@ -190,20 +161,6 @@ class Grouper(Step):
             return [going_on(last.at(len(last)), [one.members() for one in every if id(one) not in gone])]
 
         return position
-
-
-def in_key_order(groups: dict[Any, Any]) -> list[Any]:
-    """Return values in the order of their keys: numbers first, then by type; what has no order by what it looks like.
-
-    Which comes first of two keys depends on no other.
-    """
-
-    def order(key: Any) -> tuple[str, Any]:
-        if isinstance(key, (int, float)):
-            return "", key
-        return type(key).__name__, key if isinstance(key, (str, bytes)) else repr(key)
-
-    return [groups[key] for key in sorted(groups, key=order)]
 
 
 @final
@@ -271,8 +228,10 @@ class KeyWindows(Groups):
         if call is not None and call.is_async:
             raise PlanError(f"{call.name} is a coroutine function; a plain one is needed")
         number = None if size is None else check_count(method, "window_size", size, 1)
-        pairs = Map(plan, (Keyed(method, key),))
-        return FlatMap(KeyWindows(pairs, make, number, call), Call(method, reduce))
+        keyed, reduced = Keyer(method, key), Call(method, reduce)
+        check_arguments(keyed, plan)
+        check_called(reduced, "a key and a window", ("key", "window"))
+        return Reduced(KeyWindows(Map(plan, (keyed,)), make, number, call), reduced)
 
     @property
     def least(self) -> int:
@@ -293,7 +252,16 @@ class KeyWindows(Groups):
         return f"windows({self.size if self.size_func is None else self.size_func.name})"
 
 
-class Bucketing(Keyed):
+@dataclass(frozen=True, eq=False)
+class Reduced(FlatMap):
+    """What a user's function makes of each window of one key."""
+
+    @property
+    def cardinality(self) -> int:
+        return regrouped(self.input.cardinality)
+
+
+class Bucketing(Keyer):
     """A user's function that tells the length of an element; makes pairs of its bucket's number and the element."""
 
     __slots__ = ("boundaries", "bounded")
@@ -303,8 +271,8 @@ class Bucketing(Keyed):
         self.boundaries = boundaries
         self.bounded = bounded
 
-    def key(self, found: Any) -> int:
-        length = super().key(found)
+    def label_of(self, found: Any) -> int:
+        length = super().label_of(found)
         bucket = bisect_right(self.boundaries, length)
         if self.bounded and bucket == len(self.boundaries):
             raise ValueError(
@@ -342,8 +310,9 @@ class Buckets(Groups):
         if padding is not None:
             limits = [bound - 1 if bounded else None for bound in [*boundaries, 0]]
             paddings = [Padding(padding.shapes, padding.values, limit) for limit in limits]
-        pairs = Map(plan, (Bucketing(length, boundaries, bounded),))
-        return Buckets(pairs, tuple(counts), paddings, drop_remainder)
+        bucketing = Bucketing(length, boundaries, bounded)
+        check_arguments(bucketing, plan)
+        return Buckets(Map(plan, (bucketing,)), tuple(counts), paddings, drop_remainder)
 
     @property
     def least(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 from asyncdata.errors import PlanError
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_count
+from asyncdata.plan import Node, Unary, check_called, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, describe
@@ -74,6 +74,8 @@ class IgnoreErrors(Unary):
                 f"{call.name} is a coroutine function: on_error is told in passing, and nothing waits for it; "
                 "give a plain function that is quick"
             )
+        if call is not None:
+            check_called(call, "an error and a ticket", ("error", "ticket"))
         return IgnoreErrors(plan, budget, log_warning, call)
 
     @property

@@ -140,7 +140,7 @@ class Cycle:
     def emit(self) -> Block:
         block = Block.join(self.out)
         length = len(self.slots), self.block_length
-        block = Block(block.items, Woven(block.tickets, self.before, self.events, length), block.failed)
+        block = block.ticketed(Woven(block.tickets, self.before, self.events, length))
         self.out, self.count = [], 0
         self.mark()
         return block

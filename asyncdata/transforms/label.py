@@ -1,8 +1,9 @@
-"""Labels: what a user's function says of each element, put before it: the number of its class, or a key."""
+"""Labels: what a function says of each element, put before it: the number of its class, or a key; the order of keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from asyncio import CancelledError
+from collections.abc import Callable, Iterable
 from operator import index
 from types import CoroutineType
 from typing import Any, cast, final
@@ -13,7 +14,7 @@ from asyncdata.runtime.block import Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.tickets import Ticket
 
-__all__ = ("Classifier", "Keyer", "Labeller")
+__all__ = ("Classifier", "Keyer", "Labeller", "in_key_order")
 
 
 class Labeller(Call):
@@ -40,7 +41,7 @@ class Labeller(Call):
         found = await super().run_async(item, ticket)
         try:
             return found if type(found) is Failure else (self.label_of(found), item)
-        except (TypeError, IndexError) as error:
+        except (Exception, CancelledError) as error:
             return self.failure(error, ticket)
 
 
@@ -65,15 +66,12 @@ class Classifier(Labeller):
         return number
 
 
-@final
 class Keyer(Labeller):
     """A function that returns a key: what has a hash; NumPy's scalars are keys as Python's numbers."""
 
     __slots__ = ()
 
     def label_of(self, found: Any) -> Any:
-        scalar = isinstance(found, np.generic) or (isinstance(found, np.ndarray) and np.ndim(cast("Any", found)) == 0)
-        key: Any = cast("Any", found).item() if scalar else cast("Any", found)
         scalar = isinstance(found, (np.generic, np.ndarray)) and np.ndim(cast("Any", found)) == 0
         key = cast("Any", found).item() if scalar else cast("Any", found)
         try:
@@ -81,3 +79,18 @@ class Keyer(Labeller):
         except TypeError:
             raise TypeError(f"{self.name} must return a key that has a hash, got {found!r:.60}") from None
         return key
+
+
+def in_key_order(keys: Iterable[Any]) -> list[Any]:
+    """Return keys in order: numbers first, then by type; what has no order by what it looks like.
+
+    Which comes first of two keys depends on no other.
+    """
+    return sorted(keys, key=rank)
+
+
+def rank(key: Any) -> tuple[str, Any]:
+    """Return where a key stands among others."""
+    if isinstance(key, (int, float)):
+        return "", key
+    return type(key).__name__, key if isinstance(key, (str, bytes)) else repr(key)

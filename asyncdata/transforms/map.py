@@ -5,35 +5,50 @@ from __future__ import annotations
 import dataclasses
 import secrets
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Node, OneForOne, check_arguments, check_count, check_integer
-from asyncdata.runtime.executors import Call
+from asyncdata.processes.crew import Pool, pool_of
+from asyncdata.processes.lanes import pickled
+from asyncdata.runtime.executors import Call, usable_cores
 from asyncdata.runtime.random import Chance, Randomized
 from asyncdata.runtime.stage import Apply
+from asyncdata.runtime.work import Work
 from asyncdata.transforms.called import Called
 
 __all__ = ("EXECUTORS", "Map", "call_for", "workers_for")
 
-EXECUTORS: Final = (None, AUTOTUNE, "inline", "thread")
+EXECUTORS: Final = (None, AUTOTUNE, "inline", "thread", "process")
+
+Where: TypeAlias = tuple[int | None, Pool | Executor | None]
+"""How many workers a map gets, `None` for one element after the other in the engine's own thread, and whose."""
 
 
-def workers_for(call: Call, num_parallel_calls: int | None, executor: str | int | None) -> int | None:
-    """Return how many workers a map gets: `None` for one element after the other, in the engine's own thread."""
-    if executor not in EXECUTORS:
-        raise PlanError(f"map(executor=) must be one of {EXECUTORS[2:]}, AUTOTUNE or None, got {executor!r}")
-    if num_parallel_calls is not None:
-        check_count("map", "num_parallel_calls", num_parallel_calls, 1, (AUTOTUNE,))
-    if call.is_async and isinstance(executor, str):
+def workers_for(call: Call, calls: int | None, executor: Executor | str | int | None) -> Where:
+    """Return where a map's function is called, for what the user asked for."""
+    if not isinstance(executor, Executor) and executor not in EXECUTORS:
+        raise PlanError(
+            f"map(executor=) must be one of {EXECUTORS[2:]}, AUTOTUNE, None or an executor of concurrent.futures, "
+            f"got {executor!r}"
+        )
+    if calls is not None:
+        check_count("map", "num_parallel_calls", calls, 1, (AUTOTUNE,))
+    if call.is_async and isinstance(executor, (str, Executor)):
         raise PlanError(f"{call.name} is a coroutine function: it is awaited, leave executor={executor!r} out")
-    if executor == "inline" and num_parallel_calls is not None:
+    if executor == "inline" and calls is not None:
         raise PlanError("map(executor='inline') runs one call at a time: leave num_parallel_calls out")
     if executor == "inline":
         call.prompt()
-    return 1 if (executor == "thread" or call.waits) and num_parallel_calls is None else num_parallel_calls
+    if executor == "process":
+        pickled(Work((call,)))
+        return calls or AUTOTUNE, pool_of(usable_cores() if calls in (None, AUTOTUNE) else calls)
+    if isinstance(executor, Executor):
+        return calls or AUTOTUNE, executor
+    return 1 if (executor == "thread" or call.waits) and calls is None else calls, None
 
 
 def randomized(plan: Node, fn: Callable[..., Any], seed: int | None) -> Randomized:
@@ -65,9 +80,12 @@ class Map(Called, OneForOne):
     functions: tuple[Call, ...]
 
     @staticmethod
-    def of(plan: Node, call: Call, calls: int | None, deterministic: bool | None, executor: str | int | None) -> Map:
+    def of(
+        plan: Node, call: Call, calls: int | None, deterministic: bool | None, executor: Executor | str | int | None
+    ) -> Map:
         """Return a map for what the user asked for."""
-        return Map(plan, (call,), workers=workers_for(call, calls, executor), ordered=deterministic)
+        workers, where = workers_for(call, calls, executor)
+        return Map(plan, (call,), workers=workers, ordered=deterministic, executor=where)
 
     @property
     def chance(self) -> Chance | None:
@@ -79,7 +97,13 @@ class Map(Called, OneForOne):
         return dataclasses.replace(self, functions=tuple(calls))
 
     def stage(self) -> Apply:
-        return Apply(self.functions, workers=self.lanes, ordered=self.ordered is not False)
+        return Apply(
+            self.functions,
+            workers=self.lanes,
+            ordered=self.ordered is not False,
+            executor=self.executor,
+            copied=self.copied,
+        )
 
     @property
     def elementwise(self) -> bool:

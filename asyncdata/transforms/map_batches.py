@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import CoroutineType
@@ -108,7 +109,8 @@ class Grouper(Step):
         if self.count < self.size:
             return Block([])
         whole, end = Block.join(self.held), self.count - self.count % self.size
-        self.held, self.count = [whole.part(end, self.count)] if end < self.count else [], self.count - end
+        self.count -= end
+        self.held = [block.part(len(block) - self.count, len(block))] if self.count else []
         return several([whole.part(at, at + self.size) for at in range(0, end, self.size)])
 
     def flush(self) -> Iterator[Block]:
@@ -159,15 +161,20 @@ class MapBatches(Called, OneForOne):
     size: int
 
     @staticmethod
-    def of(plan: Node, fn: Callable[..., Any], size: Any, calls: int | None, executor: str | int | None) -> MapBatches:
+    def of(
+        plan: Node, fn: Callable[..., Any], size: Any, calls: int | None, executor: Executor | str | int | None
+    ) -> MapBatches:
         """Return a map of batches for what the user asked for."""
         call = Batched("map", fn)
         size = check_count("map", "batch", size, 1)
         check_arguments(call, plan)
-        return MapBatches(plan, call, size, workers=workers_for(call, calls, executor), ordered=True)
+        workers, where = workers_for(call, calls, executor)
+        return MapBatches(plan, call, size, workers=workers, ordered=True, executor=where)
 
     def stage(self) -> Grouped:
-        return Grouped(self.size, Apply((self.function,), workers=self.lanes))
+        return Grouped(
+            self.size, Apply((self.function,), workers=self.lanes, executor=self.executor, copied=self.copied)
+        )
 
     @property
     def elementwise(self) -> bool:

@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from asyncdata.errors import PlanError, ResumeError, StructureError
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_count
+from asyncdata.plan import Node, Unary, check_count, regrouped
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, behind, named
 from asyncdata.runtime.executors import describe, noted
@@ -52,6 +51,10 @@ class PackSequences(Unary):
     open_rows: int = OPEN_ROWS
     overlong: str = "error"
     padding: Any = 0
+
+    @property
+    def hoards(self) -> bool:
+        return True
 
     @staticmethod
     def of(
@@ -88,7 +91,7 @@ class PackSequences(Unary):
 
     @property
     def cardinality(self) -> int:
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return regrouped(self.input.cardinality)
 
     @property
     def signature(self) -> Any:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.plan import Node
+from asyncdata.runtime.block import Block
 from asyncdata.structure import (
     Opened,
     TensorSpec,
@@ -57,7 +58,9 @@ class Padding:
         if not shape and not any(isinstance(one, (list, np.ndarray)) for one in column):
             return stack(column, where)
         arrays = [array_of(one, index, where) for index, one in enumerate(column)]
-        check_same(column, [array.ndim for array in arrays], "rank", where)
+        first = arrays[0]
+        shapes = [first.shape if array.ndim == first.ndim else array.shape for array in arrays]
+        check_same(column, shapes, "shape", where)
         target = self.target(arrays, shape, where)
         alike = all(array.shape == target for array in arrays)
         return stack_arrays(arrays, where) if alike else filled(arrays, target, value, where)
@@ -79,8 +82,8 @@ class Padding:
         """Return the shape that was asked for, of as many dimensions as the leaf has."""
         if shape is None:
             return [self.bound, *[None] * (rank - 1)][:rank]
-        wanted = [None if size in (None, -1) else int(size) for size in shape]
-        if len(wanted) != rank:
+        wanted = [None if size in (None, -1) else size for size in shape]
+        if len(wanted) != rank or any(isinstance(size, (tuple, list, dict)) for size in wanted):
             raise StructureError(f"{leaf(where)} has rank {rank}, and padded_shapes has {wanted} for it")
         return [self.bound if size is None else size for size in wanted]
 
@@ -195,8 +198,8 @@ class PaddedBatch(Batch):
     def kind(self) -> str:
         return "padded_batch"
 
-    def join(self, items: list[Any]) -> Any:
-        return self.padding.stack(items)
+    def join(self, block: Block) -> Any:
+        return self.padding.stack(block.items)
 
     @property
     def signature(self) -> Any:

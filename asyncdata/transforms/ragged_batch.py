@@ -12,6 +12,7 @@ import numpy.typing as npt
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.plan import Node
 from asyncdata.ragged import Ragged
+from asyncdata.runtime.block import Block
 from asyncdata.structure import TensorSpec, array_of, leaf, map_leaves, stack
 from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.padded import join_leaves
@@ -44,8 +45,8 @@ class RaggedBatch(Batch):
     def kind(self) -> str:
         return "ragged_batch"
 
-    def join(self, items: list[Any]) -> Any:
-        return join_leaves(items, self.leaf, "")
+    def join(self, block: Block) -> Any:
+        return join_leaves(block.items, self.leaf, "")
 
     def leaf(self, column: list[Any], where: str) -> Any:
         """Return one leaf of every element as rows; what has no axis is stacked as in a batch."""

@@ -81,7 +81,7 @@ class Repeat(Unary):
             async with aclosing(inputs[0](scope.at(repetition), want, Start.of(inner))) as source:
                 async for block in source:
                     empty = False
-                    yield Block(block.items, in_turn(repetition, block.tickets, later), block.failed)
+                    yield block.ticketed(in_turn(repetition, block.tickets, later))
             if empty:
                 return
             repetition, places = repetition + 1, later
@@ -189,7 +189,7 @@ class Concatenate(Node):
         for index in range(first, len(inputs)):
             async with aclosing(inputs[index](scope, want, Start.of(inner))) as source:
                 async for block in source:
-                    yield Block(block.items, children(index, block.tickets), block.failed)
+                    yield block.ticketed(children(index, block.tickets))
             inner = None
 
 

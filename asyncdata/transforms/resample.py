@@ -16,8 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from asyncdata.errors import PlanError
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_integer
+from asyncdata.plan import Node, Unary, check_arguments, check_integer, regrouped
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.random import Chance, epoch_key, scrambled
@@ -58,6 +57,7 @@ class Resample(Unary):
         if found is not None and not any(want and share for want, share in zip(wanted, found, strict=True)):
             raise PlanError(f"{METHOD}: no class that target_dist asks for is there, as initial_dist says")
         call = Classifier(METHOD, class_func, len(wanted))
+        check_arguments(call, plan)
         chosen = secrets.randbits(63) if seed is None else check_integer(METHOD, "seed", seed)
         return Resample(Map(plan, (call,)), call, wanted, found, chosen, earlier(plan), seed is None)
 
@@ -84,7 +84,7 @@ class Resample(Unary):
 
     @property
     def cardinality(self) -> int:
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return regrouped(self.input.cardinality)
 
     def label(self) -> str:
         """Return the node without its numbers: a run may go on with others."""

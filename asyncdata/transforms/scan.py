@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import ResumeError
-from asyncdata.plan import Unary, picked
+from asyncdata.plan import Node, Unary, check_called, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call, Pace
 from asyncdata.runtime.scope import Scope
@@ -38,6 +38,13 @@ class Scan(Unary):
 
     function: Call
     initial: Any = field(repr=False)
+
+    @staticmethod
+    def of(plan: Node, fn: Callable[[Any, Any], Any], initial: Any) -> Scan:
+        """Return the node; `PlanError` if `fn` is no function of a state and an element."""
+        call = Call("scan", fn)
+        check_called(call, "a state and an element", ("state", "element"))
+        return Scan(plan, call, initial)
 
     def stage(self) -> Merge:
         return Merge(self.blocks)

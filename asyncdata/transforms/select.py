@@ -71,7 +71,7 @@ class Taker(Step):
         taken = self.count - self.left
         self.left -= len(part)
         self.done = self.left == 0
-        return Block(part.items, Wrapped(part.tickets, lambda count, inner: [taken + count, inner]), part.failed)
+        return part.ticketed(Wrapped(part.tickets, lambda count, inner: [taken + count, inner]))
 
 
 @dataclass(frozen=True, eq=False)

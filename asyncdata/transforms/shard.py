@@ -190,7 +190,11 @@ class Sharder(Step):
         return Start.of(place.input)
 
     def need(self, want: int) -> int:
-        return (self.index - self.tally.number) % self.shares + 1 + (want - 1) * self.shares
+        row = self.shares - self.tally.number % self.shares
+        own = (self.index - self.tally.number) % self.shares + 1
+        if self.drop:  # the others' elements of the row too
+            own = row if self.waiting else own + self.shares - self.index - 1
+        return own + (want - 1) * self.shares
 
     def feed(self, block: Block) -> Block:
         before = self.tally
@@ -207,7 +211,7 @@ class Sharder(Step):
         found = Block.join([*self.waiting, mine]) if self.waiting else mine
         waits = len(found) > 0 and self.tally.number % self.shares > self.index
         ready = len(found) - waits
-        self.waiting = [found.part(ready, len(found))] if waits else []
+        self.waiting = ([mine.part(len(mine) - 1, len(mine))] if mine.items else self.waiting) if waits else []
         return found.part(0, ready)
 
     def masked(self, block: Block, mine: Block) -> Block:

@@ -57,6 +57,10 @@ class Shuffle(Unary):
     drawn: bool = False
 
     @property
+    def hoards(self) -> bool:
+        return True
+
+    @property
     def chance(self) -> Chance:
         return Chance(self.seed, self.drawn)
 
@@ -270,6 +274,10 @@ class ShuffleRepeat(Unary):
     seed: int
     reshuffle: bool
     count: int
+
+    @property
+    def hoards(self) -> bool:
+        return True
 
     def stage(self) -> Merge:
         return Merge(self.blocks)

@@ -76,7 +76,7 @@ class Slot:
         if block is None:
             return False
         self.inner = block.tickets
-        self.held = Block(block.items, children(self.ticket, block.tickets), block.failed)
+        self.held = block.ticketed(children(self.ticket, block.tickets))
         self.start = 0
         return True
 

@@ -106,8 +106,10 @@ def is_plain(leaf: Any) -> bool:
 
 def joined(blocks: Sequence[Block]) -> Block:
     """Return the items of all `blocks`, in order, as one block; none of which failed."""
+    if len(blocks) == 1 or any(block.columns for block in blocks):
+        return Block.join(blocks)
     found: list[Any] = [block.items for block in blocks]
-    if len(blocks) == 1 or not all(isinstance(items, Spans) for items in found):
+    if not all(isinstance(items, Spans) for items in found):
         return Block.join(blocks)
     whole = Spans(list(chain.from_iterable(items.parts for items in found)))
     return Block(cast("list[Any]", whole), Joined.of([block.tickets for block in blocks]))

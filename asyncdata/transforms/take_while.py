@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Unary
+from asyncdata.plan import Node, Unary, check_arguments
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Pace
 from asyncdata.runtime.scope import Scope
@@ -28,6 +28,12 @@ class TakeWhile(Unary):
     """The elements before the first for which `predicate` is false; it is not called for those behind."""
 
     predicate: Predicate
+
+    @staticmethod
+    def of(plan: Node, predicate: Predicate) -> TakeWhile:
+        """Return the node; `PlanError` if the predicate cannot be called with the elements."""
+        check_arguments(predicate, plan)
+        return TakeWhile(plan, predicate)
 
     def stage(self) -> Merge:
         return Merge(self.blocks)

@@ -9,8 +9,7 @@ from operator import index, itemgetter
 from typing import Any, Final, NamedTuple
 
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_count
+from asyncdata.plan import Node, Unary, check_arguments, check_count, regrouped
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, noted
@@ -37,6 +36,10 @@ class BucketByTokenCount(Unary):
     overlong: str
     padding: Padding
 
+    @property
+    def hoards(self) -> bool:
+        return True
+
     @staticmethod
     def of(
         plan: Node, max_tokens: int, length_func: Callable[..., int] | None, size: int, overlong: str, values: Any
@@ -50,6 +53,7 @@ class BucketByTokenCount(Unary):
         call = Call(METHOD, length_of, spread=False) if length_func is None else Call(METHOD, length_func)
         if call.is_async:
             raise PlanError(f"{METHOD}(length_func=) must be a plain function: {call.name} is a coroutine function")
+        check_arguments(call, plan)
         return BucketByTokenCount(plan, most, call, size, overlong, Padding(values=values))
 
     def stage(self) -> Fold:
@@ -57,7 +61,7 @@ class BucketByTokenCount(Unary):
 
     @property
     def cardinality(self) -> int:
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return regrouped(self.input.cardinality)
 
     @property
     def signature(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, cast, final
 
@@ -12,10 +13,11 @@ import numpy.typing as npt
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Unary
 from asyncdata.ragged import Ragged
-from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
+from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Step
-from asyncdata.runtime.tickets import FRESH, Kept, Position, Start, Tickets, going_on
+from asyncdata.runtime.tickets import END, FRESH, Kept, Position, Start, Ticket, Tickets, going_on
 from asyncdata.structure import open_level
 
 __all__ = ("Unique",)
@@ -27,6 +29,13 @@ class Unique(Unary):
 
     def stage(self) -> Fold:
         return Fold(lambda _: Seen(self.by_place))
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Give elements again; one that cannot be compared with others fails again."""
+        async with aclosing(self.input.open(scope, want, Start(END, tickets))) as source:
+            async for block in source:
+                items = [again(item, block.tickets[place]) for place, item in enumerate(block.items)]
+                yield Block(items, block.tickets, Failure in set(map(type, items)))
 
     @property
     def by_place(self) -> bool:
@@ -40,6 +49,24 @@ class Unique(Unary):
     @property
     def resumption(self) -> str | None:
         return "unique() reads again what came before" if self.by_place else None
+
+
+def again(item: Any, ticket: Ticket) -> Any:
+    """Return an element that has come, or why it cannot be compared with others."""
+    failure = None if type(item) is Failure else added(set(), item, ticket)
+    return item if failure is None else failure
+
+
+def added(keys: set[Any], item: Any, ticket: Ticket) -> Failure | None:
+    """Add what is equal for equal elements to `keys`; return the failure of what cannot be."""
+    try:
+        keys.add(item)
+    except TypeError:
+        try:
+            keys.add(key_of(item))
+        except TypeError as error:
+            return noted(error, "unique()", ticket)
+    return None
 
 
 class Seen(Step):
@@ -83,14 +110,8 @@ class Seen(Step):
     def first(self, item: Any, tickets: Tickets, place: int) -> Any:
         """Return True for an element that has not come before, `None` for one that has, or a failure."""
         known = len(self.keys)
-        try:
-            self.keys.add(item)
-        except TypeError:
-            try:
-                self.keys.add(key_of(item))
-            except TypeError as error:
-                return noted(error, "unique()", tickets[place])
-        return True if len(self.keys) > known else None
+        failure = added(self.keys, item, tickets[place])
+        return failure or (True if len(self.keys) > known else None)
 
 
 @final

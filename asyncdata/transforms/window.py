@@ -49,6 +49,10 @@ class Window(Unary):
     drop_remainder: bool = False
 
     @property
+    def hoards(self) -> bool:
+        return True
+
+    @property
     def frame(self) -> Frame:
         """Size, shift and stride."""
         return Frame(self.size, self.shift, self.stride)

@@ -299,9 +299,9 @@ def main() -> None:
     """Run every case and print the table."""
     arguments = parse_arguments(__doc__ or "")
     report = Report("The cost of each source and transformation, per element")
-    many, some, few = (10_000, 1_000, 200) if arguments.quick else (200_000, 5_000, 5_000)
+    many, some, few = (10_000, 1_000, 200) if arguments.quick else (100_000, 5_000, 5_000)
     compare(sources(many), arguments, report)
-    files = Files(few if arguments.quick else 50_000)
+    files = Files(few if arguments.quick else 20_000)
     compare(readers(files), arguments, report)
     compare([listed(few)], arguments, report)
     compare(kept(few), arguments, report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.sources.record_index import Indexes
 from asyncdata.testing import check_resumes, check_transform, leaves_nothing
 from tests.reference import Boom, Failed
 from tests.running import WAYS, collect, results
@@ -293,6 +295,69 @@ def test_a_file_that_was_cut_short_is_an_error_after_what_is_whole(path: Path) -
         list(squares(path, fn))
 
 
+def evens(path: Path) -> ad.Dataset[int]:
+    return ad.Dataset.range(2000).filter(is_even).cache(path)
+
+
+def is_even(number: int) -> bool:
+    return number % 2 == 0
+
+
+def test_a_file_that_is_whole_gives_any_element_and_tells_how_many_there_are(path: Path) -> None:
+    ds = evens(path)
+    assert ds.cardinality() == ad.UNKNOWN_CARDINALITY
+    with pytest.raises(ad.PlanError, match="can be had in any order"):
+        ds.at(3)
+    everything = list(ds)
+    for again in (ds, evens(path)):
+        assert (len(again), again[3], again[-1]) == (1000, 6, 1998)
+        shuffled = list(again.shuffle(seed=1))
+        assert shuffled != everything
+        assert sorted(shuffled) == everything
+    with pytest.raises(IndexError):
+        ds.at(1000)
+    path.unlink()
+    assert ds.cardinality() == ad.UNKNOWN_CARDINALITY
+    assert list(ds) == everything  # in a file of another age than the index
+    assert ds[999] == 1998
+
+
+def test_elements_that_are_skipped_are_not_read(path: Path) -> None:
+    everything = list(evens(path))
+    damage(path, 100)  # which reading would come across
+    with evens(path).iterate() as elements:
+        elements.skip(990)
+        state = elements.state_dict()
+        assert list(elements) == everything[990:]
+    assert list(evens(path).iterate(state=state)) == everything[990:]
+    with evens(path).iterate() as elements:
+        elements.skip(5000)
+        assert list(elements) == []
+
+
+def damage(path: Path, number: int, offset: int = 12) -> None:
+    """Change a byte of element `number`: of its content, or at another offset of its record."""
+    content = bytearray(path.read_bytes())
+    content[Indexes().of(str(path)).span(number + 1)[0] + offset] ^= 1
+    path.write_bytes(content)
+
+
+def test_any_element_of_a_damaged_file(path: Path) -> None:
+    list(evens(path))
+    damage(path, 400)
+    assert (evens(path)[399], evens(path)[401]) == (798, 802)
+    with pytest.raises(ad.DataLossError, match=r"checksum"):
+        evens(path).at(400)
+    damage(path, 300, offset=0)  # a length: what follows cannot be found
+    assert (evens(path)[299], len(evens(path))) == (598, 1000)
+    with pytest.raises(ad.DataLossError, match="damaged before element 302; delete it"):
+        evens(path).at(302)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert evens(path).cardinality() == ad.UNKNOWN_CARDINALITY
+    path.with_name("other").write_bytes(path.read_bytes())
+    assert ad.Dataset.range(3).filter(is_even).cache(path.with_name("other")).cardinality() == ad.UNKNOWN_CARDINALITY
+
+
 def test_a_file_that_was_cut_between_elements_is_noticed(path: Path) -> None:
     fn = Counted()
     list(squares(path, fn))
@@ -337,18 +402,6 @@ def test_of_an_unfinished_file_that_is_corrupt_what_comes_before_is_used(path: P
 # a full disk
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 64 KB."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"cannot mount a small disk: {error}")
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
-
-
 @pytest.mark.parametrize("size", [100, 1000, 20_000])
 def test_a_full_disk_is_an_error_and_what_is_whole_stays(small_disk: Path, size: int) -> None:
     def build() -> ad.Dataset:
@@ -366,6 +419,16 @@ def test_a_full_disk_is_an_error_and_what_is_whole_stays(small_disk: Path, size:
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
     assert [int(array[0]) for array in build()] == [x % 256 for x in range(2000)]
     assert os.listdir(small_disk) == ["kept"]
+
+
+def test_a_file_that_may_not_grow_is_an_error_and_what_is_whole_stays(small_files: Path) -> None:
+    ds = ad.Dataset.range(2000).map(lambda x: np.full(100, x % 256, np.uint8)).cache(small_files / "kept")
+    for _ in range(2):
+        with pytest.raises(OSError, match="File too large"):
+            list(ds)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert [int(array[0]) for array in ds] == [x % 256 for x in range(2000)]
+    assert os.listdir(small_files) == ["kept"]
 
 
 # processes that are killed, or run at once

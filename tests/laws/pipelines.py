@@ -18,6 +18,7 @@ import asyncdata as ad
 from asyncdata.structure import same_structure
 from tests import reference
 from tests.laws import functions
+from tests.laws.files import file_sources
 from tests.reference import Boom, digest
 
 Epoch: TypeAlias = tuple[int, ...]
@@ -288,10 +289,19 @@ def from_source(draw: st.DrawFn) -> Pipeline:
     )
 
 
+def from_files(draw: st.DrawFn) -> Pipeline:
+    source = draw(file_sources())
+    counted = not any(isinstance(element, reference.Failed) for element in source.elements)
+    return Pipeline(source.text, source.build, lambda epoch: source.elements, counted=counted)
+
+
 SOURCES = (
     numbers,
     numbers,
     numbers,
+    from_files,
+    from_files,
+    from_files,
     from_source,
     slices,
     one_tensor,
@@ -724,13 +734,14 @@ def pad_to_cardinality(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 def cache_in_file(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     """All that is built of one pipeline shares a file, begun by whichever comes first."""
-    folder = Path(tempfile.mkdtemp(prefix="asyncdata-laws-"))
+    folder, is_snapshot = Path(tempfile.mkdtemp(prefix="asyncdata-laws-")), draw(st.booleans())
 
     def cached(ds: ad.Dataset) -> ad.Dataset:
-        return ds.cache(folder / "kept")
+        return ds.snapshot(folder) if is_snapshot else ds.cache(folder / "kept")
 
     weakref.finalize(cached, shutil.rmtree, folder)  # it is there as long as the pipeline is
-    return pipe.then("cache(file)", cached, lambda epoch: reference.cache(pipe.meaning(FIRST)))
+    name = "snapshot(folder)" if is_snapshot else "cache(file)"
+    return pipe.then(name, cached, lambda epoch: reference.cache(pipe.meaning(FIRST)))
 
 
 def rate_limit(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:

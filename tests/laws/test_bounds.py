@@ -12,6 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncdata as ad
+from tests.laws import functions, pipelines
+from tests.laws.pipelines import FIRST, Pipeline, Step
+from tests.reference import Failed
 
 PLAIN = ad.Options(optimize=False, placement="current")
 
@@ -218,3 +221,89 @@ def test_autotuned_prefetch_stays_small_for_a_consumer_that_keeps_up() -> None:
 async def settle_little() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+def increment(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    return pipelines.mapped(pipe, functions.increment)
+
+
+EXACT_STEPS: tuple[Step, ...] = (
+    *(increment, pipelines.filter_, pipelines.take, pipelines.skip, pipelines.shard, pipelines.enumerate_),
+    *(pipelines.batch, pipelines.padded_batch, pipelines.ragged_batch, pipelines.rebatch, pipelines.unbatch),
+    *(pipelines.window, pipelines.scan, pipelines.take_while, pipelines.unique, pipelines.distinct),
+    *(pipelines.group_by_window, pipelines.group_all, pipelines.bucket_by_sequence_length),
+    *(pipelines.group_by_reducer, pipelines.rejection_resample, pipelines.ignore_errors),
+    *(pipelines.pack_sequences, pipelines.bucket_by_token_count, pipelines.flat_map, pipelines.interleave),
+    *(pipelines.repeat, pipelines.concatenate, pipelines.zip_, pipelines.shuffle, pipelines.cache),
+    *(pipelines.sample_from_datasets, pipelines.choose_from_datasets),
+    *(pipelines.assert_cardinality, pipelines.pad_to_cardinality, pipelines.rate_limit),
+)
+"""What reads no more of its input than it needs for what is asked for: a failure beside a batch waits for that one.
+
+For so many rows `pack_sequences` asks for as many sequences, where one that is split may give several.
+"""
+
+
+@st.composite
+def exact_pipelines(draw: st.DrawFn, source: Pipeline) -> Pipeline:
+    """A pipeline of one to three steps in which nothing fails and nothing runs at once."""
+    pipe = source
+    for step in draw(st.lists(st.sampled_from(EXACT_STEPS), min_size=1, max_size=3)):
+        longer = step(draw, pipe)
+        found = list(longer.meaning(FIRST))
+        exact = "parallel" not in longer.text and "split" not in longer.text
+        if exact and len(found) < 300 and not any(isinstance(one, Failed) for one in found):
+            pipe = longer
+    return pipe
+
+
+@given(data=st.data(), optimize=st.booleans(), placement=st.sampled_from(["thread", "current"]))
+def test_no_more_is_read_than_what_is_asked_for_needs(data: st.DataObject, optimize: bool, placement: Any) -> None:
+    """What each element needs, the reference tells, which reads its input one by one."""
+    engine, needed = Gauge(), Gauge()
+    count = data.draw(pipelines.counts(40, 17, 5))
+    source = Pipeline(
+        f"range({count})", lambda: ad.Dataset.range(count).map(engine.plain), lambda _: map(needed.plain, range(count))
+    )
+    pipe = data.draw(exact_pipelines(source))
+    options = ad.Options(optimize=optimize, disabled_rules=("inject_prefetch",), placement=placement)
+    needed.calls = 0
+    with pipe.build().with_options(options).iterate() as elements:
+        for place, _ in enumerate(pipe.meaning(FIRST)):
+            next(elements)
+            assert engine.calls <= needed.calls, f"to deliver element {place}"
+
+
+@given(size=st.integers(1, 9), taken=st.integers(0, 30), placement=st.sampled_from(["thread", "current"]))
+def test_a_map_of_batches_reads_whole_batches_and_no_more(size: int, taken: int, placement: Any) -> None:
+    gauge = Gauge()
+    ds = ad.Dataset.range(100).map(gauge.plain).map(lambda batch: batch + 1, batch=size)
+    with ds.with_options(ad.Options(optimize=False, placement=placement)).iterate() as elements:
+        for consumed in range(1, taken + 1):
+            next(elements)
+            assert gauge.calls <= -(-consumed // size) * size
+
+
+@given(calls=st.integers(1, 6), taken=st.integers(0, 20), ordered=st.booleans())
+def test_a_parallel_filter_works_ahead_within_its_window(calls: int, taken: int, ordered: bool) -> None:
+    """What is dropped makes room: beside what was needed, at most n calls run and n elements wait.
+
+    One in three stays. Those in the window may all be dropped, if others overtake them.
+    """
+    needed = 3 * taken if ordered else 3 * (taken + 2 * calls)
+
+    async def body() -> None:
+        gauge = Gauge()
+
+        async def third(x: int) -> bool:
+            return await gauge.crossing(x) % 3 == 0
+
+        ds = ad.Dataset.range(1000).filter(third, num_parallel_calls=calls, deterministic=ordered).with_options(PLAIN)
+        async with ds.iterate() as elements:
+            for _ in range(taken):
+                await anext(elements)
+            await settle()
+            assert gauge.most <= calls
+            assert gauge.calls <= needed + 2 * calls + 1
+
+    asyncio.run(body())

@@ -36,17 +36,70 @@ def share(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 def numbers_in_batches(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     """Which elements come together in a batch is not promised; they come out as they went in."""
-    size = draw(st.integers(1, 5))
+    size, method = draw(st.integers(1, 5)), draw(st.sampled_from(["batch", "padded_batch", "ragged_batch"]))
     return pipe.then(
-        f"map(number).batch({size}).unbatch()",
-        lambda ds: ds.map(functions.number).batch(size).unbatch(),
+        f"map(number).{method}({size}).unbatch()",
+        lambda ds: getattr(ds.map(functions.number), method)(size).unbatch(),
         lambda epoch: reference.unbatch(reference.batch(reference.map_(pipe.meaning(epoch), functions.number), size)),
     )
 
 
+def numbers_by_tokens(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """As above, in batches of about one length."""
+    most, fn = draw(pipelines.counts(12, 7, 30, 1)), draw(st.sampled_from(functions.SIZES))
+    size, overlong = draw(pipelines.counts(3, 5, 8, 40)), draw(st.sampled_from(["error", "drop", "keep"]))
+    return pipe.then(
+        f"map(number).bucket_by_token_count({most}, {fn.__name__}, {size}, overlong={overlong!r}).unbatch()",
+        lambda ds: ds.map(functions.number).bucket_by_token_count(most, fn, size, overlong=overlong).unbatch(),
+        lambda epoch: reference.unbatch(
+            reference.bucket_by_token_count(
+                reference.map_(pipe.meaning(epoch), functions.number), most, fn, size, overlong
+            )
+        ),
+    )
+
+
+def tokens(row: Any) -> Any:
+    """Return all tokens in a row, without padding."""
+    return row["inputs"][row["inputs_segment_ids"] > 0]
+
+
+def packed_tokens(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Which sequences come together in a row is not promised, nor where they are cut; their tokens are."""
+    length, how = draw(pipelines.counts(8, 5, 12, 1)), draw(st.sampled_from(PACKING))
+    return pipe.then(
+        f"map(sequence).pack_sequences({length}, {how}).map(tokens).unbatch()",
+        lambda ds: ds.map(functions.sequence).pack_sequences(length, **how).map(lambda row: tokens(row)).unbatch(),
+        lambda epoch: reference.unbatch(
+            reference.map_(
+                reference.pack_sequences(
+                    reference.map_(pipe.meaning(epoch), functions.sequence), length, **{"open_rows": 64, **how}
+                ),
+                tokens,
+            )
+        ),
+    )
+
+
+PACKING: tuple[dict[str, Any], ...] = (
+    {"open_rows": 2},
+    {"open_rows": 9, "overlong": "truncate"},
+    {"open_rows": 1, "overlong": "split"},
+    {"strategy": "concat_then_split"},
+)
+
 DEALT_STEPS: tuple[Step, ...] = (
     *(pipelines.map_, pipelines.filter_, pipelines.prefetch, pipelines.unbatch, pipelines.shuffle, pipelines.repeat),
-    *(numbers_in_batches, pipelines.flat_map, pipelines.interleave, pipelines.ignore_errors, pipelines.group_all),
+    *(
+        numbers_in_batches,
+        numbers_by_tokens,
+        packed_tokens,
+        pipelines.rate_limit,
+        pipelines.flat_map,
+        pipelines.interleave,
+        pipelines.ignore_errors,
+        pipelines.group_all,
+    ),
 )
 """What may follow a shard, if the number of shards is to change."""
 

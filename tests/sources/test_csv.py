@@ -8,6 +8,7 @@ import io
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.experimental import CsvDataset
-from asyncdata.formats.csv import WINDOW, Column, CsvParser, Dialect, Table
+from asyncdata.formats.csv import WINDOW, Column, CsvParser, Dialect, Splitter, Table
 from asyncdata.testing import check_resumes, leaves_nothing
 from tests.reference import Failed
 from tests.running import WAYS, results
@@ -67,6 +68,22 @@ def test_what_pythons_csv_writes_is_read_as_it_was(
     assert found == [tuple([field.encode() for field in row]) for row in table]
 
 
+ODD = [b"a", b"", b'""', b'"x,y"', b'"q""q"', b'"\r\n"', b'"\n"', b"'", b'a"', b'"b"c', b'"', b"\x1f", b" "]
+records = st.lists(st.tuples(*[st.sampled_from(ODD[:8]) | st.sampled_from(ODD)] * 2), max_size=8)
+ends = st.sampled_from([b"\n", b"\r\n", b"\r"])
+
+
+@given(records=records, ends=st.lists(ends, min_size=8, max_size=8), cuts=st.lists(st.integers(0, 60), max_size=3))
+def test_records_found_all_at_once_are_those_found_one_by_one(
+    records: list[tuple[bytes, bytes]], ends: list[bytes], cuts: list[int]
+) -> None:
+    data = b"".join([b",".join(record) + end for record, end in zip(records, ends, strict=False)])
+    for quotes in (True, False):
+        with patch.object(Splitter, "grid", lambda *_: None):
+            one_by_one = [parsed(text, 2, quotes=quotes) for text in (data, data[:-1])]
+        assert [parsed(text, 2, cuts, quotes=quotes) for text in (data, data[:-1])] == one_by_one
+
+
 pieces = st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b",", b'"', b'""', b"a", b"bc", b",", b"\n"]), max_size=30)
 
 
@@ -98,6 +115,24 @@ def test_a_record_that_is_wrong_fails_in_its_place(
     path.write_bytes(gzip.compress(text.encode()) if compression else text.encode())
     with leaves_nothing():
         assert way(CsvDataset(path, [str, str], compression)) == expected
+
+
+def test_batches_of_columns_hold_what_batches_of_records_hold(path: Path) -> None:
+    path.write_text("".join([f'{n},"{n}, {"x" * (n % 9)}",{n / 8}\n' for n in range(9000)] + ["1,2,x\n", "7,8,9\n"]))
+
+    def records() -> ad.Dataset[Any]:
+        return CsvDataset([path, path], [I32, str, np.float32])
+
+    plain = ad.Dataset.from_list(list(records().ignore_errors()))
+    for batches, expected in [
+        (records().ignore_errors().batch(700), plain.batch(700)),
+        (records().take(8000).skip(3).repeat(2).batch(999), plain.take(8000).skip(3).repeat(2).batch(999)),
+        (records().take(9000).prefetch(9).shard(3, 1).batch(64), plain.take(9000).shard(3, 1).batch(64)),
+    ]:
+        for got, wanted in zip(batches, expected, strict=True):
+            assert [(part.dtype, part.tolist()) for part in got] == [(part.dtype, part.tolist()) for part in wanted]
+            assert all(part.flags.owndata for part in got)
+    check_resumes(lambda: records().batch(2500))
 
 
 def test_values_have_the_types_and_defaults_that_were_told(path: Path) -> None:

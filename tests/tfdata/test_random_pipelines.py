@@ -168,19 +168,79 @@ def add_up(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def scan(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    return pipe.then(
+        "scan(0, (s + x, s - x))",
+        lambda tf, ds: ds.scan(tf.constant(0, tf.int64), lambda s, x: (s + x, s - x)),
+        lambda ds: ds.scan(0, lambda s, x: (s + x, s - x)),
+        NUMBER,
+    )
+
+
+def take_while(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    most = draw(st.integers(1, 30))
+    return pipe.same(f"take_while(x < {most})", lambda ds: ds.take_while(lambda x: x < most))
+
+
+def unique(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    return pipe.same("unique()", lambda ds: ds.unique())
+
+
+def shuffle(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    return pipe.same("shuffle(1)", lambda ds: ds.shuffle(1))
+
+
+def ignore_errors(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    return pipe.same("ignore_errors()", lambda ds: ds.ignore_errors())._replace(fails=False)
+
+
+def window(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size, shift, stride = draw(st.integers(1, 4)), draw(st.none() | st.integers(1, 3)), draw(st.integers(1, 2))
+    drop = draw(st.booleans())
+    return pipe.same(
+        f"window({size}, {shift}, {stride}, {drop}).flat_map(batch)",
+        lambda ds: ds.window(size, shift, stride, drop).flat_map(lambda w: w.batch(9)),
+        ARRAY,
+    )
+
+
+def group(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    keys, size = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    return pipe.same(
+        f"group_by_window(x % {keys}, batch({size}))",
+        lambda ds: ds.group_by_window(lambda x: x % keys, lambda key, w: w.batch(size), size),
+        ARRAY,
+    )
+
+
+def pad(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size, drop = draw(st.integers(1, 3)), draw(st.booleans())
+    return pipe.same(
+        f"padded_batch({size}, {drop}).unbatch()", lambda ds: ds.padded_batch(size, None, None, drop).unbatch()
+    )
+
+
+def rebatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size, drop = draw(st.integers(1, 5)), draw(st.booleans())
+    return pipe.same(f"rebatch({size}, {drop})", lambda ds: ds.rebatch(size, drop))
+
+
 def of_pair(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.same("map(a * 10 + b)", lambda ds: ds.map(lambda a, b: a * 10 + b), NUMBER)
 
 
 ANY = (some, shard, repeat, hold)
 STEPS = {
-    NUMBER: (*ANY, map_, map_, filter_, batch, batch, concatenate, zip_, enumerate_, flat_map, interleave, fail),
+    NUMBER: (
+        *(*ANY, map_, map_, filter_, batch, batch, concatenate, zip_, enumerate_, flat_map, interleave, fail),
+        *(scan, take_while, unique, shuffle, window, group),
+    ),
     PAIR: (*ANY, of_pair, of_pair),
-    ARRAY: (*ANY, unbatch, unbatch, add_up),
+    ARRAY: (*ANY, unbatch, unbatch, rebatch, pad, add_up),
 }
 
 
-AFTER_FAILURES = (map_,)
+AFTER_FAILURES = (map_, filter_, scan, take_while, unique, shuffle, concatenate, ignore_errors)
 """What may follow where elements fail. In tf.data they do not count for `take`, fail what skips them, and take their
 neighbours in a batch with them; here they have a place like any other."""
 

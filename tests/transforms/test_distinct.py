@@ -114,6 +114,14 @@ def test_goes_on_with_what_it_remembers(most: int | None) -> None:
     check_resumes(lambda: build().shuffle(4, seed=1).batch(2))
 
 
+def test_an_element_that_failed_and_is_held_fails_again() -> None:
+    def build() -> ad.Dataset[Any]:
+        return ad.Dataset.range(20).distinct(lambda x: 7 // (x % 5)).shuffle(3, seed=1)
+
+    check_resumes(build)
+    check_resumes(lambda: build().batch(2))
+
+
 def test_a_state_has_sixteen_characters_for_each_key() -> None:
     with ad.Dataset.range(2000).distinct().iterate() as elements:
         for _ in range(1000):

@@ -103,7 +103,7 @@ def test_each_leaf_has_its_own(element: Any, shapes: Any, values: Any) -> None:
     ("items", "how", "words"),
     [
         ([[1], [2, 3]], {"padded_shapes": [1]}, ["element 1", "(2,)", "(1,)"]),
-        ([[1], [[2]]], {}, ["element 1", "rank 2", "rank 1"]),
+        ([[1], [[2]]], {}, ["element 1", "shape (1, 1)", "shape (1,)"]),
         ([[1], [2]], {"padded_shapes": [None, 2]}, ["rank 1", "[None, 2]"]),
         ([([1], 2)], {"padded_shapes": ([1],)}, ["[0]", "[1]", "padding"]),
         ([{"a": [1]}], {"padded_shapes": {"b": [1]}}, ["a", "b"]),

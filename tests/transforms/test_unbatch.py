@@ -71,3 +71,11 @@ def test_failures_pass() -> None:
 
 def test_a_large_batch_comes_in_parts() -> None:
     assert list(ad.Dataset.from_tensors(np.arange(10_000)).unbatch().take(5000)) == list(range(5000))
+
+
+def test_lists_are_taken_apart_too() -> None:
+    assert list(ad.Dataset.from_iterable([[1, 2], [], ["x"]]).unbatch()) == [1, 2, "x"]
+    rows = list(ad.Dataset.from_iterable([{"a": [1, 2], "b": np.arange(2)}]).unbatch())
+    assert rows == [{"a": 1, "b": 0}, {"a": 2, "b": 1}]
+    with pytest.raises(ad.StructureError, match=r"leaf \['b'\] has 3 rows, leaf \['a'\] has 2"):
+        list(ad.Dataset.from_iterable([{"a": [1, 2], "b": np.arange(3)}]).unbatch())

@@ -96,3 +96,24 @@ def test_goes_on_where_no_order_is_promised() -> None:
 def test_goes_on_after_a_stream_that_can_be_read_once() -> None:
     items = [x * x % 31 for x in range(90)]
     check_resumes(lambda: ad.Dataset.from_iterable(Offsets(items)).unique())
+
+
+def test_what_cannot_be_compared_and_is_held_fails_again() -> None:
+    check_resumes(lambda: ad.Dataset.range(20).map(lambda x: {x} if x % 3 == 1 else x % 7).unique().shuffle(3, seed=1))
+
+
+def after_two(once: Any) -> list[Any]:
+    """Read two elements of what can be read once, and go on in another like it."""
+    with ad.Dataset.from_iterable(once()).unique().iterate() as elements:
+        assert [next(elements) for _ in range(2)] == [3, 1]
+        state = elements.state_dict()
+    return list(ad.Dataset.from_iterable(once()).unique().iterate(state=state))
+
+
+def test_an_iterator_that_can_be_read_once_is_refused_as_what_came_before_must_be_known() -> None:
+    with pytest.raises(ad.ResumeError, match="can be read only once"):
+        after_two(lambda: iter([3, 3, 1, 3, 2, 1, 4]))
+
+
+def test_an_iterator_that_has_a_state_goes_on() -> None:
+    assert after_two(lambda: Offsets([3, 3, 1, 3, 2, 1, 4])) == [2, 4]

@@ -1,0 +1,239 @@
+"""The arena: recycled shared memory in which the data of groups travels between processes.
+
+The side that sends owns `Slots`, takes the smallest free one that fits, and writes. The side that receives makes arrays
+that look into the slot, and frees it when the last of them dies. A slot's first byte says whether it is taken: the
+receiver clears it from a finalizer, without a lock and without a message.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import io
+import os
+import pickle
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from mmap import mmap
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import cloudpickle
+import numpy as np
+
+from asyncdata.processes.segment import Segment
+
+__all__ = ("Attached", "Parcel", "Slots", "Spot", "dumps", "pack", "whole")
+
+INLINE: Final = 3000
+"""Bytes that may go through a pipe of the pool: a write of at most 4,096 is whole or not at all, so that a process that
+is killed while it writes cannot leave half a message."""
+
+HEAD: Final = 64
+ALIGN: Final = 64
+LEAST: Final = 1 << 16
+
+
+class Spot(NamedTuple):
+    """Where a parcel lies in another process's slot: the pickle, and after it a table of where its buffers are."""
+
+    owner: int
+    number: int
+    handle: str
+    size: int
+    start: int
+    length: int
+    buffers: int
+    passing: bool
+    dropped: tuple[int, ...]
+
+
+Parcel: TypeAlias = bytes | Spot
+"""A pickle, or where it lies."""
+
+
+class Slot(NamedTuple):
+    """A segment that is used again and again."""
+
+    number: int
+    segment: Segment
+
+    @property
+    def taken(self) -> bool:
+        return self.segment.map[0] != 0
+
+
+class Slots:
+    """The slots that a process owns: at most `most_bytes` and `most` of them, but for what is on its way."""
+
+    def __init__(self, most_bytes: int, most: int = 32) -> None:
+        self.most_bytes = most_bytes
+        self.most = most
+        self.slots: list[Slot] = []
+        self.bytes = 0
+        self.made = 0
+        self.dropped: list[int] = []
+
+    def take(self, need: int) -> tuple[Slot, bool]:
+        """Return a slot with room for `need` bytes, and whether it is one too many, to be copied out at once."""
+        free = [slot for slot in self.slots if not slot.taken and slot.segment.size >= need]
+        slot = min(free, key=lambda slot: slot.segment.size) if free else self.make(need)
+        slot.segment.map[0] = 1
+        return slot, len(self.slots) > self.most or self.bytes > self.most_bytes
+
+    def make(self, need: int) -> Slot:
+        """Make a slot, a quarter larger than needed; free ones that are too small make way for it."""
+        size = max(LEAST, -(-(need + need // 4) // LEAST) * LEAST)
+        for slot in [slot for slot in self.slots if not slot.taken]:
+            if self.bytes + size > self.most_bytes or len(self.slots) >= self.most:
+                self.drop(slot)
+        slot = Slot(self.made, Segment.create(size))
+        self.made += 1
+        self.bytes += size
+        self.slots.append(slot)
+        return slot
+
+    def drop(self, slot: Slot) -> None:
+        self.slots.remove(slot)
+        self.bytes -= slot.segment.size
+        self.dropped.append(slot.number)
+        slot.segment.close()
+
+    def reset(self) -> None:
+        """Free all slots: nobody else is left who looks into them."""
+        for slot in self.slots:
+            slot.segment.map[0] = 0
+
+    def close(self) -> None:
+        """Let go of all slots."""
+        for slot in self.slots:
+            slot.segment.close()
+        self.slots.clear()
+
+    def send(self, head: bytes, buffers: Sequence[memoryview]) -> Spot:
+        """Copy a pickle and its buffers into a slot."""
+        sizes = [buffer.nbytes for buffer in buffers]
+        starts = [HEAD]
+        for size in sizes:
+            starts.append(starts[-1] + (size + ALIGN - 1) // ALIGN * ALIGN)
+        start, table = starts.pop(), np.array([starts[: len(sizes)], sizes], np.int64).tobytes()
+        slot, passing = self.take(start + len(head) + len(table))
+        target = memoryview(slot.segment.map)
+        for buffer, begin, size in zip(buffers, starts, sizes, strict=True):
+            target[begin : begin + size] = buffer
+        target[start : start + len(head)] = head
+        target[start + len(head) : start + len(head) + len(table)] = table
+        dropped, self.dropped = tuple(self.dropped), []
+        segment = slot.segment
+        return Spot(
+            os.getpid(), slot.number, segment.handle, segment.size, start, len(head), len(sizes), passing, dropped
+        )
+
+
+class Tensors(pickle.Pickler):
+    """Sends tensors of torch as arrays: their own way is neither out of band nor cheap."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
+        if (
+            kind.__module__ == "torch"
+            and kind.__name__ == "Tensor"
+            and obj.device.type == "cpu"
+            and obj.is_contiguous()
+        ):
+            return tensor_of, (obj.detach().numpy(),)
+        return NotImplemented
+
+
+def tensor_of(array: Any) -> Any:
+    """Return a tensor that shares an array's memory."""
+    return importlib.import_module("torch").from_numpy(array)
+
+
+def dumps(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None) -> bytes:
+    """Pickle a value; what pickle knows by name only, and is not to be found by it, goes whole (cloudpickle)."""
+    try:
+        if "torch" not in sys.modules:
+            return pickle.dumps(value, 5, buffer_callback=keep)
+        Tensors(target := io.BytesIO(), 5, buffer_callback=keep).dump(value)
+        return target.getvalue()
+    except Exception:
+        return whole(value, keep)
+
+
+def whole(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
+    """Pickle a value with the functions and classes in it that no other process could import (cloudpickle)."""
+    pickler: Any = cloudpickle
+    return pickler.dumps(value, 5, buffer_callback=keep)
+
+
+def pack(value: Any, slots: Slots, inline: int = INLINE) -> Parcel:
+    """Return a value as a parcel: a pickle if it is small, else in a slot, with the data of arrays copied once."""
+    buffers: list[pickle.PickleBuffer] = []
+    head = dumps(value, buffers.append)
+    raw = [buffer.raw() for buffer in buffers]
+    if len(head) + sum(part.nbytes for part in raw) <= inline:
+        return dumps(value, None) if buffers else head
+    return slots.send(head, raw)
+
+
+@cache
+def block_of(size: int) -> Any:
+    """Return the type of so many bytes; one for each size of slot."""
+    return ctypes.c_ubyte * size
+
+
+def clear(memory: mmap, _: object) -> None:
+    """Free a slot: what looked into it is gone."""
+    memory[0] = 0
+
+
+class Attached:
+    """The slots of other processes as this one sees them."""
+
+    def __init__(self) -> None:
+        self.maps: dict[tuple[int, int], mmap] = {}
+        self.views: dict[tuple[int, int], weakref.ref[Any]] = {}
+
+    def open(self, parcel: Parcel, copied: bool = False) -> Any:
+        """Return what was packed. Its arrays look into the slot, which is free again when the last of them has died,
+        unless they are `copied` or the slot is one too many.
+
+        The owner of those views is a ctypes array: NumPy may drop a memoryview that it was given, and keeps this.
+        """
+        if isinstance(parcel, bytes):
+            return pickle.loads(parcel)
+        memory = self.map_of(parcel)
+        owner = block_of(parcel.size).from_buffer(memory)
+        self.views[parcel[:2]] = weakref.ref(owner, partial(clear, memory))
+        view = memoryview(owner).cast("B")
+        end = parcel.start + parcel.length
+        table = np.frombuffer(view, np.int64, 2 * parcel.buffers, end).reshape(2, -1).tolist()
+        spans = [view[start : start + size] for start, size in zip(*table, strict=True)]
+        buffers = [bytearray(span) for span in spans] if copied or parcel.passing else spans
+        return pickle.loads(view[parcel.start : end], buffers=buffers)
+
+    def discard(self, parcel: Parcel) -> None:
+        """Free the slot of a parcel that nobody wants any more."""
+        if isinstance(parcel, Spot):
+            self.map_of(parcel)[0] = 0
+
+    def map_of(self, spot: Spot) -> mmap:
+        """Return the memory of a slot, which is mapped when it is first seen."""
+        for number in spot.dropped:
+            self.forget((spot.owner, number))
+        key = spot[:2]
+        if (memory := self.maps.get(key)) is None:
+            memory = self.maps[key] = Segment.attach(spot.handle, spot.size)
+        return memory
+
+    def forget(self, key: tuple[int, int]) -> None:
+        """Let go of a slot; live views keep its memory."""
+        self.maps.pop(key, None)
+        self.views.pop(key, None)
+
+    def forget_all(self, owner: int) -> None:
+        """Let go of the slots of a process that has ended."""
+        for key in [key for key in self.maps if key[0] == owner]:
+            self.forget(key)

@@ -1,0 +1,297 @@
+"""The crew: the standard process pool, built anew when a worker dies, with all that it had not finished."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
+from contextlib import suppress
+from functools import partial
+from hashlib import blake2b
+from queue import SimpleQueue
+from typing import Any, Final, cast
+
+from asyncdata.errors import StageError
+from asyncdata.processes.arena import Attached, Slots, Spot
+from asyncdata.processes.board import Board
+from asyncdata.processes.segment import Segment
+from asyncdata.processes.starting import Context, WorkerProcess, preload
+from asyncdata.processes.worker import Duty, Order, Reply, be_ready, do, prepare
+
+__all__ = ("Crew", "Job", "Pool", "pool_of")
+
+PATIENCE: Final = 2.0
+MOST_BARREN: Final = 3
+MOST_DEATHS: Final = 2
+
+
+class Job:
+    """A group on its way: what is asked for, made anew for each try, and who is told what became of it."""
+
+    __slots__ = ("alone", "ask", "blamed", "deaths", "done", "future", "number", "suspect")
+
+    def __init__(self, ask: Callable[[Job], Order], done: Callable[[Reply | BaseException], None], alone: bool) -> None:
+        self.ask = ask
+        self.done = done
+        self.alone = alone
+        self.suspect = False
+        self.deaths: dict[int, int] = {}
+        self.blamed: dict[int, str] = {}
+        self.number = 0
+        self.future: Future[Reply] | None = None
+
+    def died(self, place: int, code: int) -> None:
+        """Take note that a worker died of it. Which element it was is known if there is one, or it went one by one."""
+        if self.alone or self.suspect:
+            self.deaths[place] = self.deaths.get(place, 0) + 1
+            if self.deaths[place] >= MOST_DEATHS:
+                self.blamed[place] = (
+                    f"it ended the worker process that worked on it {MOST_DEATHS} times, {ending(code)}"
+                )
+        self.suspect = True
+
+
+def ending(code: int) -> str:
+    """Return in words how a process ended."""
+    if code >= 0:
+        return f"with exit code {code}"
+    with suppress(ValueError):
+        return f"by signal {-code} ({signal.Signals(-code).name})"
+    return f"by signal {-code}"
+
+
+class Crew:
+    """`count` worker processes. A thread of its own starts them, builds them anew and ends them."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.numbers = itertools.count(1)
+        self.jobs: dict[int, Job] = {}
+        self.lock = threading.Lock()
+        self.executor: ProcessPoolExecutor | None = None
+        self.context = Context()
+        self.orders: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self.thread: threading.Thread | None = None
+        self.board = Board.create()
+        self.attached = Attached()
+        self.slots = Slots(most_bytes())
+        self.duties: dict[bytes, Segment] = {}
+        self.modules: set[str] = set()
+        self.settled = 0
+        self.barren = 0
+        self.broken = False
+
+    # what stages ask
+
+    def duty(self, pickled: bytes) -> Duty:
+        """Return the work of a stage as workers find it."""
+        name = blake2b(pickled, digest_size=16).digest()
+        if name not in self.duties:
+            segment = Segment.create(len(pickled))
+            segment.map[:] = pickled
+            self.duties[name] = segment
+        segment = self.duties[name]
+        return Duty(name, segment.handle, segment.size)
+
+    def submit(self, job: Job) -> None:
+        """Have a job done; its `done` is called from another thread."""
+        with self.lock:
+            job.number = next(self.numbers)
+            self.jobs[job.number] = job
+            if self.thread is None:
+                self.thread = threading.Thread(target=self.run, name="asyncdata-pool", daemon=True)
+                self.thread.start()
+                self.orders.put(self.open)
+            elif self.executor is not None:
+                self.hand(self.executor, job)
+
+    def drop(self, job: Job) -> None:
+        """Forget a job; if it is being done, its result is thrown away."""
+        self.jobs.pop(job.number, None)
+        if job.future is not None:
+            job.future.cancel()
+
+    # the pool
+
+    def hand(self, executor: ProcessPoolExecutor, job: Job) -> None:
+        """Give a job to the pool. One that is broken gives it back when it is built anew."""
+        try:
+            job.future = executor.submit(do, job.ask(job))
+        except RuntimeError:  # BrokenProcessPool, or shut down
+            self.report(executor)
+            return
+        job.future.add_done_callback(partial(self.settle, job, executor))
+
+    def settle(self, job: Job, executor: ProcessPoolExecutor, future: Future[Reply]) -> None:
+        """Hand on what became of a job; in the pool's thread."""
+        if future.cancelled():
+            return
+        error = future.exception()
+        if isinstance(error, BrokenProcessPool) or (error is None and not self.arrived(future.result())):
+            self.report(executor)
+            return
+        self.settled += 1
+        job.future = None  # it would keep the result
+        if self.jobs.pop(job.number, None) is not None:
+            job.done(future.result() if error is None else error)
+        elif error is None:
+            self.attached.discard(future.result().parcel)
+
+    def arrived(self, reply: Reply) -> bool:
+        """Tell whether a reply's memory is there: not if its worker has died since, and nobody had seen it before."""
+        try:
+            if isinstance(reply.parcel, Spot):
+                self.attached.map_of(reply.parcel)
+        except OSError:
+            return False
+        return True
+
+    def report(self, executor: ProcessPoolExecutor) -> None:
+        """Have a broken pool built anew, once."""
+        if executor is self.executor and not self.broken:
+            self.broken = True
+            self.orders.put(self.recover)
+
+    # the crew's own thread
+
+    def run(self) -> None:
+        """Do what is ordered until told to end."""
+        while (order := self.orders.get()) is not None:
+            try:
+                order()
+            except Exception as error:  # no process could be started
+                self.fail(StageError(f"the worker processes cannot be started: {error!r}"))
+            order = None
+        self.close()
+
+    def open(self) -> None:
+        """Start the processes, all at once, and hand out what is waiting."""
+        preload(self.modules)
+        executor = ProcessPoolExecutor(
+            self.count,
+            mp_context=cast("Any", self.context),
+            initializer=prepare,
+            initargs=(self.board.segment.handle if self.board.segment else "", most_bytes() // self.count),
+        )
+        for _ in range(self.count):
+            executor.submit(be_ready)
+        with self.lock:
+            self.broken = False
+            self.executor = executor
+            for job in list(self.jobs.values()):
+                self.hand(executor, job)
+
+    def recover(self) -> None:
+        """Build the pool anew. Only what it had not finished is done again; what a worker died of, with care."""
+        with self.lock:
+            executor, self.executor = self.executor, None
+        if executor is not None:
+            executor.shutdown(wait=True)
+        codes = self.bury()
+        if self.barren > MOST_BARREN:
+            self.barren = 0
+            self.fail(StageError(f"worker processes end before they have done anything, {', '.join(codes)}"))
+        self.open()
+
+    def bury(self) -> list[str]:
+        """See which jobs workers died of, free what they held, and return how they ended."""
+        dead = self.context.started
+        self.context.started = []
+        suspects = 0
+        for process in dead:
+            mark, code, pid = self.board.read(process.pid or 0), process.exitcode, process.pid
+            self.attached.forget_all(pid or 0)
+            job = self.jobs.get(mark.group)
+            if (
+                job is not None and code is not None and code != -signal.SIGTERM
+            ):  # which is how the pool ends the others
+                suspects += 1
+                job.died(mark.place, code)
+        self.barren = 0 if self.settled or suspects else self.barren + 1
+        self.settled = 0
+        self.board.clear()
+        self.slots.reset()
+        endings = [ending(process.exitcode or 0) for process in dead]
+        for process in dead:
+            process.close()
+        return endings
+
+    def fail(self, error: StageError) -> None:
+        """Tell all that wait that there is no pool."""
+        with self.lock:
+            jobs = list(self.jobs.values())
+            self.jobs.clear()
+        for job in jobs:
+            job.done(error)
+
+    def close(self) -> None:
+        """End the processes: what they do not finish in two seconds they do not finish."""
+        with self.lock:
+            executor, self.executor = self.executor, None
+            self.jobs.clear()
+        if executor is not None:
+            timer = threading.Timer(PATIENCE, kill, (self.context.started,))
+            timer.daemon = True
+            timer.start()
+            executor.shutdown(wait=True, cancel_futures=True)
+            timer.cancel()
+            self.bury()
+        for segment in self.duties.values():
+            segment.close()
+        self.slots.close()
+        self.board.close()
+
+
+def kill(processes: list[WorkerProcess]) -> None:
+    for process in processes:
+        process.kill()
+
+
+def most_bytes() -> int:
+    """Return how much shared memory the slots of one side may take: an eighth of what the machine has."""
+    if not hasattr(os, "sysconf"):
+        return 1 << 30
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+
+
+class Pool:
+    """A hold on a crew, which ends when nobody holds it any more."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.crew = Crew(count)
+        CREWS.add(self.crew)
+        weakref.finalize(self, self.crew.orders.put, None).atexit = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pool_of, (self.count,)
+
+
+CREWS: Final[weakref.WeakSet[Crew]] = weakref.WeakSet()
+POOLS: Final[weakref.WeakValueDictionary[int, Pool]] = weakref.WeakValueDictionary()
+
+
+def pool_of(count: int) -> Pool:
+    """Return the pool of so many processes: all pipelines of this process share it, as long as one of them is there."""
+    pool = POOLS.get(count)
+    if pool is None:
+        pool = POOLS[count] = Pool(count)
+    return pool
+
+
+def end_crews() -> None:
+    """End all processes before the interpreter waits for the threads of their pools."""
+    crews = list(CREWS)
+    for crew in crews:
+        crew.orders.put(None)
+    for crew in crews:
+        if crew.thread is not None:
+            crew.thread.join(2 * PATIENCE)
+
+
+getattr(threading, "_register_atexit")(end_crews)  # noqa: B009 - as concurrent.futures does for its own threads

@@ -1,0 +1,198 @@
+"""Errands: how a group of elements is put for a worker process, worked on there, and put back in its place."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+from asyncdata.errors import WorkerCrashed
+from asyncdata.processes.arena import whole
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.executors import Note, Place, noted
+from asyncdata.runtime.tickets import Kept, Position, Ticket, Tickets, plain
+from asyncdata.runtime.work import Work
+
+__all__ = ("Errand", "Outcome", "Sent", "back", "carry_out", "outward")
+
+
+class Sent(NamedTuple):
+    """The good elements of a group as they travel: items, those that are batches as lists, and tickets if needed."""
+
+    items: list[Any]
+    batches: bool
+    tickets: list[Ticket] | None
+
+
+class Errand(NamedTuple):
+    """What a worker is asked for: a group, in which epoch, one by one if it has killed, and what not to touch."""
+
+    sent: Sent
+    epoch: tuple[Any, ...]
+    careful: bool = False
+    blamed: dict[int, str] | None = None
+
+
+class Outcome(NamedTuple):
+    """What came of a group: results, the places of those that stay if not all do, and how long it took in seconds."""
+
+    items: list[Any]
+    places: list[int] | None
+    seconds: float
+
+
+class RaisedInWorkerError(Exception):
+    """Shows where in a worker process an error was raised: the cause of one that came from there."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+class Carried(NamedTuple):
+    """A failure as it travels: an exception loses its traceback on the way, which is sent as text."""
+
+    error: BaseException
+    text: str
+
+    @staticmethod
+    def of(error: BaseException) -> Carried:
+        """Return an exception that can travel, or another one that says what it was."""
+        shown = traceback.TracebackException.from_exception(error)
+        shown.__notes__ = None
+        text = "".join(shown.format())
+        try:
+            pickle.loads(whole(error))
+        except Exception:
+            notes = getattr(error, "__notes__", [])
+            error = RuntimeError(f"{type(error).__name__}: {error} (which cannot be sent from a worker process)")
+            error.__notes__ = notes
+        return Carried(error, text)
+
+    def failure(self, ticket: Ticket) -> Failure:
+        """Return the failure, with the name of its element in its note."""
+        notes: list[str] = getattr(self.error, "__notes__", [])
+        for index, note in enumerate(notes):
+            if isinstance(note, Note):
+                notes[index] = note.naming(ticket)
+        self.error.__cause__ = self.error.__cause__ or RaisedInWorkerError(self.text)
+        return Failure(self.error)
+
+
+@final
+class Placed(Tickets):
+    """The tickets of a group's elements where a worker has it."""
+
+    __slots__ = ("count", "tickets")
+
+    def __init__(self, count: int, tickets: Sequence[Ticket] | None = None) -> None:
+        self.count = count
+        self.tickets = tickets
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Place:
+        return Place(index, None if self.tickets is None else self.tickets[index])
+
+    def at(self, count: int) -> Position:
+        raise NotImplementedError
+
+
+# in the process that asks
+
+
+def sound(block: Block) -> list[int]:
+    """Return the places of the elements that have not failed."""
+    return [place for place, item in enumerate(block.items) if type(item) is not Failure]
+
+
+def outward(work: Work, block: Block) -> Sent:
+    """Return what of a group is sent to a worker."""
+    places = sound(block) if block.failed else range(len(block))
+    items = [block.items[place] for place in places] if block.failed else block.items
+    if items and type(items[0]) is Block:
+        return Sent([[None if type(one) is Failure else one for one in item.items] for item in items], True, None)
+    keyed = any(call.keyed for call in work.calls)
+    return Sent(items, False, [plain(block.tickets[place]) for place in places] if keyed else None)
+
+
+def back(block: Block, outcome: Outcome) -> Block:
+    """Return the results in the places of a group's elements; what had failed before stays."""
+    places = range(len(outcome.items)) if outcome.places is None else outcome.places
+    found: list[tuple[int, Any]] = list(zip(places, outcome.items, strict=True))
+    if block.failed:
+        good = sound(block)
+        bad = [(place, item) for place, item in enumerate(block.items) if type(item) is Failure]
+        found = sorted([*((good[place], item) for place, item in found), *bad], key=lambda pair: pair[0])
+    if block.items and type(block.items[0]) is Block:
+        return Block([rejoined(block.items[place], rows) for place, rows in found], block.tickets)
+    items = [opened(item, block.tickets, place) for place, item in found]
+    whole = len(found) == len(block)
+    tickets = block.tickets if whole else Kept(block.tickets, [place for place, _ in found])
+    return Block(items, tickets, Failure in set(map(type, items)))
+
+
+def rejoined(batch: Block, rows: list[Any]) -> Block:
+    """Return the results of a batch as a block; what had failed before stays."""
+    items = [
+        before if type(before) is Failure else opened(row, batch.tickets, place)
+        for place, (before, row) in enumerate(zip(batch.items, rows, strict=True))
+    ]
+    return Block(items, batch.tickets, Failure in set(map(type, items)))
+
+
+def opened(item: Any, tickets: Tickets, place: int) -> Any:
+    """Return an item as it is in this process."""
+    return item.failure(tickets[place]) if type(item) is Carried else item
+
+
+# in the worker
+
+
+def carry_out(work: Work, errand: Errand, mark: Callable[[int], object]) -> Outcome:
+    """Do the work on a group. `mark` is told each place before it is touched, if the group has killed before."""
+    block, work = received(errand.sent), work.at(errand.epoch)
+    if not block.items:  # all had failed before
+        return Outcome([], None, 0.0)
+    begin = time.perf_counter()
+    done = one_by_one(work, block, errand, mark) if errand.careful else work.run(block)
+    seconds = time.perf_counter() - begin
+    places = None if len(done) == len(block) else [done.tickets[index].number for index in range(len(done))]
+    if errand.sent.batches:
+        return Outcome([[fit(item) for item in part.items] for part in done.items], None, seconds)
+    return Outcome([fit(item) for item in done.items] if done.failed else done.items, places, seconds)
+
+
+def received(sent: Sent) -> Block:
+    """Return the group as a block, in which each element's ticket is its place."""
+    if not sent.batches:
+        return Block(sent.items, Placed(len(sent.items), sent.tickets))
+    blocks = [Block(rows, Placed(len(rows))) for rows in sent.items]
+    return Block(blocks, Placed(len(blocks)))
+
+
+def one_by_one(work: Work, block: Block, errand: Errand, mark: Callable[[int], object]) -> Block:
+    """Do the work on one element after the other; what is to blame for two deaths is not touched again."""
+    parts: list[Block] = []
+    for place in range(len(block)):
+        one = block.part(place, place + 1)
+        mark(place)
+        crash = (errand.blamed or {}).get(place)
+        parts.append(work.run(one) if crash is None else crashed(work, one, crash))
+    return Block.join(parts)
+
+
+def crashed(work: Work, one: Block, words: str) -> Block:
+    """Return the failure of an element that kills workers."""
+    if type(one.items[0]) is Block:
+        rows: Block = one.items[0]
+        parts = [crashed(work, rows.part(row, row + 1), words) for row in range(len(rows))]
+        return Block([Block.join(parts)], one.tickets)
+    return Block([noted(WorkerCrashed(words), work.label, one.tickets[0])], one.tickets, True)
+
+
+def fit(item: Any) -> Any:
+    """Return an item that can travel."""
+    return Carried.of(item.error) if type(item) is Failure else item

@@ -1,0 +1,175 @@
+"""Lanes in other processes: groups go out as errands, and results come back into their elements' places."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future
+from functools import partial
+from typing import Any, Final
+
+from asyncdata.errors import PlanError, StageError
+from asyncdata.processes.arena import Parcel, dumps, pack, whole
+from asyncdata.processes.crew import Crew, Job, Pool
+from asyncdata.processes.errand import Carried, Errand, Outcome, back, carry_out, outward
+from asyncdata.processes.starting import modules_of
+from asyncdata.processes.worker import Duty, Order, Reply
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.executors import Pace, noted
+from asyncdata.runtime.lanes import Group, Lanes
+from asyncdata.runtime.work import Work
+
+__all__ = ("ExecutorLanes", "ProcessLanes", "lanes_of", "pickled")
+
+PROCESS_GROUP: Final = 4e-3
+INPUT_INLINE: Final = 1 << 16
+
+Finished = Callable[[Group], None]
+
+
+def pickled(work: Work) -> bytes:
+    """Return a stage's functions as they travel; `PlanError` for one that cannot."""
+    try:
+        return whole(work)
+    except Exception as error:
+        raise PlanError(
+            f"{work.label} cannot be sent to a worker process: {error}; what a function uses (its globals, what it "
+            "encloses) travels with it: open files, locks and connections inside the function, or use executor='thread'"
+        ) from error
+
+
+class ProcessLanes:
+    """Worker processes that run functions over groups of about four milliseconds."""
+
+    def __init__(self, pool: Pool, work: Work, epoch: tuple[Any, ...], copied: bool) -> None:
+        self.pace = Pace(PROCESS_GROUP)
+        self.pool = pool
+        self.crew: Crew = pool.crew
+        self.work = work
+        self.epoch = epoch
+        self.copied = copied
+        for call in work.calls:
+            self.crew.modules |= modules_of(call.fn)
+        self.duty: Duty = self.crew.duty(pickled(work))
+        self.jobs: dict[Group, Job] = {}
+
+    def submit(self, group: Group, finished: Finished) -> None:
+        job = Job(partial(self.order, group), partial(self.done, group, finished), len(group.block) == 1)
+        self.jobs[group] = job
+        self.crew.submit(job)
+
+    def order(self, group: Group, job: Job) -> Order:
+        """Return what is asked of a worker now."""
+        try:
+            parcel = self.parcel(group, job)
+        except Exception:
+            group.block = sendable(group.block, self.work)
+            parcel = self.parcel(group, job)
+        return Order(job.number, self.duty, parcel)
+
+    def parcel(self, group: Group, job: Job) -> Parcel:
+        """Return a group as it travels."""
+        errand = Errand(outward(self.work, group.block), self.epoch, job.suspect, job.blamed)
+        return pack(errand, self.crew.slots, INPUT_INLINE)
+
+    def done(self, group: Group, finished: Finished, reply: Reply | BaseException) -> None:
+        """Put results in their places; in the pool's thread."""
+        self.jobs.pop(group, None)
+        try:
+            group.result = self.result(group, reply)
+        except BaseException as error:  # ends the pipeline, not the pool's thread
+            group.error = error
+        group.done = True
+        finished(group)
+
+    def result(self, group: Group, reply: Reply | BaseException) -> Any:
+        """Return the results of a group, or raise what no element is to blame for."""
+        if isinstance(reply, BaseException):
+            raise reply
+        answer: Outcome | Carried = self.crew.attached.open(reply.parcel, self.copied)
+        if isinstance(answer, Carried):
+            raise answer.failure(None).error
+        self.pace.measured(len(group.block), answer.seconds)
+        return back(group.block, answer)
+
+    def stop(self) -> None:
+        for job in list(self.jobs.values()):
+            self.crew.drop(job)
+        self.jobs.clear()
+
+
+def sendable(block: Block, work: Work) -> Block:
+    """Return a group in which elements that cannot be pickled have failed."""
+    if block.items and type(block.items[0]) is Block:
+        return Block([sendable(batch, work) for batch in block.items], block.tickets)
+    items = list(block.items)
+    for place, item in enumerate(items):
+        try:
+            dumps(item, None)
+        except Exception as error:
+            kind = type(item).__name__
+            refusal = TypeError(f"the element is a {kind}, which cannot be sent to a worker process: {error}")
+            items[place] = noted(refusal, work.label, block.tickets[place])
+    return Block(items, block.tickets, Failure in set(map(type, items)))
+
+
+class Errands:
+    """A stage's work as another executor runs it: in its threads as it is, in its processes from a pickle."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def __call__(self, errand: Errand) -> Outcome:
+        return carry_out(self.work, errand, lambda _: None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpickled, (pickled(self.work),)
+
+
+def unpickled(work: bytes) -> Errands:
+    """Return work that came from another process."""
+    return Errands(pickle.loads(work))
+
+
+class ExecutorLanes:
+    """An executor of the user's, which the user ends."""
+
+    def __init__(self, executor: Executor, work: Work, epoch: tuple[Any, ...]) -> None:
+        self.pace = Pace(PROCESS_GROUP)
+        self.executor = executor
+        self.errands = Errands(work)
+        self.epoch = epoch
+        self.futures: set[Future[Outcome]] = set()
+
+    def submit(self, group: Group, finished: Finished) -> None:
+        errand = Errand(outward(self.errands.work, group.block), self.epoch)
+        future = self.executor.submit(self.errands, errand)
+        self.futures.add(future)
+        future.add_done_callback(partial(self.done, group, finished))
+
+    def done(self, group: Group, finished: Finished, future: Future[Outcome]) -> None:
+        """Put results in their places; in a thread of the executor's."""
+        self.futures.discard(future)
+        if future.cancelled():
+            return
+        try:
+            outcome = future.result()
+            self.pace.measured(len(group.block), outcome.seconds)
+            group.result = back(group.block, outcome)
+        except BrokenExecutor as error:
+            group.error = StageError(f"{self.errands.work.label}: the executor given as executor= is broken: {error}")
+        except BaseException as error:  # ends the pipeline, not the executor's thread
+            group.error = error
+        group.done = True
+        finished(group)
+
+    def stop(self) -> None:
+        for future in list(self.futures):
+            future.cancel()
+
+
+def lanes_of(executor: Pool | Executor, work: Work, epoch: tuple[Any, ...], copied: bool) -> Lanes:
+    """Return the lanes of an executor that is none of the pipeline's own."""
+    if isinstance(executor, Pool):
+        return ProcessLanes(executor, work, epoch, copied)
+    return ExecutorLanes(executor, work, epoch)

@@ -1,0 +1,142 @@
+"""What runs in a worker process: it is made ready once, and then does errands."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections import OrderedDict
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from asyncdata.processes.arena import Attached, Parcel, Slots, dumps, pack
+from asyncdata.processes.board import Board
+from asyncdata.processes.errand import Carried, Errand, Outcome, carry_out
+from asyncdata.processes.segment import Segment
+from asyncdata.runtime.executors import Note
+from asyncdata.runtime.memory import keep_memory_warm
+from asyncdata.runtime.work import Work
+
+__all__ = ("Duty", "Order", "Reply", "be_ready", "do", "prepare")
+
+MOST_DUTIES: Final = 64
+
+
+class Duty(NamedTuple):
+    """Where the work of a stage lies, pickled; its `name` is a hash of that."""
+
+    name: bytes
+    handle: str
+    size: int
+
+
+class Order(NamedTuple):
+    """What goes to a worker: the number of the group, the stage's work, and the errand."""
+
+    group: int
+    duty: Duty
+    errand: Parcel
+
+
+class Reply(NamedTuple):
+    """What comes back: an outcome, or the error that no element is to blame for."""
+
+    parcel: Parcel
+    failed: bool
+
+
+class Post:
+    """What a worker knows: where it says what it is at, its own slots, those of others, and the work it has learnt."""
+
+    def __init__(self, board: str, most_bytes: int) -> None:
+        self.board = Board(handle=board)
+        self.slots = Slots(most_bytes)
+        self.attached = Attached()
+        self.duties: OrderedDict[bytes, Work] = OrderedDict()
+
+    def learn(self, duty: Duty) -> Work:
+        """Return the work of a stage, which is unpickled once."""
+        if duty.name not in self.duties:
+            memory = Segment.attach(duty.handle, duty.size, last=False)
+            self.duties[duty.name] = pickle.loads(memory)
+            memory.close()
+        self.duties.move_to_end(duty.name)
+        while len(self.duties) > MOST_DUTIES:
+            self.duties.popitem(last=False)
+        return self.duties[duty.name]
+
+
+posts: Final[list[Post]] = []
+
+
+def prepare(board: str, most_bytes: int) -> None:
+    """Make this process a worker: Ctrl-C is for the parent alone, whose end is this one's; one compute thread."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=follow, args=(parent,), name="asyncdata-parent", daemon=True).start()
+    keep_memory_warm()
+    one_thread()
+    posts.append(Post(board, most_bytes))
+
+
+def follow(parent: Any) -> None:
+    """End with the parent, however it ends. The pool would leave its workers behind if the parent is killed."""
+    parent.join()
+    os._exit(1)
+
+
+def one_thread() -> None:
+    """Let libraries compute in one thread: there are as many workers as cores."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
+        os.environ[name] = "1"
+    for module, setter in (("torch", "set_num_threads"), ("cv2", "setNumThreads")):
+        if module in sys.modules:
+            getattr(sys.modules[module], setter)(1)
+    with suppress(ImportError):
+        importlib.import_module("threadpoolctl").threadpool_limits(1)
+
+
+def be_ready() -> None:
+    """Do nothing: what a pool is asked first, so that its processes start."""
+
+
+def do(order: Order) -> Reply:
+    """Do an errand; what goes wrong with it as a whole is in the reply."""
+    (post,) = posts
+    post.board.write(order.group)
+    try:
+        work = post.learn(order.duty)
+        errand: Errand = post.attached.open(order.errand)
+        outcome = carry_out(work, errand, partial(post.board.write, order.group))
+        return Reply(sent(outcome, errand.sent.batches, post, work), False)
+    except BaseException as error:  # SystemExit and the like, or a function that cannot be loaded here
+        return Reply(pack(Carried.of(error), post.slots), True)
+    finally:
+        post.board.write(0)
+
+
+def sent(outcome: Outcome, batches: bool, post: Post, work: Work) -> Parcel:
+    """Return an outcome as a parcel; results that cannot be pickled become failures."""
+    try:
+        return pack(outcome, post.slots)
+    except Exception:
+        items = [[fitting(row, work) for row in item] if batches else fitting(item, work) for item in outcome.items]
+        return pack(outcome._replace(items=items), post.slots)
+
+
+def fitting(item: Any, work: Work) -> Any:
+    """Return a result, or the failure in the place of one that cannot be pickled."""
+    try:
+        dumps(item, None)
+    except Exception as error:
+        kind = type(item).__name__
+        refusal = TypeError(f"the function returned a {kind}, which cannot be sent from a worker process: {error}")
+        refusal.add_note(Note(f"in {work.label}"))
+        return Carried.of(refusal)
+    return item

@@ -1,0 +1,82 @@
+"""FileLock: one process at a time has what is written at a path."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self, final
+
+from asyncdata.errors import PlanError
+
+__all__ = ("FileLock",)
+
+
+@final
+class FileLock:
+    """The system's lock on `<path>.lock`, a file that is there while somebody has it, or after he was killed.
+
+    A process that ends, however it does, has it no more. It is a file of its own, since on Windows others can neither
+    read nor rename what is locked.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.with_name(f"{path.name}.lock")
+        self.flock, self.msvcrt = module("fcntl"), module("msvcrt")
+        if self.flock is None and self.msvcrt is None:
+            raise PlanError("elements are kept in files only where the system can lock these, which this one cannot")
+        self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0))
+
+    @classmethod
+    def take(cls, path: Path) -> Self | None:
+        """Return the lock; `None` if another process, or another part of this one, has it or has just let go of it."""
+        lock = cls(path)
+        try:
+            if lock.locked() and lock.is_there():
+                return lock
+        except BaseException:
+            os.close(lock.descriptor)
+            raise
+        os.close(lock.descriptor)
+        return None
+
+    def locked(self) -> bool:
+        """Try to lock the file."""
+        try:
+            if self.flock is not None:
+                self.flock.flock(self.descriptor, self.flock.LOCK_EX | self.flock.LOCK_NB)
+            else:
+                self.msvcrt.locking(self.descriptor, self.msvcrt.LK_NBLCK, 1)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def is_there(self) -> bool:
+        """Tell whether the file still has its name: who had the lock before has removed it."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self.descriptor))
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Let others have it; more than once does nothing."""
+        if self.descriptor < 0:
+            return
+        if self.flock is not None:
+            self.path.unlink(missing_ok=True)
+            os.close(self.descriptor)
+        else:  # what is open cannot be removed: not here, and not by us if somebody else has it by now
+            self.msvcrt.locking(self.descriptor, self.msvcrt.LK_UNLCK, 1)
+            os.close(self.descriptor)
+            with suppress(PermissionError):
+                self.path.unlink(missing_ok=True)
+        self.descriptor = -1
+
+
+def module(name: str) -> Any:
+    """Return a module of the standard library, `None` where this system has it not."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None

@@ -1,0 +1,256 @@
+"""Worker processes that are killed, that never return, or whose parent is killed."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.processes.arena import Attached, Slots, pack
+from asyncdata.processes.crew import Pool, pool_of
+from asyncdata.testing import leaves_nothing
+from tests.processes.children import alive, children_of, workers
+from tests.processes.test_map import outcomes, processes
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks into /proc")
+
+PROGRAM = Path(__file__).parents[1] / "faults" / "crew.py"
+
+
+def until(condition: Any, seconds: float = 10.0) -> bool:
+    """Whether something becomes true; the kernel tells nobody when a process of another has ended."""
+    deadline = time.monotonic() + seconds
+    gate = threading.Event()
+    while not condition() and time.monotonic() < deadline:
+        gate.wait(0.01)
+    return bool(condition())
+
+
+def start(what: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAM), what],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+    )
+
+
+def read_until_ready(process: subprocess.Popen[str]) -> list[str]:
+    assert process.stdout is not None
+    lines: list[str] = []
+    while (line := process.stdout.readline().strip()) not in ("ready", ""):
+        lines.append(line)
+    return lines
+
+
+def kill_now_and_then(stop: threading.Event, kills: list[int], every: float = 0.3) -> None:
+    dice = random.Random(5)
+    while not stop.wait(every):
+        if found := workers():
+            kills.append(dice.choice(found))
+            try:
+                os.kill(kills[-1], signal.SIGKILL)
+            except ProcessLookupError:
+                kills.pop()
+
+
+def slowly(number: int) -> tuple[int, Any]:
+    total = sum(range(20_000))
+    return number, np.full(2_000, number + 0 * total)
+
+
+@pytest.mark.timeout(120)
+def test_workers_that_are_killed_again_and_again_cost_nothing_but_time() -> None:
+    stop, kills = threading.Event(), list[int]()
+    killer = threading.Thread(target=kill_now_and_then, args=(stop, kills))
+    killer.start()
+    try:
+        found = list(processes(ad.Dataset.range(2000).repeat(2), slowly))
+    finally:
+        stop.set()
+        killer.join()
+    assert [number for number, _ in found] == [*range(2000)] * 2
+    assert all((array == number).all() for number, array in found)
+    assert kills
+
+
+def kills_itself(number: int) -> int:
+    if number == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def leaves(number: int) -> int:
+    if number == 5:
+        os._exit(3)
+    return number
+
+
+@pytest.mark.parametrize(("fn", "how"), [(kills_itself, "SIGKILL"), (leaves, "exit code 3")])
+def test_an_element_that_kills_twice_fails_in_its_place(fn: Any, how: str) -> None:
+    found = outcomes(processes(ad.Dataset.range(12), fn))
+    assert found[:5] + found[6:] == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]
+    kind, text, notes = found[5]
+    assert kind is ad.WorkerCrashed
+    assert how in text
+    assert "element 5" in notes[0]
+    assert fn.__name__ in notes[0]
+
+
+def test_an_element_of_a_large_group_that_kills_fails_alone() -> None:
+    found = outcomes(processes(ad.Dataset.range(700), lambda n: os._exit(1) if n == 600 else n))
+    assert found[:600] + found[601:] == [*range(600), *range(601, 700)]
+    assert found[600][0] is ad.WorkerCrashed
+
+
+def test_a_batch_that_kills_fails_in_all_its_places() -> None:
+    def fatal(batch: Any) -> Any:
+        if 5 in batch:
+            os._exit(1)
+        return batch
+
+    found = outcomes(processes(ad.Dataset.range(12), fatal, batch=4))
+    assert found[:4] + found[8:] == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert {kind for kind, _, _ in found[4:8]} == {ad.WorkerCrashed}
+
+
+def test_a_worker_that_is_terminated_is_replaced() -> None:
+    ds = processes(ad.Dataset.range(300), slowly)
+    with ds.iterate() as elements:
+        next(elements)
+        for worker in workers():
+            os.kill(worker, signal.SIGTERM)
+        assert [number for number, _ in elements] == list(range(1, 300))
+
+
+def test_processes_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool(1)
+    monkeypatch.setattr(pool.crew.context, "Process", lambda *_, **__: (_ for _ in ()).throw(OSError("no more")))
+    ds = ad.Dataset.range(3).map(slowly, executor="process")
+    object.__setattr__(ds.plan, "executor", pool)
+    with pytest.raises(ad.StageError, match="cannot be started.*no more"):
+        list(ds)
+
+
+def test_the_processes_end_with_the_last_dataset_that_uses_them() -> None:
+    before = set(workers())
+    with leaves_nothing():
+        ds = ad.Dataset.range(30).map(slowly, 3, executor="process")
+        assert len(list(ds)) == 30
+        mine = set(workers()) - before
+        assert len(mine) == 3
+        del ds
+    assert until(lambda: not any(map(alive, mine)), 2)
+
+
+def test_a_parent_that_is_killed_takes_everything_along() -> None:
+    shared = set(os.listdir("/dev/shm"))
+    process = start("run")
+    lines = read_until_ready(process)
+    below = children_of(process.pid)
+    assert lines == ["main", "0", "1", "2"], "the script runs once, in the parent alone"
+    assert len(below) >= 3
+    process.kill()
+    process.communicate()
+    assert until(lambda: not any(map(alive, below)), 2), "processes left"
+    assert set(os.listdir("/dev/shm")) <= shared
+
+
+@pytest.mark.timeout(30)
+def test_a_function_that_never_returns_does_not_hold_the_interpreter() -> None:
+    process = start("stuck")
+    read_until_ready(process)
+    _, errors = process.communicate(timeout=15)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_ctrl_c_is_for_the_parent_alone() -> None:
+    process = start("interrupted")
+    read_until_ready(process)
+    below = children_of(process.pid)
+    for pid in (process.pid, *below):  # as a terminal does
+        os.kill(pid, signal.SIGINT)
+    out, errors = process.communicate(timeout=15)
+    assert "interrupted" in out
+    assert process.returncode == 0, errors
+    assert until(lambda: not any(map(alive, below)), 2)
+
+
+def test_without_memfd_a_temporary_file_does(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import os\ndel os.memfd_create\n")
+    files = tmp_path / "tmp"
+    files.mkdir()
+    path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
+    process = start("leave", PYTHONPATH=path, TMPDIR=str(files))
+    out, errors = process.communicate(timeout=30)
+    assert "2\nready\nmemfd False" in out, errors
+    assert until(lambda: not any(file.name.startswith("asyncdata") for file in files.iterdir()), 2)
+
+
+def resident() -> int:
+    """Bytes of this process's memory that it has for itself alone."""
+    text = Path("/proc/self/smaps_rollup").read_text()
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Private")) << 10
+
+
+def test_memory_and_descriptors_stay_flat_over_epochs() -> None:
+    ds = processes(ad.Dataset.range(60), lambda number: np.full((150, 1000), number)).batch(4)
+    sizes: list[tuple[int, int]] = []
+    for _ in range(50):
+        assert sum(len(batch) for batch in ds) == 60
+        gc.collect()
+        sizes.append((resident(), len(os.listdir("/proc/self/fd"))))
+    (early, descriptors), (late, more) = sizes[9], sizes[-1]
+    assert late < early + (32 << 20)
+    assert more <= descriptors + 4
+
+
+def test_a_slot_is_free_again_when_its_last_view_has_died() -> None:
+    slots, attached = Slots(1 << 30), Attached()
+    array = attached.open(pack(np.arange(100_000), slots))
+    (slot,) = slots.slots
+    view = array[5:10].reshape(5, 1)
+    del array
+    gc.collect()
+    assert slot.taken
+    assert view.ravel().tolist() == [5, 6, 7, 8, 9]
+    del view
+    assert not slot.taken
+    attached.open(pack(np.arange(100_000), slots))
+    assert len(slots.slots) == 1, "it is used again"
+    slots.close()
+
+
+def test_there_are_never_more_slots_than_allowed_for_long() -> None:
+    slots, attached = Slots(1 << 30, most=3), Attached()
+    held = [attached.open(pack(np.full(50_000, number), slots)) for number in range(20)]
+    assert len(slots.slots) == 4, "three that are held, and one that is on its way"
+    assert [int(array[0]) for array in held] == list(range(20))
+    slots.close()
+
+
+def test_one_pool_for_each_number_of_processes(warm: Pool) -> None:
+    assert pool_of(2) is warm
+    assert pool_of(4) is not warm
+
+
+def test_open_files_are_not_used_up() -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = list(processes(ad.Dataset.range(2000), lambda number: np.full(20_000, number)))
+    assert len(os.listdir("/proc/self/fd")) < min(soft, 300)
+    assert [int(array[-1]) for array in held] == list(range(2000))

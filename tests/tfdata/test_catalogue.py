@@ -1,0 +1,133 @@
+"""The catalogue: what is in tf.data is here by the same name and arguments, or docs/from-tfdata.md says why not."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.transformations import Transformations
+from tests import reference
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/from-tfdata.md").read_text()
+NAMED = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]*)`", PAGE))))
+"""Every word of code on the page."""
+
+NO_LAW = {"reduce", "options", "apply", "snapshot", "tee", "save", "load", "list_files"}
+"""Public methods that the laws do not draw: they give no dataset, or have one that is drawn; each has its own tests."""
+
+CLASSES = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
+EXPERIMENTAL = ("CsvDataset", "SqlDataset", "make_csv_dataset")
+
+HERE = {"RandomDataset": "random", "Counter": "counter", "from_list": "from_list"}
+"""Names in tf.data.experimental whose arguments are those of a method here."""
+
+DIFFERENT = {
+    "name": "names of graph nodes",
+    "dtype": "Python's integers",
+    "wait": "a folder is complete or not there",
+    "synchronous": "functions are Python's",
+    "use_unbounded_threadpool": "functions are Python's",
+}
+"""Arguments that are left out wherever they are; the page says so."""
+
+DEFAULTS = {
+    ("prefetch", "buffer_size"): "AUTOTUNE unless given",
+    ("shard", "num_shards"): "this process's unless given",
+    ("shard", "index"): "this process's unless given",
+    ("shuffle", "buffer_size"): "everything unless given, where elements can be had in any order",
+    ("shuffle", "reshuffle_each_iteration"): "None is True",
+    ("ragged_batch", "row_splits_dtype"): "a dtype by its name",
+}
+"""Arguments whose default is written in another way."""
+
+
+def public(value: Any) -> list[str]:
+    return [name for name in dir(value) if not name.startswith("_")]
+
+
+def parameters(function: Any) -> dict[str, inspect.Parameter]:
+    found = inspect.signature(function).parameters
+    return {name: one for name, one in found.items() if name not in {"self", "args", "kwargs"}}
+
+
+def methods() -> list[str]:
+    return [name for name in public(ad.Dataset) if name != "plan"]
+
+
+@pytest.mark.parametrize("name", [*methods(), *ad.experimental.__all__, *ad.__all__])
+def test_what_is_here_stands_on_the_page(name: str) -> None:
+    own = {"checkpoint", "read_file", "experimental"} | {one for one in ad.__all__ if one.endswith("Error")}
+    own |= {"Stateful", "make_example", "decode_example", "parse_single_example", "FixedLenFeature", "VarLenFeature"}
+    own |= {"TensorSpec", "Dataset"}
+    assert name in NAMED or name in own
+
+
+@pytest.mark.parametrize("name", methods())
+def test_every_method_has_an_example(name: str) -> None:
+    function = inspect.getattr_static(ad.Dataset, name)
+    text = inspect.getdoc(function.fget if isinstance(function, property) else function) or ""
+    assert ">>>" in text or name == "options"
+
+
+@pytest.mark.parametrize("name", [name for name in public(Transformations) if name not in NO_LAW | {"with_options"}])
+def test_every_transformation_has_its_meaning_and_its_place_in_the_laws(name: str) -> None:
+    laws = "".join(path.read_text() for path in (ROOT / "tests/laws").glob("*.py"))
+    assert f".{name}(" in laws
+    same = {"apply", "assert_cardinality"}
+    assert name in same or hasattr(reference, name) or hasattr(reference, f"{name}_")
+
+
+def test_the_page_has_no_empty_row() -> None:
+    rows = [row.split("|") for row in PAGE.replace("\\|", "or").splitlines() if row.startswith("|")]
+    assert [row for row in rows if not row[1].strip() or not row[2].strip()] == []
+
+
+@pytest.mark.tensorflow
+@pytest.mark.filterwarnings("ignore")
+def test_every_name_of_tensorflow_stands_on_the_page(tf: Any) -> None:
+    data, experimental = tf.data, tf.data.experimental
+    places = (data, data.Dataset, data.Iterator, data.NumpyIterator, data.Options, data.ThreadingOptions)
+    names = {name for place in (*places, experimental, experimental.service) for name in public(place)}
+    general = {"Dataset", "Iterator", "NumpyIterator", "experimental", "Options"}
+    assert names - NAMED - general == set()
+
+
+@pytest.mark.tensorflow
+@pytest.mark.filterwarnings("ignore")
+def test_arguments_and_defaults_are_those_of_tensorflow(tf: Any) -> None:
+    pairs = [
+        (name, getattr(tf.data.Dataset, name), getattr(ad.Dataset, name, None)) for name in public(tf.data.Dataset)
+    ]
+    pairs += [(name, getattr(tf.data, name).__init__, getattr(ad, name).__init__) for name in CLASSES]
+    for name in EXPERIMENTAL:
+        theirs, ours = getattr(tf.data.experimental, name), getattr(ad.experimental, name)
+        pairs.append((name, getattr(theirs, "__init__", theirs) if inspect.isclass(theirs) else theirs, ours))
+    pairs += [(name, getattr(tf.data.experimental, name), getattr(ad.Dataset, here)) for name, here in HERE.items()]
+    wrong: list[tuple[str, str]] = []
+    for name, theirs, ours in pairs:
+        if ours is None or isinstance(ours, property):
+            continue
+        mine = parameters(ours)
+        for place, (argument, told) in enumerate(parameters(theirs).items()):
+            here = mine.get(argument)
+            if here is None:
+                wrong += [] if argument in DIFFERENT else [(name, argument)]
+            elif (name, argument) not in DEFAULTS and here.default != told.default:
+                wrong.append((name, f"{argument}={here.default!r}, there {told.default!r}"))
+            elif list(mine).index(argument) != place and here.kind is not inspect.Parameter.KEYWORD_ONLY:
+                wrong.append((name, f"{argument} is number {list(mine).index(argument)}, there {place}"))
+    assert wrong == []
+    assert set(DIFFERENT) <= NAMED
+
+
+@pytest.mark.tensorflow
+@pytest.mark.filterwarnings("ignore")
+def test_constants_are_those_of_tensorflow(tf: Any) -> None:
+    for name in ("AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY"):
+        assert getattr(ad, name) == getattr(tf.data, name)
