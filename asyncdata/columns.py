@@ -19,7 +19,7 @@ class Columns:
 
     The elements are made at most once, all together, however they are taken; a batch needs none.
 
-    >>> columns = Columns((np.array([1, 2, 3]), np.array([b"a", b"b", b"c"], object)))
+    >>> columns = Columns((np.array([1, 2, 3]), np.array([b"a", b"b", b"c"], object)), 3)
     >>> list(columns[1:])
     [(np.int64(2), b'b'), (np.int64(3), b'c')]
     >>> Columns.stacked([columns[2:], columns[:1]])
@@ -28,18 +28,20 @@ class Columns:
 
     __slots__ = ("start", "stop", "whole")
 
-    def __init__(self, value: Any) -> None:
-        self.whole = Whole(value, leading(value).rows)
+    def __init__(self, value: Any, rows: int) -> None:
+        self.whole = Whole(value, rows)
         self.start = 0
-        self.stop = self.whole.rows
+        self.stop = rows
 
     @staticmethod
     def of(value: Any) -> Columns | None:
         """Return the rows of an element if all its leaves are arrays of numbers, which stacked again are the same."""
+        if is_plain(value):
+            return Columns(value, len(value)) if len(value) else None
         rows, problem = leading(value)
         leaves: list[Any] = []
         map_leaves(lambda leaf, _: leaves.append(leaf), value)
-        return Columns(value) if problem is None and rows and all(map(is_plain, leaves)) else None
+        return Columns(value, rows) if problem is None and rows and all(map(is_plain, leaves)) else None
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -89,7 +91,7 @@ class Whole:
 
 def is_plain(leaf: Any) -> bool:
     """Tell whether rows of an array, stacked, are always a part of such an array."""
-    return type(leaf) is np.ndarray and leaf.dtype.kind in "biufc" and leaf.dtype.isnative
+    return type(leaf) is np.ndarray and leaf.ndim > 0 and leaf.dtype.kind in "biufc" and leaf.dtype.isnative
 
 
 def concatenated(parts: Sequence[Columns], values: Sequence[Any]) -> Any:
@@ -97,7 +99,10 @@ def concatenated(parts: Sequence[Columns], values: Sequence[Any]) -> Any:
     first = values[0]
     if isinstance(first, np.ndarray):
         arrays = cast("Sequence[npt.NDArray[Any]]", values)
-        if len({(type(array), getattr(array, "dtype", None), np.shape(array)[1:]) for array in arrays}) > 1:
+        if len(parts) == 1:
+            return parts[0].leaf(arrays[0]).copy()
+        dtype, shape = arrays[0].dtype, arrays[0].shape[1:]
+        if any(type(array) is not np.ndarray or array.dtype != dtype or array.shape[1:] != shape for array in arrays):
             return None
         return np.concatenate([part.leaf(array) for part, array in zip(parts, arrays, strict=True)])
     levels = [open_level(value) for value in values]

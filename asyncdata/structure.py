@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -327,6 +327,9 @@ def rows_of(value: Any, rows: int) -> list[Any]:
     columns = [rows_of(part, rows) for part in level.parts]
     if type(value) is tuple:
         return list(zip(*columns, strict=True))
+    if type(value) is dict:
+        keys = list(cast("dict[Any, Any]", value))
+        return [dict(zip(keys, parts, strict=False)) for parts in zip(*columns, strict=True)]
     return [level.rebuild(parts) for parts in zip(*columns, strict=True)]
 
 

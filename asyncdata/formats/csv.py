@@ -100,9 +100,9 @@ class Table:
         if not self.fits(grid.width):
             return None
         try:
-            return Columns(
-                tuple([one.converted(grid.fields[one.index :: grid.width], self.missing) for one in self.columns])
-            )
+            fields, width = grid.fields, grid.width
+            columns = [one.converted(fields[one.index :: width], self.missing) for one in self.columns]
+            return Columns(tuple(columns), len(columns[0]))
         except ValueError:
             return None
 
