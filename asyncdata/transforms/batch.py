@@ -54,6 +54,11 @@ class Batch(Unary):
         """What users call it."""
         return "batch"
 
+    @property
+    def stacks(self) -> bool:
+        """Whether it joins elements as they are, which for arrays is to join the arrays."""
+        return True
+
     def join(self, items: list[Any]) -> Any:
         """Return one element made of these."""
         return stack(items)
@@ -67,9 +72,12 @@ class Batch(Unary):
 
     def whole(self, block: Block) -> Any:
         """Return a batch of all elements of a block, or the failure in its place; of columns without the elements."""
-        if block.columns and self.kind == "batch":
+        if not block.columns or not self.stacks:
+            return self.made(block.items, block.tickets, 0)
+        try:
             return Columns.stacked(block.columns)
-        return self.made(block.items, block.tickets, 0)
+        except (StructureError, MemoryError) as error:
+            return noted(error, f"{self.kind}({len(block)})", block.tickets)
 
     @property
     def cardinality(self) -> int:
