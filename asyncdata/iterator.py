@@ -16,10 +16,12 @@ from asyncdata.checkpoint import Place, heading, place_of, state_of
 from asyncdata.errors import ClosedError, ConcurrentUseError
 from asyncdata.optimize import optimize
 from asyncdata.options import Options
-from asyncdata.plan import UnseekableError, check_count
+from asyncdata.plan import UnseekableError, check_count, nodes_of
+from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine, ThreadEngine
 from asyncdata.runtime.tickets import END, Position, Start
+from asyncdata.transforms.called import Called
 from asyncdata.transforms.prefetch import Prefetch
 
 __all__ = ("DatasetIterator", "ended_by")
@@ -248,6 +250,24 @@ class DatasetIterator(Generic[T]):
             return item
         del self  # see Reader
         return await reader.read_async()
+
+    def stats(self) -> list[dict[str, Any]]:
+        """Return what AUTOTUNE has chosen so far, a dict for each step that it tunes, in order, sources first.
+
+        `step` is how `Dataset.explain` shows it; `where` its function is called: `"inline"` on the engine's thread,
+        in `"thread"`s, `"task"`s or worker `"process"`es; `workers` how many calls are made at once, and `why`.
+
+        >>> import asyncdata as ad
+        >>> with ad.Dataset.range(10_000).map(lambda x: x + 1, ad.AUTOTUNE).iterate() as elements:
+        ...     _ = list(elements)
+        ...     (step,) = elements.stats()
+        >>> step["where"], step["workers"]
+        ('inline', 1)
+        """
+        tuned = [(node, node.executor) for node in nodes_of(self._reader.plan) if isinstance(node, Called)]
+        return [
+            {"step": node.label(), **tuning.choice._asdict()} for node, tuning in tuned if isinstance(tuning, Tuning)
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been delivered, as JSON knows it: between any two elements, at once, also after `close`.

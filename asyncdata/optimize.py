@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 from asyncdata.errors import PlanError, StageError
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node, OneForOne, nodes_of
+from asyncdata.runtime.autotune import Tuning
 from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.called import Called
 from asyncdata.transforms.interleave import Interleave
@@ -145,15 +146,18 @@ def enabled(rules: Sequence[Rule], options: Options) -> list[Rule]:
     return [rule for rule in rules if rule.__name__ not in disabled] if options.optimize is not False else []
 
 
-def settle(node: Node, ordered: bool, numbered: bool = False) -> Node:
+def settle(node: Node, options: Options, numbered: bool = False) -> Node:
     """Fill in whether parallel stages keep order where they do not say so themselves; before a `shard` all do.
 
     Shares are those of different processes: only if all see the same order has every element its place in one of them.
     """
+    ordered = options.deterministic is not False
     numbered = numbered or isinstance(node, Shard)
-    inputs = [settle(part, ordered, numbered) for part in node.inputs]
+    inputs = [settle(part, options, numbered) for part in node.inputs]
     if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
         node = node.with_inputs(*inputs)
+    if options.autotune is False and isinstance(node, Called) and isinstance(node.executor, Tuning):
+        node = dataclasses.replace(node, executor=None)
     if isinstance(node, (Called, Interleave)) and node.workers is not None and (numbered or node.ordered is None):
         return dataclasses.replace(node, ordered=ordered or numbered)
     return node
@@ -179,7 +183,7 @@ def optimize(plan: Node, options: Options) -> Optimized:
         better = apply_first(rules, node, story)
         return node if better is None else visit(better)
 
-    plan = with_copies(visit(settle(plan, options.deterministic is not False)))
+    plan = with_copies(visit(settle(plan, options)))
     return Optimized(apply_first(enabled(LAST_RULES, options), plan, story) or plan, story)
 
 

@@ -40,6 +40,10 @@ class Options:
     deterministic: bool | None = None
     """Whether parallel stages keep the order of elements (the default) when they do not say so themselves."""
 
+    autotune: bool | None = None
+    """Whether `AUTOTUNE` finds out while running where functions are called and how many calls at once (the default);
+    else it is as many threads as there are cores, and four."""
+
     optimize: bool | None = None
     """Whether the plan is rewritten before it runs (the default). Never changes results, only speed."""
 
@@ -64,7 +68,7 @@ def check_option(name: str, value: Any) -> None:
     """Raise `PlanError` if a field cannot have this value."""
     if name == "placement" and value not in PLACEMENTS:
         raise PlanError(f"placement must be one of {PLACEMENTS}, got {value!r}")
-    if name in {"deterministic", "optimize"} and not isinstance(value, bool):
+    if name in {"autotune", "deterministic", "optimize"} and not isinstance(value, bool):
         raise PlanError(f"Options({name}=) must be True, False or None, got {value!r:.80}")
     if name == "disabled_rules" and (isinstance(value, str) or not isinstance(value, (tuple, list))):
         raise PlanError(f"Options(disabled_rules=) must be a tuple of names of rules, got {value!r:.80}")

@@ -114,6 +114,8 @@ class Transformations(Generic[T]):
         Python code that would hold up all other threads, in as many worker processes as there are cores unless
         `num_parallel_calls` says otherwise, or an executor of `concurrent.futures`, which stays yours to end. The
         function and what it uses travel to the processes, once; arrays come back in shared memory, writable.
+        `num_parallel_calls=AUTOTUNE` finds out what is fastest, on the engine's thread or in threads;
+        `executor=AUTOTUNE` also tries processes. `DatasetIterator.stats` tells what was chosen.
 
         With `rng=True` the function is also given `rng=`, a `numpy.random.Generator` of the element's own: the same
         for the same `seed`, element and epoch, whatever the parallelism, the order or how often the run was resumed.

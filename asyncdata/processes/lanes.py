@@ -19,7 +19,7 @@ from asyncdata.runtime.executors import Pace, noted
 from asyncdata.runtime.lanes import Group, Lanes
 from asyncdata.runtime.work import Work
 
-__all__ = ("ExecutorLanes", "ProcessLanes", "lanes_of", "pickled")
+__all__ = ("ExecutorLanes", "ProcessLanes", "pickled")
 
 PROCESS_GROUP: Final = 4e-3
 INPUT_INLINE: Final = 1 << 16
@@ -38,11 +38,12 @@ def pickled(work: Work) -> bytes:
         ) from error
 
 
-class ProcessLanes:
+class ProcessLanes(Lanes):
     """Worker processes that run functions over groups of about four milliseconds."""
 
-    def __init__(self, pool: Pool, work: Work, epoch: tuple[Any, ...], copied: bool) -> None:
+    def __init__(self, pool: Pool, workers: int, work: Work, epoch: tuple[Any, ...], copied: bool) -> None:
         self.pace = Pace(PROCESS_GROUP)
+        self.workers = workers
         self.pool = pool
         self.crew: Crew = pool.crew
         self.work = work
@@ -89,6 +90,7 @@ class ProcessLanes:
         answer: Outcome | Carried = self.crew.attached.open(reply.parcel, self.copied)
         if isinstance(answer, Carried):
             raise answer.failure(None).error
+        group.seconds = group.cpu = answer.seconds
         self.pace.measured(len(group.block), answer.seconds)
         return back(group.block, answer)
 
@@ -131,11 +133,12 @@ def unpickled(work: bytes) -> Errands:
     return Errands(pickle.loads(work))
 
 
-class ExecutorLanes:
+class ExecutorLanes(Lanes):
     """An executor of the user's, which the user ends."""
 
-    def __init__(self, executor: Executor, work: Work, epoch: tuple[Any, ...]) -> None:
+    def __init__(self, executor: Executor, workers: int, work: Work, epoch: tuple[Any, ...]) -> None:
         self.pace = Pace(PROCESS_GROUP)
+        self.workers = workers
         self.executor = executor
         self.errands = Errands(work)
         self.epoch = epoch
@@ -166,10 +169,3 @@ class ExecutorLanes:
     def stop(self) -> None:
         for future in list(self.futures):
             future.cancel()
-
-
-def lanes_of(executor: Pool | Executor, work: Work, epoch: tuple[Any, ...], copied: bool) -> Lanes:
-    """Return the lanes of an executor that is none of the pipeline's own."""
-    if isinstance(executor, Pool):
-        return ProcessLanes(executor, work, epoch, copied)
-    return ExecutorLanes(executor, work, epoch)

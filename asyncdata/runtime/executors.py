@@ -300,6 +300,10 @@ class Workers:
         with suppress(Empty):
             while True:
                 self.jobs.get_nowait()
+        self.finish()
+
+    def finish(self) -> None:
+        """Let every thread end once the jobs before are done."""
         for _ in range(self.running):
             self.jobs.put(None)
 

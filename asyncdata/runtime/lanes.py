@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from asyncdata.runtime.block import Block, Demand
 from asyncdata.runtime.executors import Pace, Workers
@@ -14,6 +15,9 @@ from asyncdata.runtime.queue import MOST_BYTES, LoopSignal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import NOTHING, Arrived, Tickets
 from asyncdata.structure import nbytes
+
+if sys.platform == "linux":
+    import resource
 
 __all__ = ("Group", "Lanes", "TaskLanes", "ThreadLanes", "Window")
 
@@ -26,62 +30,84 @@ MOST_HELD: Final = 4096
 class Group:
     """Elements that one lane works on together; `result` may be shorter where elements were dropped."""
 
-    __slots__ = ("block", "done", "error", "result")
+    __slots__ = ("block", "cpu", "done", "error", "pauses", "result", "seconds")
 
     def __init__(self, block: Block) -> None:
         self.block = block
         self.result = block
         self.done = False
         self.error: BaseException | None = None
+        self.seconds = 0.0  # that its work took, and those of them that were computed
+        self.cpu = 0.0
+        self.pauses = 0  # how often its thread gave up its core by itself
 
 
-class Lanes(Protocol):
+class Lanes:
     """Where groups run: `finished` is called for each group, from any thread."""
 
     pace: Pace
+    workers: int
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         """Let a lane work on `group`."""
-        ...
+        raise NotImplementedError
+
+    def read(self, waits: bool) -> None:
+        """Take note that somebody wants results, and whether there are none yet."""
+
+    def finish(self) -> None:
+        """Let go of what is no longer needed when the groups submitted so far are done."""
 
     def stop(self) -> None:
         """Take no more groups; those begun may finish."""
-        ...
 
 
-class ThreadLanes:
+class ThreadLanes(Lanes):
     """`count` threads that run a plain function over groups of about half a millisecond."""
 
     def __init__(self, scope: Scope, count: int, work: Callable[[Block], Block]) -> None:
         self.pace = Pace(THREAD_GROUP)
         self.work = work
-        self.workers = Workers(scope.owned.start, count, "asyncdata-map")
+        self.workers = count
+        self.threads = Workers(scope.owned.start, count, "asyncdata-map")
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         def job() -> None:
-            begin = time.perf_counter()
+            begin, busy, pauses = time.perf_counter(), time.thread_time(), paused()
             try:
                 group.result = self.work(group.block)
             except BaseException as error:  # SystemExit and the like end the pipeline, not the thread
                 group.error = error
-            self.pace.measured(len(group.block), time.perf_counter() - begin)
+            group.seconds, group.cpu = time.perf_counter() - begin, time.thread_time() - busy
+            group.pauses = paused() - pauses if pauses else len(group.block)
+            self.pace.measured(len(group.block), group.seconds)
             group.done = True
             finished(group)
 
-        self.workers.submit(job)
+        self.threads.submit(job)
+
+    def finish(self) -> None:
+        self.threads.finish()
 
     def stop(self) -> None:
-        self.workers.stop()
+        self.threads.stop()
 
 
-class TaskLanes:
+def paused() -> int:
+    """Return how often this thread has given up its core by itself, plus one; 0 where the system does not tell."""
+    if sys.platform != "linux":
+        return 0
+    return 1 + resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+
+class TaskLanes(Lanes):
     """`count` tasks that await a function on one element each."""
 
     def __init__(self, scope: Scope, count: int, work: Callable[[Block], Awaitable[Block]]) -> None:
         self.pace = Pace(0.0)
         self.work = work
         self.scope = scope
-        self.count = count
+        self.workers = count
         self.waiting: deque[tuple[Group, Callable[[Group], None]]] = deque()
         self.idle: deque[LoopSignal] = deque()
         self.tasks: list[Any] = []
@@ -90,7 +116,7 @@ class TaskLanes:
         self.waiting.append((group, finished))
         if self.idle:
             self.idle.popleft().notify()
-        elif len(self.tasks) < self.count:
+        elif len(self.tasks) < self.workers:
             self.tasks.append(self.scope.spawn(self.lane))
 
     async def lane(self) -> None:
@@ -99,7 +125,9 @@ class TaskLanes:
         while True:
             while self.waiting:
                 group, finished = self.waiting.popleft()
+                begin = time.perf_counter()
                 group.result = await self.work(group.block)
+                group.seconds = time.perf_counter() - begin
                 group.done = True
                 finished(group)
             self.idle.append(signal)
@@ -117,9 +145,8 @@ class Window:
     worker or (in order) for an earlier group.
     """
 
-    def __init__(self, scope: Scope, lanes: Lanes, workers: int, ordered: bool) -> None:
+    def __init__(self, scope: Scope, lanes: Lanes, ordered: bool) -> None:
         self.lanes = lanes
-        self.workers = workers
         self.ordered = ordered
         self.groups: deque[Group] = deque()
         self.ready: deque[Group] = deque()
@@ -146,8 +173,8 @@ class Window:
 
     def room(self) -> int:
         """Return how many elements may be read: bounded in groups, in number and in bytes by the last one seen."""
-        most = min(self.most, MOST_HELD)
-        return min(2 * self.workers * self.lanes.pace.group, max(2 * self.workers, most)) - self.held
+        most, groups = min(self.most, MOST_HELD), 2 * self.lanes.workers
+        return min(groups * self.lanes.pace.group, max(groups, most)) - self.held
 
     def may_feed(self) -> bool:
         """Tell whether there is room for a whole group: smaller ones would cost as much and do less.
@@ -155,7 +182,7 @@ class Window:
         What is held leaves in groups, so there will be.
         """
         room = self.room()
-        return room >= max(1, min(self.lanes.pace.group, (room + self.held) // (2 * self.workers)))
+        return room >= max(1, min(self.lanes.pace.group, (room + self.held) // (2 * self.lanes.workers)))
 
     def weigh(self, group: Group) -> None:
         """Bound the window in bytes by what an element of `group` weighs, before or after."""
@@ -165,7 +192,7 @@ class Window:
         """Cut a block into groups, small enough that no worker idles."""
         self.held += len(block)
         self.most = min(self.most, MOST_BYTES // nbytes(block.items[0]))
-        size = max(1, min(self.lanes.pace.group, -(-len(block) // self.workers)))
+        size = max(1, min(self.lanes.pace.group, -(-len(block) // self.lanes.workers)))
         for start in range(0, len(block), size):
             group = Group(block.part(start, start + size))
             if self.ordered:
@@ -189,6 +216,7 @@ class Window:
 
     async def collect(self, limit: int) -> Block | None:
         """Return the results of groups that may be delivered now, until there are `limit`; `None` at the end."""
+        self.lanes.read(not self.may_read())
         await self.reader.until(self.may_read)
         queue = self.groups if self.ordered else self.ready
         done: list[Block] = []

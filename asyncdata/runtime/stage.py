@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from asyncdata.processes.crew import Pool
-from asyncdata.processes.lanes import lanes_of
+from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call, Pace
-from asyncdata.runtime.lanes import Lanes, TaskLanes, ThreadLanes, Window
+from asyncdata.runtime.lanes import Lanes, Window
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import FRESH, Position, Start
+from asyncdata.runtime.tuned import lanes_of
 from asyncdata.runtime.work import Work
 
 __all__ = ("Apply", "Fold", "Merge", "Opener", "Produce", "Stage", "Step", "Transfer", "breathe", "fill", "split")
@@ -190,13 +191,14 @@ class Apply:
     keep: bool = False
     workers: int | None = None
     ordered: bool = True
-    executor: Pool | Executor | None = None
+    executor: Pool | Executor | Tuning | None = None
     copied: bool = False
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         if self.workers is not None:
             inner = Demand()
-            return self.concurrent(scope, inputs[0](scope, inner, start), inner, want, self.workers)
+            lanes = lanes_of(scope, self.work, self.workers, self.executor, self.copied)
+            return self.concurrent(scope, lanes, inputs[0](scope, inner, start), inner, want)
         run = self.awaited if self.is_async else self.inline
         return run(self.work.at(scope.epoch), inputs[0](scope, want, start), want)
 
@@ -236,10 +238,9 @@ class Apply:
                     if result.items:
                         yield result
 
-    async def concurrent(self, scope: Scope, source: Blocks, inner: Demand, want: Demand, workers: int) -> Blocks:
+    async def concurrent(self, scope: Scope, lanes: Lanes, source: Blocks, inner: Demand, want: Demand) -> Blocks:
         """Keep `workers` threads, tasks or processes busy, and give out results in order unless told otherwise."""
-        lanes = self.lanes(scope, workers)
-        window = Window(scope, lanes, workers, self.ordered)
+        window = Window(scope, lanes, self.ordered)
         feeding = scope.spawn(lambda: window.feed(source, inner))
         try:
             while (block := await window.collect(want.items)) is not None:
@@ -248,15 +249,6 @@ class Apply:
         finally:
             feeding.cancel()
             lanes.stop()
-
-    def lanes(self, scope: Scope, workers: int) -> Lanes:
-        """Return where groups run."""
-        if self.executor is not None:
-            return lanes_of(self.executor, self.work, scope.epoch, self.copied)
-        work = self.work.at(scope.epoch)
-        if self.is_async:
-            return TaskLanes(scope, workers, work.run_async)
-        return ThreadLanes(scope, workers, work.run)
 
 
 def split(block: Block, want: Demand) -> Iterator[Block]:

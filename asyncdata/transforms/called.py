@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Unary, parallel_label
 from asyncdata.processes.crew import Pool
+from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.dealing import Deal, named
 from asyncdata.runtime.executors import default_workers
@@ -31,8 +32,8 @@ class Called(Unary):
 
     workers: int | None = field(default=None, kw_only=True)
     ordered: bool | None = field(default=None, kw_only=True)
-    executor: Pool | Executor | None = field(default=None, kw_only=True)
-    """Whose workers they are, if not threads or tasks of the pipeline."""
+    executor: Pool | Executor | Tuning | None = field(default=None, kw_only=True)
+    """Whose workers they are, if not threads or tasks of the pipeline; or what AUTOTUNE knows."""
     copied: bool = field(default=False, kw_only=True, repr=False)
     """Whether results are copied out of the memory that they arrive in, since they are kept for long."""
 
@@ -71,8 +72,10 @@ class Called(Unary):
         return f"{parallel_label(self.workers)}{unordered}{executor_label(self.executor)}"
 
 
-def executor_label(executor: Pool | Executor | None) -> str:
+def executor_label(executor: Pool | Executor | Tuning | None) -> str:
     """Return how a label shows where the calls are made."""
     if executor is None:
         return ""
+    if isinstance(executor, Tuning):
+        return ", executor=AUTOTUNE" if executor.processes else ""
     return f", executor={'process' if isinstance(executor, Pool) else type(executor).__name__}"

@@ -10,8 +10,9 @@ from operator import truth
 from types import CoroutineType
 from typing import Any
 
-from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.options import AUTOTUNE, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, check_arguments, check_parallel
+from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
@@ -59,10 +60,13 @@ class Filter(Called):
         check_parallel("filter", calls)
         check_arguments(predicate, plan)
         workers = 1 if predicate.waits and calls is None else calls
-        return Filter(plan, predicate, workers=workers, ordered=deterministic)
+        tuning = Tuning(tasks=predicate.is_async) if calls == AUTOTUNE and not predicate.waits else None
+        return Filter(plan, predicate, workers=workers, ordered=deterministic, executor=tuning)
 
     def stage(self) -> Apply:
-        return Apply((self.predicate,), keep=True, workers=self.lanes, ordered=self.ordered is not False)
+        return Apply(
+            (self.predicate,), keep=True, workers=self.lanes, ordered=self.ordered is not False, executor=self.executor
+        )
 
     async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Yield what of the input's elements is kept: a state may tell some that nobody has looked at yet."""

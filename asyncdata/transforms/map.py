@@ -14,6 +14,7 @@ from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Node, OneForOne, check_arguments, check_count, check_integer
 from asyncdata.processes.crew import Pool, pool_of
 from asyncdata.processes.lanes import pickled
+from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.executors import Call, usable_cores
 from asyncdata.runtime.random import Chance, Randomized
 from asyncdata.runtime.stage import Apply
@@ -24,7 +25,7 @@ __all__ = ("EXECUTORS", "Map", "call_for", "workers_for")
 
 EXECUTORS: Final = (None, AUTOTUNE, "inline", "thread", "process")
 
-Where: TypeAlias = tuple[int | None, Pool | Executor | None]
+Where: TypeAlias = tuple[int | None, Pool | Executor | Tuning | None]
 """How many workers a map gets, `None` for one element after the other in the engine's own thread, and whose."""
 
 
@@ -48,7 +49,18 @@ def workers_for(call: Call, calls: int | None, executor: Executor | str | int | 
         return calls or AUTOTUNE, pool_of(usable_cores() if calls in (None, AUTOTUNE) else calls)
     if isinstance(executor, Executor):
         return calls or AUTOTUNE, executor
+    if not call.waits and AUTOTUNE in (calls, executor) and calls in (None, AUTOTUNE) and executor in (None, AUTOTUNE):
+        return AUTOTUNE, Tuning(processes=executor == AUTOTUNE and travels(call), tasks=call.is_async)
     return 1 if (executor == "thread" or call.waits) and calls is None else calls, None
+
+
+def travels(call: Call) -> bool:
+    """Tell whether a function can be sent to a worker process."""
+    try:
+        pickled(Work((call,)))
+    except PlanError:
+        return False
+    return not call.is_async
 
 
 def randomized(plan: Node, fn: Callable[..., Any], seed: int | None) -> Randomized:

@@ -1,0 +1,106 @@
+"""Which lanes a stage gets, and lanes that are changed while they run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Final
+
+from asyncdata.processes.crew import Pool, pool_of
+from asyncdata.processes.lanes import ExecutorLanes, ProcessLanes
+from asyncdata.runtime.autotune import Choice, Sample, Tuning
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.executors import Pace, usable_cores
+from asyncdata.runtime.lanes import Group, Lanes, TaskLanes, ThreadLanes
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.work import Work
+
+__all__ = ("TunedLanes", "lanes_of")
+
+INLINE_GROUP: Final = 1e-3
+
+
+class InlineLanes(Lanes):
+    """The engine's own thread: a group is done when it has been submitted."""
+
+    def __init__(self, work: Callable[[Block], Block]) -> None:
+        self.workers = 1
+        self.pace = Pace(INLINE_GROUP)
+        self.work = work
+
+    def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
+        begin = time.perf_counter()
+        try:
+            group.result = self.work(group.block)
+        except BaseException as error:  # ends the pipeline, when its turn comes
+            group.error = error
+        group.seconds = group.cpu = time.perf_counter() - begin
+        self.pace.measured(len(group.block), group.seconds)
+        group.done = True
+        finished(group)
+
+
+class TunedLanes(Lanes):
+    """Lanes of the kind that AUTOTUNE chooses for now. Groups that were begun elsewhere are finished there."""
+
+    def __init__(self, scope: Scope, work: Work, tuning: Tuning, copied: bool) -> None:
+        self.scope = scope
+        self.work = work
+        self.tuning = tuning
+        self.copied = copied
+        self.retired: list[Lanes] = []
+        self.change(tuning.consider())
+
+    def change(self, choice: Choice) -> None:
+        """Make calls in another way from now on."""
+        self.choice = choice
+        self.lanes = self.made(choice)
+        self.workers, self.pace = self.lanes.workers, self.lanes.pace
+
+    def made(self, choice: Choice) -> Lanes:
+        """Return the lanes of a choice."""
+        if choice.where == "process":
+            self.tuning.pool = pool_of(usable_cores())
+            return ProcessLanes(self.tuning.pool, choice.workers, self.work, self.scope.epoch, self.copied)
+        work = self.work.at(self.scope.epoch)
+        if choice.where == "inline":
+            return InlineLanes(work.run)
+        if choice.where == "task":
+            return TaskLanes(self.scope, choice.workers, work.run_async)
+        return ThreadLanes(self.scope, choice.workers, work.run)
+
+    def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
+        choice = self.tuning.consider()
+        if choice is not self.choice:
+            self.lanes.finish()
+            self.retired.append(self.lanes)
+            self.change(choice)
+        self.lanes.submit(group, partial(self.done, choice, finished))
+
+    def done(self, choice: Choice, finished: Callable[[Group], None], group: Group) -> None:
+        """Tell what a group cost; from any thread."""
+        self.tuning.samples.append(Sample(len(group.block), group.seconds, group.cpu, group.pauses, choice))
+        finished(group)
+
+    def read(self, waits: bool) -> None:
+        self.tuning.read(waits)
+
+    def stop(self) -> None:
+        for lanes in (*self.retired, self.lanes):
+            lanes.stop()
+
+
+def lanes_of(scope: Scope, work: Work, workers: int, executor: Pool | Executor | Tuning | None, copied: bool) -> Lanes:
+    """Return where the groups of a stage run."""
+    if isinstance(executor, Tuning):
+        return TunedLanes(scope, work, executor, copied)
+    if isinstance(executor, Pool):
+        return ProcessLanes(executor, workers, work, scope.epoch, copied)
+    if executor is not None:
+        return ExecutorLanes(executor, workers, work, scope.epoch)
+    work = work.at(scope.epoch)
+    if any(call.is_async for call in work.calls):
+        return TaskLanes(scope, workers, work.run_async)
+    return ThreadLanes(scope, workers, work.run)
