@@ -15,6 +15,7 @@ from asyncdata.kept.saved import Saved, save
 from asyncdata.optimize import explained
 from asyncdata.options import INFINITE_CARDINALITY, Options
 from asyncdata.plan import Node, check_called, check_count, check_integer
+from asyncdata.runtime.bridge import running_loop
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
 from asyncdata.sources.memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
@@ -347,7 +348,7 @@ class Dataset(Transformations[T]):
         >>> ad.Dataset.range(3).batch(8).get_single_element()
         array([0, 1, 2])
         """
-        return only(self.take(2).to_list())
+        return only(here(self.take(2)).to_list())
 
     def save(
         self,
@@ -610,7 +611,17 @@ def beginning(dataset: Dataset[T], count: int) -> Dataset[T]:
     """Return the first elements of the first epoch as a dataset of its own."""
     if dataset.plan.once:
         raise StructureError("the source is an iterator, and its first element cannot be looked at without losing it")
-    return dataset.take(count)
+    return here(dataset.take(count))
+
+
+def here(dataset: Dataset[T]) -> Dataset[T]:
+    """Return a dataset of few elements that runs in this thread where it can: a thread of its own costs more to start.
+
+    It cannot where an event loop runs already, and must not where the options say otherwise.
+    """
+    if dataset.options().placement is not None or running_loop() is not None:
+        return dataset
+    return dataset.with_options(Options(placement="current"))
 
 
 def first_spec(dataset: Dataset[Any]) -> Any:
