@@ -88,6 +88,24 @@ class Padding:
             raise StructureError(f"{leaf(where)} has rank {rank}, and padded_shapes has {wanted} for it")
         return [self.bound if size is None else size for size in wanted]
 
+    def check(self, method: str, signature: Any) -> None:
+        """Raise `PlanError` if it is known already that this does not fit the elements."""
+        if signature is None:
+            return
+
+        def fits(column: list[Any], where: str, shape: Any, value: Any) -> TensorSpec:
+            (spec,) = column
+            if spec.shape is not None:
+                wanted = spec.shape if shape is None else self.wanted(len(spec.shape), shape, where)
+                if value is not None and (None in spec.shape or tuple(wanted) != spec.shape):
+                    fitting(value, spec.dtype, where)
+            return spec
+
+        try:
+            join_leaves([signature], fits, "", self.shapes, self.values)
+        except StructureError as error:
+            raise PlanError(f"{method}: {error}") from None
+
     def signature(self, signature: Any, size: int | None) -> Any:
         """Return the signature of a batch of such elements; `None` if theirs is not known."""
         if signature is None:
@@ -204,10 +222,7 @@ class PaddedBatch(Batch):
     @staticmethod
     def of(plan: Node, size: int, drop_remainder: bool, padding: Padding) -> PaddedBatch:
         """Return the node; `PlanError` if it is known already that the padding does not fit the elements."""
-        try:
-            padding.signature(plan.signature, None)
-        except StructureError as error:
-            raise PlanError(f"padded_batch: {error}") from None
+        padding.check("padded_batch", plan.signature)
         return PaddedBatch(plan, size, drop_remainder, padding)
 
     @property
