@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from asyncdata.structure import leading, map_leaves, open_level, rows_of, stack
 
-__all__ = ("Columns",)
+__all__ = ("Columns", "divided")
 
 
 @final
@@ -71,6 +71,21 @@ class Columns:
         """Return parts that follow each other as one structure, in arrays of their own."""
         found = concatenated(parts, [part.whole.value for part in parts])
         return stack([element for part in parts for element in part]) if found is None else found
+
+
+def divided(columns: Sequence[Columns], stops: Sequence[int]) -> Iterator[list[Columns]]:
+    """Yield the parts of columns that follow each other up to each of `stops`."""
+    parts = iter(columns)
+    part, begin, at = next(parts), 0, 0
+    for stop in stops:
+        found: list[Columns] = []
+        while begin + len(part) < stop:
+            found.append(part[at - begin :])
+            begin = at = begin + len(part)
+            part = next(parts)
+        found.append(part[at - begin : stop - begin])
+        at = stop
+        yield found
 
 
 class Whole:

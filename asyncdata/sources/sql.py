@@ -192,11 +192,15 @@ async def result_of(value: object) -> Any:
 
 def values_of(column: Sequence[Any], dtype: np.dtype[Any]) -> list[Any]:
     """Return values of one column with its dtype: NULL as 0, False or empty, as TensorFlow does."""
+    kinds = set(map(type, column))
     if dtype.kind == "O":
-        return [as_bytes(value) for value in column]
+        return list(map(str.encode, column)) if kinds == {str} else [as_bytes(value) for value in column]
     if dtype.kind == "f":
-        return list(np.array([0.0 if value is None else float(value) for value in column]).astype(dtype))
-    numbers = np.array([0 if value is None else whole(value) for value in column], np.int64)
+        floats = column if kinds == {float} else [0.0 if value is None else float(value) for value in column]
+        return list(np.array(floats, np.float64).astype(dtype))
+    numbers = np.array(
+        column if kinds == {int} else [0 if value is None else whole(value) for value in column], np.int64
+    )
     narrow = numbers.astype(dtype)
     if dtype.kind != "b" and not np.array_equal(narrow, numbers):
         raise OverflowError

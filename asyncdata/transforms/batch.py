@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, NamedTuple, final
 
-from asyncdata.columns import Columns
+from asyncdata.columns import Columns, divided
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.plan import Node, Unary, regrouped, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
@@ -54,6 +54,11 @@ class Batch(Unary):
         """What users call it."""
         return "batch"
 
+    @property
+    def stacks(self) -> bool:
+        """Whether it joins elements as they are, which for arrays is to join the arrays."""
+        return True
+
     def join(self, items: list[Any]) -> Any:
         """Return one element made of these."""
         return stack(items)
@@ -67,9 +72,16 @@ class Batch(Unary):
 
     def whole(self, block: Block) -> Any:
         """Return a batch of all elements of a block, or the failure in its place; of columns without the elements."""
-        if block.columns and self.kind == "batch":
-            return Columns.stacked(block.columns)
-        return self.made(block.items, block.tickets, 0)
+        if not block.columns or not self.stacks:
+            return self.made(block.items, block.tickets, 0)
+        return self.joined(block.columns, block.tickets, 0, len(block))
+
+    def joined(self, columns: Sequence[Columns], tickets: Tickets, start: int, stop: int) -> Any:
+        """Return a batch of columns, whose elements have the tickets from `start` to `stop`, or the failure."""
+        try:
+            return Columns.stacked(columns)
+        except (StructureError, MemoryError) as error:
+            return noted(error, f"{self.kind}({stop - start})", tickets.part(start, stop))
 
     @property
     def cardinality(self) -> int:
@@ -132,9 +144,11 @@ class Batcher(Step):
         """Return every full batch that is held."""
         whole, stops = Block.join(self.held), self.stops()
         end = stops[-1]
-        spans = zip(chain((0,), stops), stops, strict=False)
-        if whole.columns:
-            batches = [self.node.whole(whole.part(start, stop)) for start, stop in spans]
+        spans = list(zip(chain((0,), stops), stops, strict=False))
+        if whole.columns and self.node.stacks:
+            parts = divided(whole.columns, stops)
+            tickets = whole.tickets
+            batches = [self.node.joined(part, tickets, *span) for part, span in zip(parts, spans, strict=True)]
         else:
             made, items, tickets = self.node.made, whole.items, whole.tickets
             batches = [made(items[start:stop], tickets, start) for start, stop in spans]
@@ -281,7 +295,8 @@ class Unbatch(Unary):
             yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
 
     def stage(self) -> Fold:
-        return Fold(lambda _: Unbatcher(self.input.in_order and not self.input.shared))
+        rows = self.input.size if isinstance(self.input, Batch) else unprefixed(self.input.signature)[0]
+        return Fold(lambda _: Unbatcher(self.input.in_order and not self.input.shared, rows))
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         outer, rows = dealt_begun(map(listed, positions), deal, self.input.dealt)
@@ -306,10 +321,14 @@ def check_axis(spec: TensorSpec | None, where: str) -> None:
 
 
 class Unbatcher(Step):
-    """Takes elements apart, one at a time, so that no more is unpacked than is wanted."""
+    """Takes elements apart: one at a time, unless it is known how many rows they have at most.
 
-    def __init__(self, by_place: bool = True) -> None:
+    So no more is read than is wanted.
+    """
+
+    def __init__(self, by_place: bool = True, most_rows: int | None = None) -> None:
         self.by_place = by_place
+        self.most_rows = most_rows
         self.skips: Sequence[int] = ()
 
     def resume(self, position: Position) -> Start:
@@ -317,9 +336,15 @@ class Unbatcher(Step):
         return Start.of(outer)
 
     def need(self, want: int) -> int:
-        return 1
+        return max(1, want // self.most_rows) if self.most_rows else 1
 
     def feed(self, block: Block) -> Block:
+        if len(block) == 1:
+            return self.rows(block)
+        return Block.join([self.rows(block.part(place, place + 1)) for place in range(len(block))])
+
+    def rows(self, block: Block) -> Block:
+        """Return the rows of a block of one element."""
         skip, self.skips = self.skips[0] if self.skips else 0, self.skips[1:]
         if block.failed:
             return self.failure(block, block.items[0], skip)

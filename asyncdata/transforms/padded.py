@@ -226,6 +226,10 @@ class PaddedBatch(Batch):
         return PaddedBatch(plan, size, drop_remainder, padding)
 
     @property
+    def stacks(self) -> bool:
+        return False
+
+    @property
     def kind(self) -> str:
         return "padded_batch"
 

@@ -41,6 +41,10 @@ class RaggedBatch(Batch):
         return RaggedBatch(plan, size, drop_remainder, name)
 
     @property
+    def stacks(self) -> bool:
+        return False
+
+    @property
     def kind(self) -> str:
         return "ragged_batch"
 
