@@ -8,13 +8,15 @@ from itertools import count as counting
 from os import PathLike
 from typing import Any, TypeVar, cast
 
+import numpy.typing as npt
+
 from asyncdata.checkpoint import Place, fingerprint, place_of
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator
 from asyncdata.kept.saved import Saved, save
 from asyncdata.optimize import explained
 from asyncdata.options import INFINITE_CARDINALITY, Options
-from asyncdata.plan import Node, check_called, check_count, check_integer
+from asyncdata.plan import Node, check_called, check_count
 from asyncdata.runtime.bridge import running_loop
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
@@ -60,24 +62,30 @@ class Dataset(Transformations[T]):
     # sources
 
     @staticmethod
-    def range(*args: int) -> Dataset[int]:
+    def range(*args: int, output_type: npt.DTypeLike | None = None) -> Dataset[int]:
         """Integers as Python's `range(stop)`, `range(start, stop)` or `range(start, stop, step)` gives them.
+
+        With an `output_type` they are NumPy scalars of that dtype, of integers or floats; batches are int64 without.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(2, 8, 3))
         [2, 5]
+        >>> list(ad.Dataset.range(2, output_type="int32"))
+        [np.int32(0), np.int32(1)]
         """
-        return Dataset(Range.of(args))
+        return Dataset(Range.of(args, output_type))
 
     @staticmethod
-    def counter(start: int = 0, step: int = 1) -> Dataset[int]:
+    def counter(start: int = 0, step: int = 1, dtype: npt.DTypeLike | None = None) -> Dataset[int]:
         """Integers from `start` in steps of `step`, for ever.
+
+        With a `dtype` they are NumPy scalars of it, of integers or floats; beyond the largest comes the smallest.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.counter(5, 2).take(3))
         [5, 7, 9]
         """
-        return Dataset(Counter(check_integer("counter", "start", start), check_integer("counter", "step", step)))
+        return Dataset(Counter.of(start, step, dtype))
 
     @staticmethod
     def random(seed: int | None = None, rerandomize_each_iteration: bool | None = None) -> Dataset[int]:
