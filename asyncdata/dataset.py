@@ -8,13 +8,16 @@ from itertools import count as counting
 from os import PathLike
 from typing import Any, TypeVar, cast
 
+import numpy.typing as npt
+
 from asyncdata.checkpoint import Place, fingerprint, place_of
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator
 from asyncdata.kept.saved import Saved, save
 from asyncdata.optimize import explained
 from asyncdata.options import INFINITE_CARDINALITY, Options
-from asyncdata.plan import Node, check_called, check_count, check_integer
+from asyncdata.plan import Node, check_called, check_count
+from asyncdata.runtime.bridge import running_loop
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
 from asyncdata.sources.memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
@@ -59,24 +62,30 @@ class Dataset(Transformations[T]):
     # sources
 
     @staticmethod
-    def range(*args: int) -> Dataset[int]:
+    def range(*args: int, output_type: npt.DTypeLike | None = None) -> Dataset[int]:
         """Integers as Python's `range(stop)`, `range(start, stop)` or `range(start, stop, step)` gives them.
+
+        With an `output_type` they are NumPy scalars of that dtype, of integers or floats; batches are int64 without.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(2, 8, 3))
         [2, 5]
+        >>> list(ad.Dataset.range(2, output_type="int32"))
+        [np.int32(0), np.int32(1)]
         """
-        return Dataset(Range.of(args))
+        return Dataset(Range.of(args, output_type))
 
     @staticmethod
-    def counter(start: int = 0, step: int = 1) -> Dataset[int]:
+    def counter(start: int = 0, step: int = 1, dtype: npt.DTypeLike | None = None) -> Dataset[int]:
         """Integers from `start` in steps of `step`, for ever.
+
+        With a `dtype` they are NumPy scalars of it, of integers or floats; beyond the largest comes the smallest.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.counter(5, 2).take(3))
         [5, 7, 9]
         """
-        return Dataset(Counter(check_integer("counter", "start", start), check_integer("counter", "step", step)))
+        return Dataset(Counter.of(start, step, dtype))
 
     @staticmethod
     def random(seed: int | None = None, rerandomize_each_iteration: bool | None = None) -> Dataset[int]:
@@ -347,7 +356,7 @@ class Dataset(Transformations[T]):
         >>> ad.Dataset.range(3).batch(8).get_single_element()
         array([0, 1, 2])
         """
-        return only(self.take(2).to_list())
+        return only(here(self.take(2)).to_list())
 
     def save(
         self,
@@ -610,7 +619,17 @@ def beginning(dataset: Dataset[T], count: int) -> Dataset[T]:
     """Return the first elements of the first epoch as a dataset of its own."""
     if dataset.plan.once:
         raise StructureError("the source is an iterator, and its first element cannot be looked at without losing it")
-    return dataset.take(count)
+    return here(dataset.take(count))
+
+
+def here(dataset: Dataset[T]) -> Dataset[T]:
+    """Return a dataset of few elements that runs in this thread where it can: a thread of its own costs more to start.
+
+    It cannot where an event loop runs already, and must not where the options say otherwise.
+    """
+    if dataset.options().placement is not None or running_loop() is not None:
+        return dataset
+    return dataset.with_options(Options(placement="current"))
 
 
 def first_spec(dataset: Dataset[Any]) -> Any:

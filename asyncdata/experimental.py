@@ -19,7 +19,7 @@ from asyncdata.options import AUTOTUNE
 from asyncdata.readers import Filenames, block_size, checked, files_of
 from asyncdata.sources.csv import CsvFile
 from asyncdata.sources.memory import Items
-from asyncdata.sources.sql import Connection, QueryRows, read_only_sqlite
+from asyncdata.sources.sql import Connect, QueryRows, read_only_sqlite
 from asyncdata.storage import BLOCK_BYTES
 
 __all__ = ("CsvDataset", "SqlDataset", "make_csv_dataset")
@@ -75,7 +75,7 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
 
 
 class SqlDataset(Dataset[tuple[Any, ...]]):
-    """The rows of a query as tuples, read in a thread of its own; strings are `bytes`, NULL is 0, False or empty.
+    """The rows of a query as tuples, in the order of the query; strings are `bytes`, NULL is 0, False or empty.
 
     A value that has not its type is a `StructureError` in its row's place. A query that cannot be run is one error.
     From a state the query is run again, and the rows that were read are dropped: it needs an ORDER BY that leaves no
@@ -94,7 +94,7 @@ class SqlDataset(Dataset[tuple[Any, ...]]):
 
     def __init__(
         self,
-        driver_name: str | Callable[[str], Connection],
+        driver_name: str | Connect,
         data_source_name: str | PathLike[str],
         query: str,
         output_types: Sequence[Any],
@@ -102,8 +102,11 @@ class SqlDataset(Dataset[tuple[Any, ...]]):
         """Run `query` and give its columns the dtypes `output_types`: integers, floats, `bool` or `str`.
 
         `driver_name` is `"sqlite"`, and `data_source_name` the path of a database, which is opened for reading alone;
-        or a function that returns a connection of any DB-API driver (PEP 249) for `data_source_name`, called in the
-        thread that reads.
+        or a function that returns a connection of any DB-API driver (PEP 249) for `data_source_name`, called in a
+        thread, which then reads. An async driver of that shape is awaited on the engine's loop instead: the function
+        returns an awaitable of a connection, which is closed at the end, or what `async with` gives one for. So
+        `aiosqlite.connect`, `psycopg.AsyncConnection.connect`, `aiomysql.connect`, or a function of yours that takes
+        one out of a pool.
         """
         source = fspath(data_source_name)
         if callable(driver_name):
@@ -115,7 +118,7 @@ class SqlDataset(Dataset[tuple[Any, ...]]):
             name, connect = os.path.basename(source), partial(read_only_sqlite, source)
         else:
             raise PlanError(
-                f'driver_name must be "sqlite", or a function that returns a DB-API connection, got {driver_name!r}'
+                f'driver_name must be "sqlite", or a function that returns a connection, got {driver_name!r}'
             )
         super().__init__(QueryRows(name, query, output_dtypes(output_types), connect))
 

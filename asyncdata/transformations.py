@@ -293,7 +293,8 @@ class Transformations(Generic[T]):
     def unbatch(self) -> Dataset[Any]:
         """Split each element along the first axis of its leaves; lists into their items.
 
-        A leaf that has no axis, or rows of another number than the others, is a `StructureError` in its place.
+        A leaf that has no axis, or rows of another number than the others, is a `StructureError` in its place, or a
+        `PlanError` now if elements are known to be numbers.
 
         >>> import asyncdata as ad
         >>> import numpy as np
@@ -302,7 +303,7 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.from_iterable(["one two", "three"]).map(str.split).unbatch())
         ['one', 'two', 'three']
         """
-        return self._next(Unbatch(self._plan))
+        return self._next(Unbatch.of(self._plan))
 
     def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> Dataset[Any]:
         """Cut the rows of batches into batches of `batch_size`: `unbatch().batch(batch_size)`.

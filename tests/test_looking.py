@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -165,3 +166,15 @@ def test_a_fingerprint_does_not_tell_what_a_state_does_not() -> None:
     base = ad.Dataset.range(9)
     assert base.shuffle(2).fingerprint() == base.shuffle(2).fingerprint()
     assert base.map(abs).fingerprint() == base.map(abs, num_parallel_calls=2).prefetch(3).fingerprint()
+
+
+def test_few_elements_are_made_in_this_thread_unless_a_loop_runs_here_or_options_say_otherwise() -> None:
+    ds = ad.Dataset.range(1).map(lambda _: threading.current_thread().name)
+    here = threading.current_thread().name
+    assert [ds.get_single_element(), ds.peek(), *ds.head()] == [here] * 3
+
+    async def on_a_loop() -> str:
+        return ds.get_single_element()
+
+    assert asyncio.run(on_a_loop()) == "asyncdata-engine"
+    assert ds.with_options(ad.Options(placement="thread")).get_single_element() == "asyncdata-engine"

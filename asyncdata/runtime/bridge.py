@@ -23,7 +23,7 @@ from asyncdata.runtime.pipeline import Pipeline
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Start
 
-__all__ = ("Engine", "LoopEngine", "Run", "TaskEngine", "ThreadEngine")
+__all__ = ("Engine", "LoopEngine", "Run", "TaskEngine", "ThreadEngine", "running_loop")
 
 PATIENCE: Final = 1.0
 
@@ -233,6 +233,7 @@ class LoopEngine:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread, if there is one."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

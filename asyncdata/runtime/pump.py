@@ -152,11 +152,17 @@ class ThreadPump(Pump):
 class LoopPump(Pump):
     """Runs an async iterator as a task of the loop that it belongs to, which need not be the engine's."""
 
-    def __init__(self, scope: Scope, make: Callable[[], tuple[AsyncIterator[Any], Tell | None]], first: int) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        loop: asyncio.AbstractEventLoop,
+        make: Callable[[], tuple[AsyncIterator[Any], Tell | None]],
+        first: int,
+    ) -> None:
         super().__init__(scope, first)
         self.make = make
         self.scope = scope
-        self.loop = scope.home
+        self.loop = loop
         self.same = self.loop is scope.loop
         self.quota = 0
         self.fresh = False

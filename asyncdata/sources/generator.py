@@ -231,7 +231,7 @@ class AsyncIterated(Pumped):
         return isinstance(self.iterable, AsyncIterator)
 
     def pump(self, scope: Scope, place: StreamPlace) -> Pump:
-        return LoopPump(scope, lambda: self.start(place.state), place.first)
+        return LoopPump(scope, scope.home, lambda: self.start(place.state), place.first)
 
     def start(self, state: str | None) -> tuple[AsyncIterator[Any], Tell | None]:
         """Iterate over it from a state on."""

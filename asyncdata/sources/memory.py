@@ -9,6 +9,7 @@ from operator import index
 from typing import Any, Final, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from asyncdata.errors import PlanError, StageError, StructureError
 from asyncdata.options import INFINITE_CARDINALITY
@@ -68,21 +69,29 @@ class Range(Rows):
     """Integers from `start` in steps of `step` to before `stop`."""
 
     values: range
+    dtype: np.dtype[Any] | None = None
 
     @staticmethod
-    def of(args: tuple[int, ...]) -> Range:
-        """Return the source for the arguments of Python's `range`."""
+    def of(args: tuple[int, ...], output_type: npt.DTypeLike | None) -> Range:
+        """Return the source for the arguments of Python's `range`, with numbers of a dtype if one is given."""
         try:
-            return Range(range(*args))
+            values = range(*args)
         except (TypeError, ValueError) as error:
             raise PlanError(f"Dataset.range{args}: {error}") from None
+        dtype = number_dtype("range(output_type=)", output_type)
+        if values and dtype is not None and dtype.kind in "iu":
+            least, most = sorted((values[0], values[-1]))
+            if least < np.iinfo(dtype).min or most > np.iinfo(dtype).max:
+                raise PlanError(f"range(output_type={dtype}): numbers from {least} to {most} do not fit")
+        return Range(values, dtype)
 
-    def rows(self, start: int, stop: int) -> list[int]:
-        return list(self.values[start:stop])
+    def rows(self, start: int, stop: int) -> list[Any]:
+        return typed(list(self.values[start:stop]), self.dtype)
 
-    def gather(self, places: Sequence[int]) -> list[int]:
+    def gather(self, places: Sequence[int]) -> list[Any]:
         start, step = self.values.start, self.values.step
-        return list(places) if (start, step) == (0, 1) else [start + step * place for place in places]
+        found = list(places) if (start, step) == (0, 1) else [start + step * place for place in places]
+        return typed(found, self.dtype)
 
     @property
     def size(self) -> int:
@@ -90,12 +99,25 @@ class Range(Rows):
 
     @property
     def signature(self) -> TensorSpec:
-        return TensorSpec((), "int64")
+        return TensorSpec((), self.dtype or "int64")
 
     def label(self) -> str:
         start, stop, step = self.values.start, self.values.stop, self.values.step
         given = (start, stop, step) if step != 1 else (start, stop) if start else (stop,)
-        return f"range({', '.join(map(str, given))})"
+        return f"range({', '.join(map(str, given))}{'' if self.dtype is None else f', output_type={self.dtype}'})"
+
+
+def number_dtype(argument: str, told: npt.DTypeLike | None) -> np.dtype[Any] | None:
+    """Return the dtype that numbers shall have; `None` for Python's integers."""
+    dtype = None if told is None else np.dtype(told)
+    if dtype is not None and dtype.kind not in "iuf":
+        raise PlanError(f"{argument} must be a dtype of integers or floats, got {told!r:.80}")
+    return dtype
+
+
+def typed(numbers: list[int], dtype: np.dtype[Any] | None) -> list[Any]:
+    """Return integers as they are, or as NumPy scalars of a dtype that can hold them."""
+    return numbers if dtype is None else list(np.array(numbers, dtype))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +126,17 @@ class Counter(Rows):
 
     start: int
     step: int
+    dtype: np.dtype[Any] | None = None
 
-    def rows(self, start: int, stop: int) -> list[int]:
-        return [self.start + self.step * row for row in range(start, stop)]
+    @staticmethod
+    def of(start: int, step: int, dtype: npt.DTypeLike | None) -> Counter:
+        """Return the source for what the user asked for."""
+        begin, by = check_integer("counter", "start", start), check_integer("counter", "step", step)
+        return Counter(begin, by, number_dtype("counter(dtype=)", dtype))
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        numbers = [self.start + self.step * row for row in range(start, stop)]
+        return numbers if self.dtype is None else list(np.array(numbers, np.int64).astype(self.dtype))
 
     @property
     def size(self) -> int:
@@ -118,7 +148,7 @@ class Counter(Rows):
 
     @property
     def signature(self) -> TensorSpec:
-        return TensorSpec((), "int64")
+        return TensorSpec((), self.dtype or "int64")
 
 
 @dataclass(frozen=True, eq=False)

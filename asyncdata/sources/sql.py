@@ -1,30 +1,34 @@
-"""Rows of a database query as a source of tuples, read in a thread of its own."""
+"""Rows of a database query as a source of tuples, read in a thread of its own or by an async driver."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from inspect import isawaitable
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
 
 from asyncdata.errors import StructureError
 from asyncdata.runtime.block import Failure
-from asyncdata.runtime.pump import Pump, ThreadPump
+from asyncdata.runtime.pump import LoopPump, Pump, Tell, ThreadPump
 from asyncdata.runtime.scope import Scope
 from asyncdata.sources.generator import Pumped
 from asyncdata.sources.stateful import StreamPlace
 from asyncdata.structure import TensorSpec
 
-__all__ = ("Connection", "QueryRows", "read_only_sqlite")
+__all__ = ("Connect", "QueryRows", "read_only_sqlite")
+
+MOST_ROWS: Final = 256
+"""How many rows an async driver is asked for at once: each time costs a hop, often to a thread of its own."""
 
 
 class Connection(Protocol):
-    """A connection as PEP 249 has it."""
+    """A connection as PEP 249 has it, or an async one of that shape: there the same methods are awaited."""
 
     def cursor(self) -> Any:
         """Return a cursor, which executes queries."""
@@ -33,6 +37,13 @@ class Connection(Protocol):
     def close(self) -> object:
         """Let go of the database."""
         ...
+
+
+Promised: TypeAlias = Awaitable[Connection] | AbstractAsyncContextManager[Connection]
+"""An async connection that is still to be made: awaited and closed, or entered and left by `async with`."""
+
+Connect: TypeAlias = Callable[[str], Connection | Promised]
+"""Makes a connection to the database of a name."""
 
 
 def read_only_sqlite(path: str) -> Connection:
@@ -47,24 +58,40 @@ class QueryRows(Pumped):
     name: str
     query: str
     dtypes: tuple[np.dtype[Any], ...] = field(repr=False)
-    connect: Callable[[], Connection] = field(repr=False)
+    connect: Callable[[], Connection | Promised] = field(repr=False)
 
     @property
     def signature(self) -> Any:
         return tuple([TensorSpec((), dtype) for dtype in self.dtypes])
 
     def pump(self, scope: Scope, place: StreamPlace) -> Pump:
-        return ThreadPump(scope, lambda: (self.rows(), None), "asyncdata-sql", place.first)
+        return RowPump(scope, self, place.first)
 
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Run the query; the connection lives in the thread that does."""
-        with closing(self.connect()) as connection:
+    def rows(self, connection: Connection) -> Iterator[tuple[Any, ...]]:
+        """Run the query in this thread, in which the connection was made."""
+        with closing(connection):
             cursor = connection.cursor()
             cursor.execute(self.query)
-            width = len(cursor.description or ())
-            if width != len(self.dtypes):
-                raise StructureError(f"the query gives {width} columns, and output_types has {len(self.dtypes)}")
+            self.check_width(cursor)
             yield from iter(cursor.fetchone, None)
+
+    async def awaited_rows(self, promised: Promised) -> AsyncIterator[tuple[Any, ...]]:
+        """Run the query of an async connection; the first rows come alone, so that they come soon."""
+        async with connected(promised) as connection:
+            cursor: Any = await result_of(connection.cursor())
+            await cursor.execute(self.query)
+            self.check_width(cursor)
+            count = 1
+            while rows := await cursor.fetchmany(count):
+                for row in rows:
+                    yield row
+                count = min(2 * count, MOST_ROWS)
+
+    def check_width(self, cursor: Any) -> None:
+        """Raise unless the query gives a column for each type."""
+        width = len(cursor.description or ())
+        if width != len(self.dtypes):
+            raise StructureError(f"the query gives {width} columns, and output_types has {len(self.dtypes)}")
 
     def converted(self, items: list[Any]) -> list[Any]:
         if Failure not in set(map(type, items)):
@@ -96,6 +123,71 @@ class QueryRows(Pumped):
     @property
     def resumption(self) -> str:
         return f"{self.label()} runs its query again and drops the rows up to the place"
+
+
+class RowPump(ThreadPump):
+    """Connects in a thread, where a plain driver stays; an async one goes on as a task of the engine's loop."""
+
+    def __init__(self, scope: Scope, node: QueryRows, first: int) -> None:
+        self.scope = scope
+        self.node = node
+        self.first = first
+        self.promised: Promised | None = None
+        self.awaited: LoopPump | None = None
+        super().__init__(scope, self.connected, "asyncdata-sql", first)
+
+    def connected(self) -> tuple[Iterator[Any], Tell | None]:
+        """Return the rows of a plain connection; none of one that is only promised, which is kept."""
+        made = self.node.connect()
+        if not (isawaitable(made) or isinstance(made, AbstractAsyncContextManager)):
+            return self.node.rows(made), None
+        self.promised = made
+        if self.over:
+            self.discard()
+        return iter(()), None
+
+    async def pull(self, limit: int) -> list[Any]:
+        if self.awaited is None:
+            items = await super().pull(limit)
+            if items or self.promised is None:
+                return items
+            promised = self.promised
+            self.awaited = LoopPump(
+                self.scope, self.scope.loop, lambda: (self.node.awaited_rows(promised), None), self.first
+            )
+        return await self.awaited.pull(limit)
+
+    def stop(self) -> None:
+        super().stop()
+        if self.awaited is not None:
+            self.awaited.stop()
+        else:
+            self.discard()
+
+    def discard(self) -> None:
+        """Let go of a promise that nobody will await: a coroutine wants to be told."""
+        close: object = getattr(self.promised, "close", None)
+        if isinstance(self.promised, Coroutine) and callable(close):
+            close()
+
+
+@asynccontextmanager
+async def connected(promised: Promised) -> AsyncGenerator[Connection]:
+    """Make a connection and close it at the end."""
+    if isinstance(promised, AbstractAsyncContextManager):
+        async with promised as connection:
+            yield connection
+        return
+    connection = await promised
+    try:
+        yield connection
+    finally:
+        await result_of(connection.close())
+
+
+async def result_of(value: object) -> Any:
+    """Return what a driver returned, which some return at once and some to be awaited."""
+    return await value if isawaitable(value) else value
 
 
 def values_of(column: Sequence[Any], dtype: np.dtype[Any]) -> list[Any]:

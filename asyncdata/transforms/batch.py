@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple, final
 
 from asyncdata.columns import Columns, divided
-from asyncdata.errors import StructureError
+from asyncdata.errors import PlanError, StructureError
 from asyncdata.plan import Node, Unary, regrouped, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, dealt_begun, listed
@@ -31,7 +31,7 @@ from asyncdata.runtime.tickets import (
     plain,
     reopening,
 )
-from asyncdata.structure import prefixed, stack, unprefixed, unstack
+from asyncdata.structure import TensorSpec, map_leaves, prefixed, stack, unprefixed, unstack
 
 __all__ = ("Batch", "Batcher", "Passed", "Spot", "Unbatch", "alone", "remade")
 
@@ -275,6 +275,12 @@ async def exactly(source: Blocks, want: Demand, count: int) -> Block | None:
 class Unbatch(Unary):
     """The elements that the leaves of each element hold along their first axis."""
 
+    @staticmethod
+    def of(plan: Node) -> Unbatch:
+        """Return the node; `PlanError` if it is known already that elements have no first axis."""
+        map_leaves(check_axis, plan.signature)
+        return Unbatch(plan)
+
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Take the elements apart again."""
         parents = {plain(parent): parent for parent, _ in tickets}
@@ -306,6 +312,12 @@ class Unbatch(Unary):
         if rows is not None:
             return scaled(self.input.cardinality, lambda count: count * rows)
         return regrouped(self.input.cardinality)
+
+
+def check_axis(spec: TensorSpec | None, where: str) -> None:
+    """Raise if a leaf is known to be a scalar; of dtype `object` it may still be a list."""
+    if spec is not None and spec.shape == () and spec.dtype != object:
+        raise PlanError(f"unbatch(): {f'leaf {where}' if where else 'each element'} is a scalar and has no first axis")
 
 
 class Unbatcher(Step):

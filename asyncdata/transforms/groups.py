@@ -308,6 +308,7 @@ class Buckets(Groups):
             raise PlanError(f"{METHOD}: with no_padding=True nothing is padded: leave pad_to_bucket_boundary out")
         paddings = None
         if padding is not None:
+            padding.check(METHOD, plan.signature)
             limits = [bound - 1 if bounded else None for bound in [*boundaries, 0]]
             paddings = [Padding(padding.shapes, padding.values, limit) for limit in limits]
         bucketing = Bucketing(length, boundaries, bounded)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import gt
 from typing import Any, cast
 
 import numpy as np
@@ -56,25 +57,26 @@ class Padding:
         """Stack one leaf of every element."""
         if not shape and not any(isinstance(one, (list, np.ndarray)) for one in column):
             return stack(column, where)
-        arrays = [array_of(one, index, where) for index, one in enumerate(column)]
-        first = arrays[0]
-        shapes = [first.shape if array.ndim == first.ndim else array.shape for array in arrays]
-        check_same(column, shapes, "shape", where)
-        target = self.target(arrays, shape, where)
-        alike = all(array.shape == target for array in arrays)
-        return stack_arrays(arrays, where) if alike else filled(arrays, target, value, where)
+        arrays = arrays_of(column, where)
+        shapes = [array.shape for array in arrays]
+        if len(set(map(len, shapes))) > 1:
+            check_same(column, [shapes[0] if len(one) == len(shapes[0]) else one for one in shapes], "shape", where)
+        target = self.target(shapes, shape, where)
+        return (
+            stack_arrays(arrays, where) if shapes.count(target) == len(shapes) else filled(arrays, target, value, where)
+        )
 
-    def target(self, arrays: list[Array], shape: Any, where: str) -> tuple[int, ...]:
+    def target(self, shapes: list[tuple[int, ...]], shape: Any, where: str) -> tuple[int, ...]:
         """Return the shape that all are filled up to."""
-        wanted = self.wanted(arrays[0].ndim, shape, where)
-        sizes = zip(*[array.shape for array in arrays], strict=True)
-        found = tuple([max(of_all) if size is None else size for size, of_all in zip(wanted, sizes, strict=True)])
-        for index, array in enumerate(arrays):
-            if any(size > most for size, most in zip(array.shape, found, strict=True)):
-                raise StructureError(
-                    f"{leaf(where)} of element {index} of the batch has shape {array.shape}, which does not fit into "
-                    f"the shape {found} that it is to be padded to"
-                )
+        wanted = self.wanted(len(shapes[0]), shape, where)
+        largest = tuple(map(max, zip(*shapes, strict=True)))
+        found = tuple([most if size is None else size for size, most in zip(wanted, largest, strict=True)])
+        if any(map(gt, largest, found)):
+            index, odd = next((index, one) for index, one in enumerate(shapes) if any(map(gt, one, found)))
+            raise StructureError(
+                f"{leaf(where)} of element {index} of the batch has shape {odd}, which does not fit into "
+                f"the shape {found} that it is to be padded to"
+            )
         return found
 
     def wanted(self, rank: int, shape: Any, where: str) -> Dims:
@@ -85,6 +87,24 @@ class Padding:
         if len(wanted) != rank or any(isinstance(size, (tuple, list, dict)) for size in wanted):
             raise StructureError(f"{leaf(where)} has rank {rank}, and padded_shapes has {wanted} for it")
         return [self.bound if size is None else size for size in wanted]
+
+    def check(self, method: str, signature: Any) -> None:
+        """Raise `PlanError` if it is known already that this does not fit the elements."""
+        if signature is None:
+            return
+
+        def fits(column: list[Any], where: str, shape: Any, value: Any) -> TensorSpec:
+            (spec,) = column
+            if spec.shape is not None:
+                wanted = spec.shape if shape is None else self.wanted(len(spec.shape), shape, where)
+                if value is not None and (None in spec.shape or tuple(wanted) != spec.shape):
+                    fitting(value, spec.dtype, where)
+            return spec
+
+        try:
+            join_leaves([signature], fits, "", self.shapes, self.values)
+        except StructureError as error:
+            raise PlanError(f"{method}: {error}") from None
 
     def signature(self, signature: Any, size: int | None) -> Any:
         """Return the signature of a batch of such elements; `None` if theirs is not known."""
@@ -116,8 +136,10 @@ def join_leaves(column: list[Any], join: Callable[..., Any], where: str, *guides
 
     `guides` are structures like it that say something of each leaf; one value, also `None`, says the same of all.
     """
+    first = open_level(column[0])
+    if first is None and len(set(map(type, column))) == 1:
+        return join(column, where, *guides)
     levels = [open_level(element) for element in column]
-    first = levels[0]
     check_same(column, [level and sorted(level.names) for level in levels], "parts", where)
     if first is None:
         return join(column, where, *guides)
@@ -143,6 +165,15 @@ def guiding(guide: Any, element: Opened, where: str) -> Iterable[Any]:
     return parts
 
 
+def arrays_of(column: list[Any], where: str) -> list[Array]:
+    """Return leaves as arrays."""
+    if set(map(type, column)) == {np.ndarray} and not any(
+        dtype.kind in "US" for dtype in {one.dtype for one in column}
+    ):
+        return column
+    return [array_of(one, index, where) for index, one in enumerate(column)]
+
+
 def filled(arrays: list[Array], target: tuple[int, ...], value: Any, where: str) -> Array:
     """Return all arrays as one, each filled up at its ends."""
     dtypes = {array.dtype for array in arrays}
@@ -152,8 +183,12 @@ def filled(arrays: list[Array], target: tuple[int, ...], value: Any, where: str)
         out = np.zeros(shape, dtype)
     else:
         out = np.full(shape, empty_like(arrays) if value is None else fitting(value, dtype, where), dtype)
-    for place, array in enumerate(arrays):
-        out[(place, *map(slice, array.shape))] = array
+    if len(target) == 1:
+        for place, array in enumerate(arrays):
+            out[place, : len(array)] = array
+    else:
+        for place, array in enumerate(arrays):
+            out[(place, *map(slice, array.shape))] = array
     return out
 
 
@@ -187,10 +222,7 @@ class PaddedBatch(Batch):
     @staticmethod
     def of(plan: Node, size: int, drop_remainder: bool, padding: Padding) -> PaddedBatch:
         """Return the node; `PlanError` if it is known already that the padding does not fit the elements."""
-        try:
-            padding.signature(plan.signature, None)
-        except StructureError as error:
-            raise PlanError(f"padded_batch: {error}") from None
+        padding.check("padded_batch", plan.signature)
         return PaddedBatch(plan, size, drop_remainder, padding)
 
     @property

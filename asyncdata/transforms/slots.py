@@ -217,6 +217,7 @@ class ParallelInputs:
         self.vacancy = LoopSignal(scope.loop)
         self.turn = asyncio.Semaphore(workers) if workers < node.cycle_length else nullcontext()
         self.reading = 0
+        self.depth = node.block_length + 1
         self.standby: deque[Slot | Refused] = deque()
         self.numbers = count()
         self.ended = False
@@ -251,7 +252,7 @@ class ParallelInputs:
 
     def admit(self, plan: Node, outer: Tickets, begin: Position) -> None:
         """Start to read an inner dataset."""
-        queue = BlockQueue(Depth(AUTOTUNE, self.node.block_length + 1), LoopSignal(self.scope.loop), self.signal)
+        queue = BlockQueue(Depth(AUTOTUNE, self.depth), LoopSignal(self.scope.loop), self.signal)
         self.reading += 1
         self.standby.append(ReaderSlot(outer, begin, queue, self.signal))
         number, inner = next(self.numbers), self.scope.at(outer[0])
@@ -264,6 +265,7 @@ class ParallelInputs:
         finally:
             del self.tasks[number]
             self.reading -= 1
+            self.depth = queue.depth.items  # the next dataset will need about as much
             self.vacancy.notify()
 
     async def next(self) -> Slot | Refused | None:

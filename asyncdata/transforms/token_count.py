@@ -54,7 +54,9 @@ class BucketByTokenCount(Unary):
         if call.is_async:
             raise PlanError(f"{METHOD}(length_func=) must be a plain function: {call.name} is a coroutine function")
         check_arguments(call, plan)
-        return BucketByTokenCount(plan, most, call, size, overlong, Padding(values=values))
+        padding = Padding(values=values)
+        padding.check(METHOD, plan.signature)
+        return BucketByTokenCount(plan, most, call, size, overlong, padding)
 
     def stage(self) -> Fold:
         return Fold(lambda _: TokenBucketer(self))

@@ -603,6 +603,11 @@ def bucket_by_sequence_length(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 
 def unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Not of what is known to have no axis: that is refused."""
+    try:
+        pipe.build().unbatch()
+    except ad.PlanError:
+        return pipe
     return pipe.then("unbatch()", lambda ds: ds.unbatch(), lambda epoch: reference.unbatch(pipe.meaning(epoch)))
 
 

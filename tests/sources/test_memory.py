@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.testing import check_resumes
 from tests import reference
 from tests.running import WAYS
 
@@ -37,6 +38,42 @@ def test_counter_never_ends() -> None:
     assert list(islice(ad.Dataset.counter(), 3)) == [0, 1, 2]
     assert list(islice(ad.Dataset.counter(5, -2), 3)) == [5, 3, 1]
     assert ad.Dataset.counter().cardinality() == ad.INFINITE_CARDINALITY
+
+
+@pytest.mark.parametrize("dtype", [np.int32, "uint8", np.float32, "int64"])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_integers_of_a_dtype_are_numpys(dtype: Any, way: Any) -> None:
+    ds = ad.Dataset.range(1, 9, 3, output_type=dtype)
+    assert way(ds) == [1, 4, 7]
+    assert {type(x) for x in way(ds)} == {np.dtype(dtype).type}
+    assert ds.element_spec == ad.TensorSpec((), dtype)
+    assert ds.shuffle(seed=1).batch(3).get_single_element().dtype == np.dtype(dtype)
+    assert ds[1] == 4
+    assert way(ad.Dataset.range(2**63 - 1, 2**63 + 1, output_type="uint64")) == [2**63 - 1, 2**63]
+    counter = ad.Dataset.counter(254, dtype=dtype).take(3)
+    assert way(counter) == [254, 255, 0 if dtype == "uint8" else 256]
+    assert counter.batch(3).get_single_element().dtype == np.dtype(dtype) == counter.element_spec.dtype
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ad.Dataset.range(3, output_type="str"),
+        lambda: ad.Dataset.range(257, output_type="uint8"),
+        lambda: ad.Dataset.range(2, -2, -1, output_type="uint8"),
+        lambda: ad.Dataset.counter(dtype=bool),
+    ],
+)
+def test_a_dtype_that_does_not_fit_is_refused_where_it_is_given(make: Any) -> None:
+    with pytest.raises(ad.PlanError, match=r"output_type|dtype"):
+        make()
+
+
+def test_a_range_of_a_dtype_goes_on_and_is_another_than_one_of_python() -> None:
+    check_resumes(lambda: ad.Dataset.range(20, output_type="int16").shuffle(4, seed=1))
+    state = ad.Dataset.range(5, output_type="int16").iterate().state_dict()
+    with pytest.raises(ad.ResumeError, match="output_type=int16"):
+        ad.Dataset.range(5).iterate(state=state)
 
 
 @pytest.mark.parametrize("element", [3, "text", b"bytes\0", None, (1, "a"), {"a": 1.5}, Point(1, 2), ()])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import aiosqlite
 import numpy as np
 import pytest
 
@@ -33,22 +36,37 @@ def path(tmp_path: Path) -> str:
     return found
 
 
-def rows(path: str, query: str, *types: Any) -> SqlDataset:
-    return SqlDataset("sqlite", path, query, types)
+def connect_async(path: str) -> aiosqlite.Connection:
+    """Return what `async with` makes a connection of, as aiosqlite does."""
+    return aiosqlite.connect(f"file:{quote(path)}?mode=ro", uri=True)
+
+
+async def connect_awaited(path: str) -> aiosqlite.Connection:
+    """Return a connection that has been made already, as psycopg does."""
+    return await connect_async(path)
+
+
+Rows = Callable[..., SqlDataset]
+
+
+@pytest.fixture(params=["sqlite", connect_async, connect_awaited], ids=["sqlite", "async_with", "awaited"])
+def rows(request: pytest.FixtureRequest) -> Rows:
+    """Makes a dataset of a query, by each kind of driver."""
+    return lambda path, query, *types: SqlDataset(request.param, path, query, types)
 
 
 ALL = "SELECT i, square, name FROM numbers ORDER BY i"
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_rows_are_tuples_of_the_types_that_were_told(path: str, way: Any) -> None:
+def test_rows_are_tuples_of_the_types_that_were_told(rows: Rows, path: str, way: Any) -> None:
     with leaves_nothing():
         found = way(rows(path, ALL, np.int32, np.float32, str))
     assert found == [(i, i * i, f"é{i}".encode()) for i in range(100)]
     assert {tuple(map(type, row)) for row in found} == {(np.int32, np.float32, bytes)}
 
 
-def test_each_epoch_runs_the_query_again_and_the_types_are_known_before(path: str) -> None:
+def test_each_epoch_runs_the_query_again_and_the_types_are_known_before(rows: Rows, path: str) -> None:
     ds = rows(path, ALL, np.int64, np.float64, str)
     assert ds.element_spec == (ad.TensorSpec((), "int64"), ad.TensorSpec((), "float64"), ad.TensorSpec((), object))
     assert ds.cardinality() == ad.UNKNOWN_CARDINALITY
@@ -67,7 +85,7 @@ def test_each_epoch_runs_the_query_again_and_the_types_are_known_before(path: st
     ],
 )
 def test_a_value_that_has_not_its_type_fails_alone_and_null_is_zero_or_empty(
-    path: str, dtype: Any, expected: list[Any]
+    rows: Rows, path: str, dtype: Any, expected: list[Any]
 ) -> None:
     found = results(rows(path, "SELECT v FROM odd ORDER BY rowid", dtype))
     assert found == [Failed("StructureError") if value == "failed" else (value,) for value in expected]
@@ -93,7 +111,7 @@ def test_values_of_other_drivers_are_taken_for_what_they_say(path: str) -> None:
     assert found == [(2, b"1.5"), Failed("StructureError"), (3, b"x")]
 
 
-def test_no_rows_are_no_elements(path: str) -> None:
+def test_no_rows_are_no_elements(rows: Rows, path: str) -> None:
     assert results(rows(path, "SELECT i FROM numbers WHERE i > 1000", int)) == []
 
 
@@ -107,7 +125,7 @@ def test_no_rows_are_no_elements(path: str) -> None:
         ("SELECT i FROM numbers; SELECT 1", "ProgrammingError"),
     ],
 )
-def test_a_query_that_cannot_be_run_is_one_error(path: str, query: str, error: str) -> None:
+def test_a_query_that_cannot_be_run_is_one_error(rows: Rows, path: str, query: str, error: str) -> None:
     found = results(rows(path, query, int))
     assert found == [Failed(error)] or (error == "ProgrammingError" and found == [Failed("Warning")])
     assert len(results(rows(path, ALL, int, int, str))) == 100  # nothing was deleted
@@ -116,19 +134,35 @@ def test_a_query_that_cannot_be_run_is_one_error(path: str, query: str, error: s
 def test_a_database_that_is_not_there_is_one_error_and_is_not_made(tmp_path: Path) -> None:
     missing = tmp_path / "none.db"
     with pytest.raises(sqlite3.OperationalError, match="unable to open") as caught:
-        list(rows(str(missing), "SELECT 1", int))
+        list(SqlDataset("sqlite", missing, "SELECT 1", (int,)))
     assert caught.value.__notes__ == ["in SqlDataset(none.db, 'SELECT 1'), element 0"]
     assert not missing.exists()
 
 
-def test_goes_on_from_any_row(path: str) -> None:
+async def refuse(name: str) -> Any:
+    raise ConnectionRefusedError(name)
+
+
+@asynccontextmanager
+async def refuse_to_enter(name: str) -> AsyncIterator[Any]:
+    yield await refuse(name)
+
+
+@pytest.mark.parametrize("connect", [refuse, refuse_to_enter])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_an_async_connection_that_cannot_be_made_is_one_error(way: Any, connect: Any) -> None:
+    with leaves_nothing():
+        assert way(SqlDataset(connect, "", "SELECT 1", (int,))) == [Failed("ConnectionRefusedError")]
+
+
+def test_goes_on_from_any_row(rows: Rows, path: str) -> None:
     check_resumes(lambda: rows(path, ALL, int, int, str))
     check_resumes(lambda: rows(path, ALL, int, int, str).shuffle(10, seed=1).batch(7), places=8)
     assert "'SELECT i, square" in (told := rows(path, ALL, int, int, str).explain())
     assert "runs its query again and drops the rows up to the place" in told
 
 
-def test_a_state_of_another_query_is_refused(path: str) -> None:
+def test_a_state_of_another_query_is_refused(rows: Rows, path: str) -> None:
     with rows(path, ALL, int, int, str).iterate() as found:
         next(found)
         state = found.state_dict()
@@ -136,7 +170,7 @@ def test_a_state_of_another_query_is_refused(path: str) -> None:
         rows(path, ALL + " DESC", int, int, str).iterate(state=state)
 
 
-def test_a_query_that_gives_less_when_it_goes_on_is_an_error(path: str) -> None:
+def test_a_query_that_gives_less_when_it_goes_on_is_an_error(rows: Rows, path: str) -> None:
     with rows(path, ALL, int, int, str).iterate() as found:
         for _ in range(50):
             next(found)
@@ -168,6 +202,106 @@ def test_any_driver_by_a_function_which_runs_and_is_closed_in_the_thread_that_re
     with leaves_nothing():
         assert len(read_plain(ds, 3)) == 3
     assert [what for what, _ in seen] == ["user:secret@host", "close"]
+
+
+class Endless:
+    """An async driver whose queries never give a row, and which writes down what is done with it."""
+
+    def __init__(self, seen: list[str], error: Exception | None = None) -> None:
+        self.description = [("a",)]
+        self.seen = seen
+        self.error = error
+
+    def cursor(self) -> Endless:
+        return self
+
+    async def execute(self, query: str) -> None:
+        self.seen.append(query)
+
+    async def fetchmany(self, count: int) -> list[Any]:
+        self.seen.append(f"fetch {count}")
+        if self.error is not None:
+            raise self.error
+        await asyncio.get_running_loop().create_future()
+        return []
+
+    def close(self) -> None:  # a plain method, as aiomysql has it
+        self.seen.append("close")
+
+
+async def test_an_async_query_runs_on_the_engines_loop_and_is_cancelled_and_closed_when_it_is_left() -> None:
+    seen: list[str] = []
+    waiting = asyncio.Event()
+
+    class Watched(Endless):
+        async def fetchmany(self, count: int) -> list[Any]:
+            seen.append(threading.current_thread().name)
+            loop.call_soon_threadsafe(waiting.set)
+            return await super().fetchmany(count)
+
+    async def connect(name: str) -> Any:
+        return Watched(seen)
+
+    loop = asyncio.get_running_loop()
+    with leaves_nothing():
+        async with SqlDataset(connect, "", "SELECT", (int,)).iterate() as found:
+            first = asyncio.ensure_future(anext(found))
+            await waiting.wait()
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+    assert seen == ["SELECT", "asyncdata-engine", "fetch 1", "close"]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_an_async_query_that_breaks_off_is_one_error_and_its_connection_goes_back(way: Any) -> None:
+    seen: list[str] = []
+
+    @asynccontextmanager
+    async def from_pool(name: str) -> AsyncIterator[Any]:
+        try:
+            yield Endless(seen, ConnectionError("gone"))
+        finally:
+            seen.append("back")
+
+    with leaves_nothing():
+        assert way(SqlDataset(from_pool, "", "SELECT", (int,))) == [Failed("ConnectionError")]
+    assert seen == ["SELECT", "fetch 1", "back"]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_an_async_query_that_is_left_early_leaves_nothing(path: str, way: Any) -> None:
+    ds = SqlDataset(connect_async, path, ALL, (int, int, str))
+    with leaves_nothing():
+        assert [row[0] for row in way(ds, 3)] == [0, 1, 2]
+
+
+def test_left_while_a_function_is_about_to_promise_a_connection_nothing_is_left_unawaited() -> None:
+    called, go_on = threading.Event(), threading.Event()
+
+    async def made() -> Any:
+        raise AssertionError("nobody awaits this")
+
+    def connect(name: str) -> Any:
+        called.set()
+        go_on.wait()
+        return made()
+
+    with leaves_nothing():
+        found = SqlDataset(connect, "", "SELECT", (int,)).iterate()
+
+        def read() -> None:
+            with pytest.raises(ad.ClosedError):
+                next(found)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        called.wait()
+        leaving = threading.Thread(target=found.close)
+        leaving.start()
+        reader.join()
+        go_on.set()
+        leaving.join()
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ HERE = {"RandomDataset": "random", "Counter": "counter", "from_list": "from_list
 
 DIFFERENT = {
     "name": "names of graph nodes",
-    "dtype": "Python's integers",
     "wait": "a folder is complete or not there",
     "synchronous": "functions are Python's",
     "use_unbounded_threadpool": "functions are Python's",
@@ -37,6 +36,8 @@ DIFFERENT = {
 """Arguments that are left out wherever they are; the page says so."""
 
 DEFAULTS = {
+    ("counter", "dtype"): "Python's integers unless given",
+    ("Counter", "dtype"): "likewise",
     ("prefetch", "buffer_size"): "AUTOTUNE unless given",
     ("shard", "num_shards"): "this process's unless given",
     ("shard", "index"): "this process's unless given",

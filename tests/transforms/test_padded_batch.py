@@ -167,3 +167,29 @@ def test_cardinality_and_spec() -> None:
 def test_goes_on_anywhere() -> None:
     check_resumes(lambda: ad.Dataset.range(40).map(lambda x: np.full(x % 5, x)).padded_batch(4).shuffle(3, seed=1))
     check_resumes(lambda: ad.Dataset.range(9).map(fail_at_2).padded_batch(4, [9], -1))
+
+
+def of_arrays(shape: tuple[int | None, ...] = (None,), dtype: str = "int64") -> ad.Dataset:
+    """Return a dataset whose elements are known to be pairs of an array and a number."""
+    signature = ad.TensorSpec(shape, dtype), ad.TensorSpec((), bool)
+    return ad.Dataset.from_generator(lambda: [(np.zeros([2] * len(shape), dtype), True)], output_signature=signature)
+
+
+@pytest.mark.parametrize(
+    "pad",
+    [
+        lambda ds: ds.padded_batch(2, padding_values=0.5),
+        lambda ds: ds.padded_batch(2, padding_values=("x", None)),
+        lambda ds: ds.padded_batch(2, padded_shapes=([3], []), padding_values=0.5),
+        lambda ds: ds.bucket_by_sequence_length(lambda x, _: len(x), [3], [2, 2], padding_values=0.5),
+        lambda ds: ds.bucket_by_token_count(9, lambda x, _: len(x), padding_values=0.5),
+    ],
+)
+def test_a_value_that_a_known_dtype_cannot_hold_is_refused_at_once(pad: Any) -> None:
+    with pytest.raises(ad.PlanError, match=r"padding_values: .* is no int64, as leaf \[0\] is"):
+        pad(of_arrays())
+
+
+def test_a_value_is_not_for_what_needs_none() -> None:
+    assert next(iter(of_arrays((2,)).padded_batch(2, padding_values=0.5)))[0].tolist() == [[0, 0]]
+    assert next(iter(of_arrays(dtype="float32").padded_batch(2, padding_values=0.5)))[1].tolist() == [True]

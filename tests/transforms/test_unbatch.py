@@ -79,3 +79,21 @@ def test_lists_are_taken_apart_too() -> None:
     assert rows == [{"a": 1, "b": 0}, {"a": 2, "b": 1}]
     with pytest.raises(ad.StructureError, match=r"leaf \['b'\] has 3 rows, leaf \['a'\] has 2"):
         list(ad.Dataset.from_iterable([{"a": [1, 2], "b": np.arange(3)}]).unbatch())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ad.Dataset.range(3), "each element is a scalar"),
+        (lambda: ad.Dataset.from_tensor_slices({"a": np.zeros((2, 3)), "b": np.zeros(2)}), r"leaf \['b'\] is a scalar"),
+        (lambda: ad.Dataset.range(3).enumerate(), r"leaf \[0\] is a scalar"),
+    ],
+)
+def test_scalars_are_refused_at_once_where_they_are_known(make: Any, message: str) -> None:
+    with pytest.raises(ad.PlanError, match=message):
+        make().unbatch()
+
+
+def test_objects_may_be_lists() -> None:
+    ds = ad.Dataset.from_generator(lambda: [[1, 2]], output_signature=ad.TensorSpec((), object))
+    assert list(ds.unbatch()) == [1, 2]
