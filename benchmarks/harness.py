@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 import warnings
@@ -34,6 +35,8 @@ __all__ = (
     "Row",
     "Samples",
     "alternate",
+    "fresh",
+    "installed",
     "machine",
     "parse_arguments",
     "silenced",
@@ -276,6 +279,24 @@ def version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "(from source)" if package in sys.modules else ""
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """Those packages that are there, with their versions; prints a line for each, also for one that is not."""
+    found = {package: version(package) for package in packages}
+    for package, number in found.items():
+        print(f"{package} {number}" if number else f"{package} is not installed: left out")
+    return {package: number for package, number in found.items() if number}
+
+
+def fresh(file: str, *arguments: object, environment: Mapping[str, str] | None = None) -> Any:
+    """Run a benchmark's file with these arguments in a process of its own; return what it printed last, as JSON."""
+    command = [sys.executable, file, *map(str, arguments)]
+    surroundings = {**os.environ, **(environment or {})}
+    done = subprocess.run(command, capture_output=True, text=True, env=surroundings, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @contextmanager

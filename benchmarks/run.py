@@ -21,6 +21,7 @@ BENCHMARKS = (
     "import_time",
     "pace",
     "guide",
+    "loaders/processes",
     "loaders/records",
     "loaders/resume",
     "loaders/random_access",

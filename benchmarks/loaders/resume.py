@@ -18,14 +18,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
-import importlib.metadata
 import itertools
 import json
 import logging
 import os
 import pickle
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -40,7 +38,7 @@ import asyncdata as ad
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness import AtMost, Below, Report, Row, parse_arguments, tensorflow
+from harness import AtMost, Below, Report, Row, fresh, installed, parse_arguments, tensorflow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -312,12 +310,7 @@ def run_alone(name: str, count: int) -> None:
 def in_process(name: str, count: int) -> Outcome:
     """Run `run_alone` in a fresh process and read what it printed last."""
     with tempfile.TemporaryDirectory() as states:
-        command = [sys.executable, __file__, "--loader", name, str(count)]
-        environment = {**os.environ, "STATES": states}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        sys.exit(f"{name} failed:\n{done.stderr}")
-    return Outcome(**json.loads(done.stdout.splitlines()[-1]))
+        return Outcome(**fresh(__file__, "--loader", name, count, environment={"STATES": states}))
 
 
 # the table
@@ -329,18 +322,9 @@ class WideReport(Report):
     WIDTHS = (56, *Report.WIDTHS[1:])
 
 
-def installed() -> dict[str, str]:
-    """The loaders of installed packages, each with its package's version; one line for each package left out."""
-    found = {}
-    for package, loaders in PEERS.items():
-        try:
-            version = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            print(f"{package} is not installed: left out")
-            continue
-        print(f"{package} {version}")
-        found |= dict.fromkeys(loaders, version)
-    return found
+def peers_installed() -> dict[str, str]:
+    """The loaders of installed packages, each with its package's version."""
+    return {name: version for package, version in installed(PEERS).items() for name in PEERS[package]}
 
 
 def rows(name: str, outcomes: Sequence[Outcome]) -> Iterator[Row]:
@@ -453,7 +437,7 @@ def interleave_states(paths: list[str], cycle: int, workers: int | None, report:
 def main() -> None:
     """Run every loader, then what asyncdata promises besides, and print the table."""
     arguments = parse_arguments(__doc__ or "")
-    peers = {} if arguments.quick else installed()
+    peers = {} if arguments.quick else peers_installed()
     report = WideReport("Stop and resume")
     stop_and_resume(peers, arguments, report)
     random_access(arguments, report)
