@@ -11,6 +11,7 @@ from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node, OneForOne, nodes_of
 from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.called import Called
+from asyncdata.transforms.filter import Filter
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.permute import Permute
@@ -59,12 +60,26 @@ def noop_elimination(node: Node) -> Node | None:
 def map_fusion(node: Node) -> Node | None:
     """map(f).map(g) -> map(f → g): one pass instead of two, for maps that are not parallel."""
     match node:
-        case Map(input=Map(input=source, functions=first, workers=None), functions=second, workers=None) if any(
-            call.is_async for call in first
-        ) == any(call.is_async for call in second):
-            return Map(source, first + second)
+        case Map(input=Map() as first) if fusible(first, node):
+            return Map(first.input, first.functions + node.functions)
         case _:
             return None
+
+
+def map_and_filter_fusion(node: Node) -> Node | None:
+    """filter.map, map.filter and filter.filter in one pass, where they are not parallel."""
+    match node:
+        case Filter(input=Map() | Filter() as first) | Map(input=Filter() as first) if fusible(first, node):
+            return Filter(first.input, first.functions + node.functions)
+        case _:
+            return None
+
+
+def fusible(first: Map | Filter, second: Map | Filter) -> bool:
+    """Tell whether functions may be called in one pass: of a pass in which some are awaited, each element is one."""
+    if first.workers is not None or second.workers is not None:
+        return False
+    return any(call.is_async for call in first.functions) == any(call.is_async for call in second.functions)
 
 
 def shuffle_and_repeat_fusion(node: Node) -> Node | None:
@@ -126,6 +141,7 @@ def inject_prefetch(node: Node) -> Node | None:
 RULES: Final[tuple[Rule, ...]] = (
     noop_elimination,
     map_fusion,
+    map_and_filter_fusion,
     shuffle_and_repeat_fusion,
     take_pushdown,
     skip_pushdown,

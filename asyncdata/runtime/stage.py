@@ -181,13 +181,9 @@ async def breathe() -> None:
 
 @dataclass(frozen=True)
 class Apply:
-    """1→1, stateless: functions called on each element, one after the other, in place or `workers` at a time.
-
-    With `keep` the result of the last function says whether the element stays.
-    """
+    """1→1, stateless: functions called on each element, one after the other, in place or `workers` at a time."""
 
     calls: tuple[Call, ...]
-    keep: bool = False
     workers: int | None = None
     ordered: bool = True
     executor: Pool | Executor | None = None
@@ -203,7 +199,7 @@ class Apply:
     @property
     def work(self) -> Work:
         """What is done with each element."""
-        return Work(self.calls, self.keep)
+        return Work(self.calls)
 
     @property
     def is_async(self) -> bool:

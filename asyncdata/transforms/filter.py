@@ -1,4 +1,4 @@
-"""filter: only the elements for which a predicate is true."""
+"""filter: only the elements for which a predicate is true; and filters and maps in one pass."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ class Predicate(Call):
 
     __slots__ = ()
 
+    keeps = True
+
     def __init__(self, fn: Callable[..., Any], kind: str = "filter") -> None:
         super().__init__(kind, fn)
 
@@ -49,9 +51,9 @@ class Predicate(Call):
 
 @dataclass(frozen=True, eq=False)
 class Filter(Called):
-    """The elements for which `predicate` is true."""
+    """The elements for which a predicate is true; or what several predicates and functions of maps leave, in turn."""
 
-    predicate: Predicate
+    functions: tuple[Call, ...]
 
     @staticmethod
     def of(plan: Node, predicate: Predicate, calls: int | None, deterministic: bool | None) -> Filter:
@@ -59,10 +61,10 @@ class Filter(Called):
         check_parallel("filter", calls)
         check_arguments(predicate, plan)
         workers = 1 if predicate.waits and calls is None else calls
-        return Filter(plan, predicate, workers=workers, ordered=deterministic)
+        return Filter(plan, (predicate,), workers=workers, ordered=deterministic)
 
     def stage(self) -> Apply:
-        return Apply((self.predicate,), keep=True, workers=self.lanes, ordered=self.ordered is not False)
+        return Apply(self.functions, workers=self.lanes, ordered=self.ordered is not False)
 
     async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Yield what of the input's elements is kept: a state may tell some that nobody has looked at yet."""
@@ -78,5 +80,12 @@ class Filter(Called):
     def cardinality(self) -> int:
         return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
 
+    @property
+    def signature(self) -> Any:
+        return self.input.signature if all(call.keeps for call in self.functions) else None
+
     def label(self) -> str:
-        return f"{self.predicate.name[:-1]}{self.how()})"
+        first, *others = self.functions
+        if not others:
+            return f"{first.name[:-1]}{self.how()})"
+        return f"map_and_filter({' → '.join(call.name for call in self.functions)}{self.how()})"

@@ -18,6 +18,7 @@ from tests.running import WAYS, collect, read_async, read_plain
 RULES = (
     "noop_elimination",
     "map_fusion",
+    "map_and_filter_fusion",
     "shuffle_and_repeat_fusion",
     "take_pushdown",
     "skip_pushdown",
