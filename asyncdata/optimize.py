@@ -58,28 +58,44 @@ def noop_elimination(node: Node) -> Node | None:
 
 
 def map_fusion(node: Node) -> Node | None:
-    """map(f).map(g) -> map(f → g): one pass instead of two, for maps that are not parallel."""
+    """map(f).map(g) -> map(f → g): one pass instead of two, in the workers of the first only if the second is pure."""
     match node:
         case Map(input=Map() as first) if fusible(first, node):
-            return Map(first.input, first.functions + node.functions)
+            return dataclasses.replace(first, functions=first.functions + node.functions)
         case _:
             return None
 
 
 def map_and_filter_fusion(node: Node) -> Node | None:
-    """filter.map, map.filter and filter.filter in one pass, where they are not parallel."""
+    """filter.map, map.filter and filter.filter in one pass, in the workers of the first if the second is pure."""
     match node:
         case Filter(input=Map() | Filter() as first) | Map(input=Filter() as first) if fusible(first, node):
-            return Filter(first.input, first.functions + node.functions)
+            how = {name: getattr(first, name) for name in ("workers", "ordered", "pure", "pinned", "tentative")}
+            return Filter(first.input, first.functions + node.functions, **how)
         case _:
             return None
 
 
 def fusible(first: Map | Filter, second: Map | Filter) -> bool:
     """Tell whether functions may be called in one pass: of a pass in which some are awaited, each element is one."""
-    if first.workers is not None or second.workers is not None:
+    if second.workers is not None or awaited(first) != awaited(second):
         return False
-    return any(call.is_async for call in first.functions) == any(call.is_async for call in second.functions)
+    if first.workers is None:
+        return (first.pure, first.pinned) == (second.pure, second.pinned)
+    return second.pure and not second.pinned and first.executor is None and first.ordered is not False
+
+
+def awaited(node: Map | Filter) -> bool:
+    return any(call.is_async for call in node.functions)
+
+
+def map_parallelisation(node: Node) -> Node | None:
+    """map(f, pure=True) -> map(f, AUTOTUNE), in place until it is seen to be slow: for plain functions."""
+    match node:
+        case Map(workers=None, pure=True, pinned=False) | Filter(workers=None, pure=True) if not awaited(node):
+            return dataclasses.replace(node, workers=AUTOTUNE, tentative=True)
+        case _:
+            return None
 
 
 def shuffle_and_repeat_fusion(node: Node) -> Node | None:
@@ -147,6 +163,7 @@ RULES: Final[tuple[Rule, ...]] = (
     skip_pushdown,
     shard_pushdown,
     shuffle_lift,
+    map_parallelisation,
 )
 LAST_RULES: Final[tuple[Rule, ...]] = (inject_prefetch,)
 

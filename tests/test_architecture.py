@@ -33,6 +33,7 @@ LAYERS = (
     ("runtime.lanes", "runtime.pump"),
     ("processes",),
     ("runtime.stage",),
+    ("runtime.tentative",),
     ("plan",),
     ("storage",),
     ("sources", "transforms"),

@@ -52,6 +52,25 @@ R = ad.Dataset.range(10)
             "range(10) → map_and_filter(map(inc) → map(double) → filter(is_even) → map(inc))",
         ),
         (R.map(inc, 2).filter(is_even), "range(10) → map(inc, num_parallel_calls=2) → filter(is_even)"),
+        (
+            R.map(inc, 2).filter(is_even, pure=True),
+            "range(10) → map_and_filter(map(inc) → filter(is_even), num_parallel_calls=2)",
+        ),
+        (R.map(inc, 2).map(double, pure=True), "range(10) → map(inc → double, num_parallel_calls=2)"),
+        (
+            R.map(fetch, 2).map(double, pure=True),
+            "range(10) → map(fetch, num_parallel_calls=2) → map(double, num_parallel_calls=AUTOTUNE if slow)",
+        ),
+        (R.map(inc, pure=True), "range(10) → map(inc, num_parallel_calls=AUTOTUNE if slow)"),
+        (
+            R.map(inc, pure=True).filter(is_even, pure=True).take(2),
+            "range(10) → map_and_filter(map(inc) → filter(is_even), num_parallel_calls=AUTOTUNE if slow) → take(2)",
+        ),
+        (R.map(inc, pure=True).map(double), "range(10) → map(inc, num_parallel_calls=AUTOTUNE if slow) → map(double)"),
+        (R.map(inc).map(double, pure=True), "range(10) → map(inc) → map(double, num_parallel_calls=AUTOTUNE if slow)"),
+        (R.map(inc, pure=True, executor="inline").take(3), "range(10) → take(3) → map(inc)"),
+        (R.map(fetch, pure=True).skip(3), "range(10) → skip(3) → map(fetch)"),
+        (R.map(inc, batch=4, pure=True).skip(3), "range(10) → skip(3) → map(inc, batch=4)"),
         (R.filter(is_even).map(fetch), "range(10) → filter(is_even) → map(fetch)"),
         (R.map(inc).map(fetch), "range(10) → map(inc) → map(fetch)"),
         (
@@ -99,7 +118,18 @@ def test_nothing_is_rewritten_when_switched_off() -> None:
 
 @pytest.mark.parametrize("rule", [rule.__name__ for rule in RULES])
 def test_each_rule_can_be_switched_off_by_name(rule: str) -> None:
-    ds = R.filter(is_even).map(inc).map(double).skip(0).map(inc, 2).map(inc).map(inc).shuffle(2, seed=0).repeat(2)
+    ds = (
+        R.map(inc, pure=True)
+        .filter(is_even)
+        .map(inc)
+        .map(double)
+        .skip(0)
+        .map(inc, 2)
+        .map(inc)
+        .map(inc)
+        .shuffle(2, seed=0)
+        .repeat(2)
+    )
     ds = ds.map(inc, 2).take(1).map(inc, 2).skip(1).map(inc, 2).shard(2, 0)
     ds = ds.map(inc, 2).shuffle(2, seed=0)
     fired = {rewrite.rule for rewrite in optimize(ds.plan, ad.Options()).story}

@@ -24,7 +24,20 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import FRESH, Position, Start
 from asyncdata.runtime.work import Work
 
-__all__ = ("Apply", "Fold", "Merge", "Opener", "Produce", "Stage", "Step", "Transfer", "breathe", "fill", "split")
+__all__ = (
+    "INLINE_GROUP",
+    "Apply",
+    "Fold",
+    "Merge",
+    "Opener",
+    "Produce",
+    "Stage",
+    "Step",
+    "Transfer",
+    "breathe",
+    "fill",
+    "split",
+)
 
 Opener: TypeAlias = Callable[[Scope, Demand, Start], Blocks]
 """Starts a pipeline up to some node, from its beginning or from where it once stopped; may be called again."""

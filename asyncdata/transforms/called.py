@@ -12,8 +12,10 @@ from asyncdata.plan import Unary, parallel_label
 from asyncdata.processes.crew import Pool
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.dealing import Deal, named
-from asyncdata.runtime.executors import default_workers
+from asyncdata.runtime.executors import Call, default_workers
 from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Apply
+from asyncdata.runtime.tentative import Tentative
 from asyncdata.runtime.tickets import END, Position, Start, Ticket
 
 __all__ = ("Called",)
@@ -35,6 +37,12 @@ class Called(Unary):
     """Whose workers they are, if not threads or tasks of the pipeline."""
     copied: bool = field(default=False, kw_only=True, repr=False)
     """Whether results are copied out of the memory that they arrive in, since they are kept for long."""
+    pure: bool = field(default=False, kw_only=True, repr=False)
+    """Whether the user said that calls may be made in any order, at once, again or not at all."""
+    pinned: bool = field(default=False, kw_only=True, repr=False)
+    """Whether the user said that calls are made on the engine's thread."""
+    tentative: bool = field(default=False, kw_only=True, repr=False)
+    """Whether calls are made in place until workers are seen to be quicker."""
 
     @property
     def lanes(self) -> int | None:
@@ -65,8 +73,21 @@ class Called(Unary):
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         return self.input.dealt([inner_position(position) for position in positions], deal)
 
+    def calling(self, functions: tuple[Call, ...]) -> Apply | Tentative:
+        """Return the stage that calls these functions."""
+        apply = Apply(
+            functions,
+            workers=self.lanes,
+            ordered=self.ordered is not False,
+            executor=self.executor,
+            copied=self.copied,
+        )
+        return Tentative(apply) if self.tentative else apply
+
     def how(self) -> str:
         """Return how a label shows what runs at once."""
+        if self.tentative:
+            return ", num_parallel_calls=AUTOTUNE if slow"
         unordered = ", deterministic=False" if self.ordered is False else ""
         return f"{parallel_label(self.workers)}{unordered}{executor_label(self.executor)}"
 

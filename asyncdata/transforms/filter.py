@@ -16,6 +16,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
+from asyncdata.runtime.tentative import Tentative
 from asyncdata.runtime.tickets import END, Position, Start, Ticket, Wrapped
 from asyncdata.transforms.called import Called
 
@@ -56,15 +57,17 @@ class Filter(Called):
     functions: tuple[Call, ...]
 
     @staticmethod
-    def of(plan: Node, predicate: Predicate, calls: int | None, deterministic: bool | None) -> Filter:
+    def of(
+        plan: Node, predicate: Predicate, calls: int | None, deterministic: bool | None, pure: bool = False
+    ) -> Filter:
         """Return a filter for what the user asked for."""
         check_parallel("filter", calls)
         check_arguments(predicate, plan)
         workers = 1 if predicate.waits and calls is None else calls
-        return Filter(plan, (predicate,), workers=workers, ordered=deterministic)
+        return Filter(plan, (predicate,), workers=workers, ordered=deterministic, pure=pure)
 
-    def stage(self) -> Apply:
-        return Apply(self.functions, workers=self.lanes, ordered=self.ordered is not False)
+    def stage(self) -> Apply | Tentative:
+        return self.calling(self.functions)
 
     async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Yield what of the input's elements is kept: a state may tell some that nobody has looked at yet."""

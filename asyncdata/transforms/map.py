@@ -17,6 +17,7 @@ from asyncdata.processes.lanes import pickled
 from asyncdata.runtime.executors import Call, usable_cores
 from asyncdata.runtime.random import Chance, Randomized
 from asyncdata.runtime.stage import Apply
+from asyncdata.runtime.tentative import Tentative
 from asyncdata.runtime.work import Work
 from asyncdata.transforms.called import Called
 
@@ -81,11 +82,17 @@ class Map(Called, OneForOne):
 
     @staticmethod
     def of(
-        plan: Node, call: Call, calls: int | None, deterministic: bool | None, executor: Executor | str | int | None
+        plan: Node,
+        call: Call,
+        calls: int | None,
+        deterministic: bool | None,
+        executor: Executor | str | int | None,
+        pure: bool = False,
     ) -> Map:
         """Return a map for what the user asked for."""
         workers, where = workers_for(call, calls, executor)
-        return Map(plan, (call,), workers=workers, ordered=deterministic, executor=where)
+        pinned = executor == "inline"
+        return Map(plan, (call,), workers=workers, ordered=deterministic, executor=where, pure=pure, pinned=pinned)
 
     @property
     def chance(self) -> Chance | None:
@@ -96,18 +103,12 @@ class Map(Called, OneForOne):
         calls = [call.seeded(seed) if isinstance(call, Randomized) else call for call in self.functions]
         return dataclasses.replace(self, functions=tuple(calls))
 
-    def stage(self) -> Apply:
-        return Apply(
-            self.functions,
-            workers=self.lanes,
-            ordered=self.ordered is not False,
-            executor=self.executor,
-            copied=self.copied,
-        )
+    def stage(self) -> Apply | Tentative:
+        return self.calling(self.functions)
 
     @property
     def elementwise(self) -> bool:
-        return self.workers is not None and self.ordered is not False
+        return self.pure if self.workers is None else self.ordered is not False
 
     @property
     def signature(self) -> None:

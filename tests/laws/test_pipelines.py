@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import asyncdata as ad
+from asyncdata.runtime.tentative import Trial
 from asyncdata.testing import leaves_nothing
 from tests.laws.pipelines import Pipeline, pipelines
 from tests.running import WAYS, collect, read_async, read_plain
@@ -24,6 +26,7 @@ RULES = (
     "skip_pushdown",
     "shard_pushdown",
     "shuffle_lift",
+    "map_parallelisation",
     "inject_prefetch",
 )
 
@@ -47,6 +50,24 @@ def test_without_the_optimizer_nothing_changes(pipe: Pipeline, way: Callable[...
 @given(pipe=pipelines())
 def test_without_a_rule_nothing_changes(rule: str, pipe: Pipeline) -> None:
     check(pipe, read_plain(pipe.build().with_options(ad.Options(disabled_rules=(rule,)))))
+
+
+async def passed(*_: Any) -> bool:
+    return True
+
+
+@given(pipe=pipelines(), way=st.sampled_from(WAYS))
+def test_going_over_to_threads_changes_nothing(pipe: Pipeline, way: Callable[..., list[Any]]) -> None:
+    with mock.patch.object(Trial, "passed", passed), leaves_nothing():
+        check(pipe, way(pipe.build()))
+
+
+@given(pipe=pipelines(), way=st.sampled_from(WAYS), count=st.integers(0, 20))
+def test_leaving_after_going_over_to_threads_leaves_nothing(
+    pipe: Pipeline, way: Callable[..., list[Any]], count: int
+) -> None:
+    with mock.patch.object(Trial, "passed", passed), leaves_nothing():
+        way(pipe.build(), count)
 
 
 @given(pipe=pipelines(), placement=st.sampled_from(["thread", "current"]))
