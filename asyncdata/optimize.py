@@ -12,6 +12,7 @@ from asyncdata.plan import Node, OneForOne, nodes_of
 from asyncdata.runtime.autotune import Tuning
 from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.called import Called
+from asyncdata.transforms.filter import Filter
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.permute import Permute
@@ -58,12 +59,51 @@ def noop_elimination(node: Node) -> Node | None:
 
 
 def map_fusion(node: Node) -> Node | None:
-    """map(f).map(g) -> map(f → g): one pass instead of two, for maps that are not parallel."""
+    """map(f).map(g) -> map(f → g): one pass instead of two, in the workers of the first only if the second is pure."""
     match node:
-        case Map(input=Map(input=source, functions=first, workers=None), functions=second, workers=None) if any(
-            call.is_async for call in first
-        ) == any(call.is_async for call in second):
-            return Map(source, first + second)
+        case Map(input=Map() as first) if fusible(first, node):
+            return dataclasses.replace(first, functions=first.functions + node.functions)
+        case _:
+            return None
+
+
+def map_and_filter_fusion(node: Node) -> Node | None:
+    """filter.map, map.filter and filter.filter in one pass, in the workers of the first if the second is pure."""
+    match node:
+        case Filter(input=Map() | Filter() as first) | Map(input=Filter() as first) if fusible(first, node):
+            how = {name: getattr(first, name) for name in ("workers", "ordered", "executor", "pure", "pinned")}
+            return Filter(first.input, first.functions + node.functions, **how)
+        case _:
+            return None
+
+
+def fusible(first: Map | Filter, second: Map | Filter) -> bool:
+    """Tell whether functions may be called in one pass: of a pass in which some are awaited, each element is one."""
+    if second.workers is not None or awaited(first) != awaited(second):
+        return False
+    if first.workers is None:
+        return (first.pure, first.pinned) == (second.pure, second.pinned)
+    return (
+        second.pure and not second.pinned and first.ordered is not False and may_join(first.executor, second.executor)
+    )
+
+
+def may_join(first: object, second: object) -> bool:
+    """Tell whether the workers of the first may call the function of the second: processes only what can be sent."""
+    if isinstance(first, Tuning) and first.processes:
+        return isinstance(second, Tuning) and second.processes
+    return first is None or isinstance(first, Tuning)
+
+
+def awaited(node: Map | Filter) -> bool:
+    return any(call.is_async for call in node.functions)
+
+
+def map_parallelisation(node: Node) -> Node | None:
+    """map(f, pure=True) -> map(f, executor=AUTOTUNE), for plain functions: cheap ones stay on the engine's thread."""
+    match node:
+        case Map(workers=None, pure=True, pinned=False) | Filter(workers=None, pure=True) if not awaited(node):
+            return dataclasses.replace(node, workers=AUTOTUNE)
         case _:
             return None
 
@@ -127,11 +167,13 @@ def inject_prefetch(node: Node) -> Node | None:
 RULES: Final[tuple[Rule, ...]] = (
     noop_elimination,
     map_fusion,
+    map_and_filter_fusion,
     shuffle_and_repeat_fusion,
     take_pushdown,
     skip_pushdown,
     shard_pushdown,
     shuffle_lift,
+    map_parallelisation,
 )
 LAST_RULES: Final[tuple[Rule, ...]] = (inject_prefetch,)
 

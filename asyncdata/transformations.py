@@ -77,6 +77,7 @@ class Transformations(Generic[T]):
         rng: bool = False,
         seed: int | None = None,
         batch: int | None = None,
+        pure: bool = False,
     ) -> Dataset[U]: ...
 
     @overload
@@ -90,6 +91,7 @@ class Transformations(Generic[T]):
         rng: bool = False,
         seed: int | None = None,
         batch: int | None = None,
+        pure: bool = False,
     ) -> Dataset[U]: ...
 
     def map(
@@ -102,6 +104,7 @@ class Transformations(Generic[T]):
         rng: bool = False,
         seed: int | None = None,
         batch: int | None = None,
+        pure: bool = False,
     ) -> Dataset[Any]:
         """Call a function on each element; a tuple is unpacked into arguments.
 
@@ -133,27 +136,39 @@ class Transformations(Generic[T]):
 
         >>> list(ad.Dataset.range(3).map(lambda x: x / 2, batch=256))
         [np.float64(0.0), np.float64(0.5), np.float64(1.0)]
+
+        With `pure=True` you say that the function does nothing but return what follows from its argument, which it
+        leaves as it is: it may be called in any order, several times at once, again, or not at all. Then a plain
+        function that is slow, and waits or lets other threads run, is called in threads without being asked to
+        (`executor="inline"` keeps it where it is), and not for what `take`, `skip` and `shard` leave out.
+
+        >>> list(ad.Dataset.range(100).map(lambda x: 2 * x, pure=True).skip(98))
+        [196, 198]
         """
         if batch is not None:
             return self._next(
-                MapBatches.of(self._plan, batched_for(map_func, rng, seed), batch, num_parallel_calls, executor)
+                MapBatches.of(self._plan, batched_for(map_func, rng, seed), batch, num_parallel_calls, executor, pure)
             )
         call = call_for(self._plan, map_func, rng, seed)
-        return self._next(Map.of(self._plan, call, num_parallel_calls, deterministic, executor))
+        return self._next(Map.of(self._plan, call, num_parallel_calls, deterministic, executor, pure))
 
     def filter(
         self,
         predicate: Callable[..., Any],
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        *,
+        pure: bool = False,
     ) -> Dataset[T]:
         """Keep the elements for which `predicate` is true. It is called, or awaited, as the function of `map` is.
+
+        `pure=True` says of it what it says of a function of `map`: it may be called in any order, at once and again.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(6).filter(lambda x: x % 2))
         [1, 3, 5]
         """
-        return self._next(Filter.of(self._plan, Predicate(predicate), num_parallel_calls, deterministic))
+        return self._next(Filter.of(self._plan, Predicate(predicate), num_parallel_calls, deterministic, pure))
 
     def scan(self, initial_state: Any, scan_func: Callable[[Any, T], Any]) -> Dataset[Any]:
         """Call `scan_func(state, element)`, which returns the next state and what is given in the element's place.

@@ -19,6 +19,10 @@ def double(x: int) -> int:
     return 2 * x
 
 
+def is_even(x: int) -> bool:
+    return x % 2 == 0
+
+
 async def fetch(x: int) -> int:
     return x
 
@@ -28,6 +32,7 @@ def plan(ds: ad.Dataset[int], **options: object) -> str:
     return str(optimize(ds.plan, kept).plan)
 
 
+TUNED = ", num_parallel_calls=AUTOTUNE, executor=AUTOTUNE"
 R = ad.Dataset.range(10)
 
 
@@ -41,6 +46,39 @@ R = ad.Dataset.range(10)
         ),
         (R.map(inc).map(double), "range(10) → map(inc → double)"),
         (R.map(inc).map(double).map(inc), "range(10) → map(inc → double → inc)"),
+        (R.filter(is_even).map(inc), "range(10) → map_and_filter(filter(is_even) → map(inc))"),
+        (R.filter(is_even).filter(is_even), "range(10) → map_and_filter(filter(is_even) → filter(is_even))"),
+        (
+            R.map(inc).map(double).filter(is_even).map(inc),
+            "range(10) → map_and_filter(map(inc) → map(double) → filter(is_even) → map(inc))",
+        ),
+        (R.map(inc, 2).filter(is_even), "range(10) → map(inc, num_parallel_calls=2) → filter(is_even)"),
+        (
+            R.map(inc, 2).filter(is_even, pure=True),
+            "range(10) → map_and_filter(map(inc) → filter(is_even), num_parallel_calls=2)",
+        ),
+        (R.map(inc, 2).map(double, pure=True), "range(10) → map(inc → double, num_parallel_calls=2)"),
+        (
+            R.map(fetch, 2).map(double, pure=True),
+            f"range(10) → map(fetch, num_parallel_calls=2) → map(double{TUNED})",
+        ),
+        (R.map(inc, pure=True), f"range(10) → map(inc{TUNED})"),
+        (
+            R.map(inc, pure=True).filter(is_even, pure=True).take(2),
+            f"range(10) → map_and_filter(map(inc) → filter(is_even){TUNED}) → take(2)",
+        ),
+        (
+            R.map(inc, pure=True).map(double),
+            f"range(10) → map(inc{TUNED}) → map(double)",
+        ),
+        (
+            R.map(inc).map(double, pure=True),
+            f"range(10) → map(inc) → map(double{TUNED})",
+        ),
+        (R.map(inc, pure=True, executor="inline").take(3), "range(10) → take(3) → map(inc)"),
+        (R.map(fetch, pure=True).skip(3), "range(10) → skip(3) → map(fetch)"),
+        (R.map(inc, batch=4, pure=True).skip(3), "range(10) → skip(3) → map(inc, batch=4)"),
+        (R.filter(is_even).map(fetch), "range(10) → filter(is_even) → map(fetch)"),
         (R.map(inc).map(fetch), "range(10) → map(inc) → map(fetch)"),
         (
             R.map(inc, num_parallel_calls=2).map(double, num_parallel_calls=2),
@@ -87,7 +125,18 @@ def test_nothing_is_rewritten_when_switched_off() -> None:
 
 @pytest.mark.parametrize("rule", [rule.__name__ for rule in RULES])
 def test_each_rule_can_be_switched_off_by_name(rule: str) -> None:
-    ds = R.map(inc).map(double).skip(0).shuffle(2, seed=0).repeat(2)
+    ds = (
+        R.map(inc, pure=True)
+        .filter(is_even)
+        .map(inc)
+        .map(double)
+        .skip(0)
+        .map(inc, 2)
+        .map(inc)
+        .map(inc)
+        .shuffle(2, seed=0)
+        .repeat(2)
+    )
     ds = ds.map(inc, 2).take(1).map(inc, 2).skip(1).map(inc, 2).shard(2, 0)
     ds = ds.map(inc, 2).shuffle(2, seed=0)
     fired = {rewrite.rule for rewrite in optimize(ds.plan, ad.Options()).story}

@@ -115,6 +115,9 @@ class Call:
     keyed = False
     """Whether what it does with an element depends on the element's ticket."""
 
+    keeps = False
+    """Whether its result only says if the element stays."""
+
     def __init__(self, kind: str, fn: Callable[..., Any], *, spread: bool = True) -> None:
         if not callable(fn):
             raise PlanError(f"{kind} needs a function, got {fn!r:.80}")

@@ -25,7 +25,20 @@ from asyncdata.runtime.tickets import FRESH, Position, Start
 from asyncdata.runtime.tuned import lanes_of
 from asyncdata.runtime.work import Work
 
-__all__ = ("Apply", "Fold", "Merge", "Opener", "Produce", "Stage", "Step", "Transfer", "breathe", "fill", "split")
+__all__ = (
+    "INLINE_GROUP",
+    "Apply",
+    "Fold",
+    "Merge",
+    "Opener",
+    "Produce",
+    "Stage",
+    "Step",
+    "Transfer",
+    "breathe",
+    "fill",
+    "split",
+)
 
 Opener: TypeAlias = Callable[[Scope, Demand, Start], Blocks]
 """Starts a pipeline up to some node, from its beginning or from where it once stopped; may be called again."""
@@ -182,13 +195,9 @@ async def breathe() -> None:
 
 @dataclass(frozen=True)
 class Apply:
-    """1→1, stateless: functions called on each element, one after the other, in place or `workers` at a time.
-
-    With `keep` the result of the last function says whether the element stays.
-    """
+    """1→1, stateless: functions called on each element, one after the other, in place or `workers` at a time."""
 
     calls: tuple[Call, ...]
-    keep: bool = False
     workers: int | None = None
     ordered: bool = True
     executor: Pool | Executor | Tuning | None = None
@@ -205,7 +214,7 @@ class Apply:
     @property
     def work(self) -> Work:
         """What is done with each element."""
-        return Work(self.calls, self.keep)
+        return Work(self.calls)
 
     @property
     def is_async(self) -> bool:

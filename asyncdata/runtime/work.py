@@ -15,10 +15,9 @@ __all__ = ("Work",)
 
 @dataclass(frozen=True)
 class Work:
-    """Functions called one after the other on each element; with `keep` the last one's result says whether it stays."""
+    """Functions called one after the other on each element; the result of one that `keeps` says whether it stays."""
 
     calls: tuple[Call, ...]
-    keep: bool = False
 
     @property
     def label(self) -> str:
@@ -27,24 +26,26 @@ class Work:
 
     def at(self, epoch: tuple[Any, ...]) -> Work:
         """Return the work as it is done in an epoch."""
-        return Work(tuple([call.at(epoch) for call in self.calls]), self.keep)
+        return Work(tuple([call.at(epoch) for call in self.calls]))
 
     def run(self, block: Block) -> Block:
         """Call the functions over a block."""
         for call in self.calls:
+            if not len(block):
+                break
             result = call.run(block)
-            block = sift(block, result) if self.keep else result
+            block = sift(block, result) if call.keeps else result
         return block
 
     async def run_async(self, block: Block) -> Block:
         """Call or await the functions on a block of one element."""
         for call in self.calls:
-            if block.failed:
-                return block
+            if block.failed or not block.items:
+                break
             result = await call.run_async(block.items[0], block.tickets[0]) if call.is_async else call.run(block)
             if type(result) is not Block:
                 result = Block([result], block.tickets, type(result) is Failure)
-            block = sift(block, result) if self.keep else result
+            block = sift(block, result) if call.keeps else result
         return block
 
 

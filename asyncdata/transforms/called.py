@@ -7,17 +7,35 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
+from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Unary, parallel_label
 from asyncdata.processes.crew import Pool
+from asyncdata.processes.lanes import pickled
 from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.dealing import Deal, named
-from asyncdata.runtime.executors import default_workers
+from asyncdata.runtime.executors import Call, default_workers
 from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.tickets import END, Position, Start, Ticket
+from asyncdata.runtime.work import Work
 
-__all__ = ("Called",)
+__all__ = ("Called", "travels", "tuning_for")
+
+
+def tuning_for(call: Call, *, processes: bool) -> Tuning | None:
+    """Return what AUTOTUNE is to know of a function; nothing if it may wait between its tries, which needs threads."""
+    return None if call.waits else Tuning(processes=processes and travels(call), tasks=call.is_async)
+
+
+def travels(call: Call) -> bool:
+    """Tell whether a function can be sent to a worker process."""
+    try:
+        pickled(Work((call,)))
+    except PlanError:
+        return False
+    return not call.is_async
 
 
 def inner_position(position: Position) -> Position:
@@ -36,6 +54,10 @@ class Called(Unary):
     """Whose workers they are, if not threads or tasks of the pipeline; or what AUTOTUNE knows."""
     copied: bool = field(default=False, kw_only=True, repr=False)
     """Whether results are copied out of the memory that they arrive in, since they are kept for long."""
+    pure: bool = field(default=False, kw_only=True, repr=False)
+    """Whether the user said that calls may be made in any order, at once, again or not at all."""
+    pinned: bool = field(default=False, kw_only=True, repr=False)
+    """Whether the user said that calls are made on the engine's thread."""
 
     @property
     def lanes(self) -> int | None:
@@ -66,8 +88,20 @@ class Called(Unary):
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         return self.input.dealt([inner_position(position) for position in positions], deal)
 
+    def calling(self, functions: tuple[Call, ...]) -> Apply:
+        """Return the stage that calls these functions."""
+        return Apply(
+            functions,
+            workers=self.lanes,
+            ordered=self.ordered is not False,
+            executor=self.executor,
+            copied=self.copied,
+        )
+
     def how(self) -> str:
         """Return how a label shows what runs at once."""
+        if self.workers is None:
+            return ""
         unordered = ", deterministic=False" if self.ordered is False else ""
         return f"{parallel_label(self.workers)}{unordered}{executor_label(self.executor)}"
 

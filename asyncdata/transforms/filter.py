@@ -1,4 +1,4 @@
-"""filter: only the elements for which a predicate is true."""
+"""filter: only the elements for which a predicate is true; and filters and maps in one pass."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import Any
 
 from asyncdata.options import AUTOTUNE, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, check_arguments, check_parallel
-from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.tickets import END, Position, Start, Ticket, Wrapped
-from asyncdata.transforms.called import Called
+from asyncdata.transforms.called import Called, tuning_for
 
 __all__ = ("Filter", "Predicate")
 
@@ -27,6 +26,8 @@ class Predicate(Call):
     """A user's function whose results are true or false; what is neither (an array of several) is its failure."""
 
     __slots__ = ()
+
+    keeps = True
 
     def __init__(self, fn: Callable[..., Any], kind: str = "filter") -> None:
         super().__init__(kind, fn)
@@ -50,23 +51,24 @@ class Predicate(Call):
 
 @dataclass(frozen=True, eq=False)
 class Filter(Called):
-    """The elements for which `predicate` is true."""
+    """The elements for which a predicate is true; or what several predicates and functions of maps leave, in turn."""
 
-    predicate: Predicate
+    functions: tuple[Call, ...]
 
     @staticmethod
-    def of(plan: Node, predicate: Predicate, calls: int | None, deterministic: bool | None) -> Filter:
+    def of(
+        plan: Node, predicate: Predicate, calls: int | None, deterministic: bool | None, pure: bool = False
+    ) -> Filter:
         """Return a filter for what the user asked for."""
         check_parallel("filter", calls)
         check_arguments(predicate, plan)
         workers = 1 if predicate.waits and calls is None else calls
-        tuning = Tuning(tasks=predicate.is_async) if calls == AUTOTUNE and not predicate.waits else None
-        return Filter(plan, predicate, workers=workers, ordered=deterministic, executor=tuning)
+        tuned = calls == AUTOTUNE or (pure and workers is None and not predicate.is_async)
+        tuning = tuning_for(predicate, processes=pure) if tuned else None
+        return Filter(plan, (predicate,), workers=workers, ordered=deterministic, executor=tuning, pure=pure)
 
     def stage(self) -> Apply:
-        return Apply(
-            (self.predicate,), keep=True, workers=self.lanes, ordered=self.ordered is not False, executor=self.executor
-        )
+        return self.calling(self.functions)
 
     async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Yield what of the input's elements is kept: a state may tell some that nobody has looked at yet."""
@@ -82,5 +84,12 @@ class Filter(Called):
     def cardinality(self) -> int:
         return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
 
+    @property
+    def signature(self) -> Any:
+        return self.input.signature if all(call.keeps for call in self.functions) else None
+
     def label(self) -> str:
-        return f"{self.predicate.name[:-1]}{self.how()})"
+        first, *others = self.functions
+        if not others:
+            return f"{first.name[:-1]}{self.how()})"
+        return f"map_and_filter({' → '.join(call.name for call in self.functions)}{self.how()})"

@@ -19,7 +19,7 @@ from asyncdata.runtime.executors import Call, usable_cores
 from asyncdata.runtime.random import Chance, Randomized
 from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.work import Work
-from asyncdata.transforms.called import Called
+from asyncdata.transforms.called import Called, tuning_for
 
 __all__ = ("EXECUTORS", "Map", "call_for", "workers_for")
 
@@ -49,18 +49,9 @@ def workers_for(call: Call, calls: int | None, executor: Executor | str | int | 
         return calls or AUTOTUNE, pool_of(usable_cores() if calls in (None, AUTOTUNE) else calls)
     if isinstance(executor, Executor):
         return calls or AUTOTUNE, executor
-    if not call.waits and AUTOTUNE in (calls, executor) and calls in (None, AUTOTUNE) and executor in (None, AUTOTUNE):
-        return AUTOTUNE, Tuning(processes=executor == AUTOTUNE and travels(call), tasks=call.is_async)
+    if AUTOTUNE in (calls, executor) and calls in (None, AUTOTUNE) and executor in (None, AUTOTUNE):
+        return AUTOTUNE, tuning_for(call, processes=executor == AUTOTUNE)
     return 1 if (executor == "thread" or call.waits) and calls is None else calls, None
-
-
-def travels(call: Call) -> bool:
-    """Tell whether a function can be sent to a worker process."""
-    try:
-        pickled(Work((call,)))
-    except PlanError:
-        return False
-    return not call.is_async
 
 
 def randomized(plan: Node, fn: Callable[..., Any], seed: int | None) -> Randomized:
@@ -93,11 +84,19 @@ class Map(Called, OneForOne):
 
     @staticmethod
     def of(
-        plan: Node, call: Call, calls: int | None, deterministic: bool | None, executor: Executor | str | int | None
+        plan: Node,
+        call: Call,
+        calls: int | None,
+        deterministic: bool | None,
+        executor: Executor | str | int | None,
+        pure: bool = False,
     ) -> Map:
         """Return a map for what the user asked for."""
         workers, where = workers_for(call, calls, executor)
-        return Map(plan, (call,), workers=workers, ordered=deterministic, executor=where)
+        pinned = executor == "inline"
+        if pure and workers is None and not pinned and not call.is_async:
+            where = tuning_for(call, processes=True)
+        return Map(plan, (call,), workers=workers, ordered=deterministic, executor=where, pure=pure, pinned=pinned)
 
     @property
     def chance(self) -> Chance | None:
@@ -109,17 +108,11 @@ class Map(Called, OneForOne):
         return dataclasses.replace(self, functions=tuple(calls))
 
     def stage(self) -> Apply:
-        return Apply(
-            self.functions,
-            workers=self.lanes,
-            ordered=self.ordered is not False,
-            executor=self.executor,
-            copied=self.copied,
-        )
+        return self.calling(self.functions)
 
     @property
     def elementwise(self) -> bool:
-        return self.workers is not None and self.ordered is not False
+        return self.pure if self.workers is None else self.ordered is not False
 
     @property
     def signature(self) -> None:

@@ -162,14 +162,19 @@ class MapBatches(Called, OneForOne):
 
     @staticmethod
     def of(
-        plan: Node, fn: Callable[..., Any], size: Any, calls: int | None, executor: Executor | str | int | None
+        plan: Node,
+        fn: Callable[..., Any],
+        size: Any,
+        calls: int | None,
+        executor: Executor | str | int | None,
+        pure: bool = False,
     ) -> MapBatches:
         """Return a map of batches for what the user asked for."""
         call = Batched("map", fn)
         size = check_count("map", "batch", size, 1)
         check_arguments(call, plan)
         workers, where = workers_for(call, calls, executor)
-        return MapBatches(plan, call, size, workers=workers, ordered=True, executor=where)
+        return MapBatches(plan, call, size, workers=workers, ordered=True, executor=where, pure=pure)
 
     def stage(self) -> Grouped:
         return Grouped(
@@ -178,7 +183,7 @@ class MapBatches(Called, OneForOne):
 
     @property
     def elementwise(self) -> bool:
-        return self.workers is not None
+        return self.pure or self.workers is not None
 
     @property
     def signature(self) -> None:

@@ -72,7 +72,7 @@ class Resample(Unary):
     def stage(self) -> Apply | Fold:
         if self.initial is None:
             return Fold(self.step)
-        return Apply((Coin(self, odds(self.target, self.initial)),), keep=True)
+        return Apply((Coin(self, odds(self.target, self.initial)),))
 
     def step(self, scope: Scope) -> Estimator:
         """Return what knows how often each class has come in one epoch."""
@@ -133,6 +133,8 @@ class Coin(Call):
     """Says of each pair (class, element) whether it stays, where the chance of each class is known."""
 
     __slots__ = ("key", "node", "odds")
+
+    keeps = True
 
     def __init__(self, node: Resample, odds: list[float], key: int = 0) -> None:
         super().__init__(METHOD, node.function.fn)

@@ -356,6 +356,8 @@ def ways(draw: st.DrawFn, is_coroutine: bool) -> dict[str, Any]:
     )
     if (executor := draw(st.sampled_from(executors))) is not None:
         how["executor"] = executor
+    if draw(st.booleans()):
+        how["pure"] = True
     return how
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import asyncdata as ad
+from asyncdata.runtime.autotune import Choice, Tuning
 from asyncdata.testing import leaves_nothing
 from tests.laws.pipelines import Pipeline, pipelines
 from tests.running import WAYS, collect, read_async, read_plain
@@ -18,11 +20,13 @@ from tests.running import WAYS, collect, read_async, read_plain
 RULES = (
     "noop_elimination",
     "map_fusion",
+    "map_and_filter_fusion",
     "shuffle_and_repeat_fusion",
     "take_pushdown",
     "skip_pushdown",
     "shard_pushdown",
     "shuffle_lift",
+    "map_parallelisation",
     "inject_prefetch",
 )
 
@@ -46,6 +50,30 @@ def test_without_the_optimizer_nothing_changes(pipe: Pipeline, way: Callable[...
 @given(pipe=pipelines())
 def test_without_a_rule_nothing_changes(rule: str, pipe: Pipeline) -> None:
     check(pipe, read_plain(pipe.build().with_options(ad.Options(disabled_rules=(rule,)))))
+
+
+def fickle(tuning: Tuning) -> Choice:
+    """Choose something else for each group."""
+    wheres = ["task"] if tuning.waiting == "task" else ["inline", "thread"]
+    before = tuning.choice
+    tuning.choice = Choice(
+        wheres[before.where == wheres[0] and len(wheres) - 1], 1 + before.workers % 3, "for a change"
+    )
+    return tuning.choice
+
+
+@given(pipe=pipelines(), way=st.sampled_from(WAYS))
+def test_a_fickle_autotune_changes_nothing(pipe: Pipeline, way: Callable[..., list[Any]]) -> None:
+    with mock.patch.object(Tuning, "consider", fickle), leaves_nothing():
+        check(pipe, way(pipe.build()))
+
+
+@given(pipe=pipelines(), way=st.sampled_from(WAYS), count=st.integers(0, 20))
+def test_leaving_with_a_fickle_autotune_leaves_nothing(
+    pipe: Pipeline, way: Callable[..., list[Any]], count: int
+) -> None:
+    with mock.patch.object(Tuning, "consider", fickle), leaves_nothing():
+        way(pipe.build(), count)
 
 
 @given(pipe=pipelines(), placement=st.sampled_from(["thread", "current"]))
