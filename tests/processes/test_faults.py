@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import random
 import resource
 import signal
@@ -20,6 +21,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.processes.arena import Attached, Slots, pack
 from asyncdata.processes.crew import Pool, pool_of
+from asyncdata.processes.worker import Reply
 from asyncdata.testing import leaves_nothing
 from tests.processes.children import alive, children_of, workers
 from tests.processes.test_map import outcomes, processes
@@ -189,17 +191,34 @@ def test_ctrl_c_is_for_the_parent_alone() -> None:
     assert until(lambda: not any(map(alive, below)), 2)
 
 
-def test_without_memfd_a_temporary_file_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "without",
+    ["import os\ndel os.memfd_create\n", "import multiprocessing as m\nm.get_all_start_methods = lambda: ['spawn']\n"],
+    ids=["no memfd, a temporary file", "no fork server, spawned"],
+)
+def test_what_is_not_there_on_every_system(tmp_path: Path, without: str) -> None:
     site = tmp_path / "site"
     site.mkdir()
-    (site / "sitecustomize.py").write_text("import os\ndel os.memfd_create\n")
+    (site / "sitecustomize.py").write_text(without)
     files = tmp_path / "tmp"
     files.mkdir()
     path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
     process = start("leave", PYTHONPATH=path, TMPDIR=str(files))
     out, errors = process.communicate(timeout=30)
-    assert "2\nready\nmemfd False" in out, errors
+    assert "main\n0\n1\n2\nready" in out, errors
+    assert ("memfd False" in out) is ("memfd" in without)
     assert until(lambda: not any(file.name.startswith("asyncdata") for file in files.iterdir()), 2)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.zeros(10_000), [np.zeros(3)] * 500, "x" * 100_000, ValueError("x" * 100_000), list(range(5000))],
+    ids=["array", "many arrays", "text", "error", "numbers"],
+)
+def test_what_goes_through_the_pipe_of_the_pool_is_written_whole_or_not_at_all(value: Any) -> None:
+    slots = Slots(1 << 30)
+    assert len(pickle.dumps(Reply(pack(value, slots), False))) < 3600, "a pipe takes 4,096 bytes at once"
+    slots.close()
 
 
 def resident() -> int:
