@@ -21,6 +21,7 @@ BENCHMARKS = (
     "import_time",
     "pace",
     "guide",
+    "loaders/jpeg",
     "loaders/processes",
     "loaders/records",
     "loaders/resume",
