@@ -21,6 +21,7 @@ BENCHMARKS = (
     "import_time",
     "pace",
     "guide",
+    "loaders/autotune",
     "loaders/jpeg",
     "loaders/processes",
     "loaders/records",

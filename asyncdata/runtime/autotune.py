@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from math import inf
@@ -55,6 +54,8 @@ class Sample(NamedTuple):
     cpu: float
     pauses: int
     choice: Choice
+    at: float
+    """When it was done, in seconds of `time.perf_counter`."""
 
 
 class Tuning:
@@ -96,7 +97,7 @@ class Tuning:
         self.begun = now
         self.work = 0.0
         self.count = self.groups = self.waits = self.reads = 0
-        self.best = Sample(1, inf, 0.0, 0, self.choice)
+        self.best = Sample(1, inf, 0.0, 0, self.choice, now)
 
     def read(self, waits: bool) -> None:
         """Take note that the reader asks for results, and whether it has to wait."""
@@ -113,7 +114,7 @@ class Tuning:
         while self.samples:
             sample = self.samples.popleft()
             if sample.choice is self.choice:  # those of an earlier one tell nothing about this one
-                self.learn(sample, time.perf_counter())
+                self.learn(sample, sample.at)
         return self.choice
 
     def learn(self, sample: Sample, now: float) -> None:
@@ -204,10 +205,10 @@ class Tuning:
     def settle(self, choice: Choice) -> None:
         self.go_on(choice, self.watch)
 
-    def watch(self, _: float) -> None:
+    def watch(self, rate: float) -> None:
         """Try anew when calls have changed, or when the reader waits though more could be tried."""
-        now = time.perf_counter()
-        if now - self.begun < self.patience:
+        lasted = self.count / rate
+        if lasted < self.patience:
             return
         cost = self.best.seconds / self.best.elements
         self.known = self.known or cost
@@ -216,4 +217,4 @@ class Tuning:
             self.patience *= 2
             self.look_anew()
         else:
-            self.begin(now)
+            self.begin(self.begun + lasted)

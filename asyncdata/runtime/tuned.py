@@ -81,7 +81,9 @@ class TunedLanes(Lanes):
 
     def done(self, choice: Choice, finished: Callable[[Group], None], group: Group) -> None:
         """Tell what a group cost; from any thread."""
-        self.tuning.samples.append(Sample(len(group.block), group.seconds, group.cpu, group.pauses, choice))
+        self.tuning.samples.append(
+            Sample(len(group.block), group.seconds, group.cpu, group.pauses, choice, time.perf_counter())
+        )
         finished(group)
 
     def read(self, waits: bool) -> None:

@@ -17,6 +17,7 @@ WITHOUT_TENSORFLOW = Path(__file__).with_name("without_tensorflow.py")
 BENCHMARKS = {
     "guide": "closing pair: optimised",
     "import_time": "import asyncdata",
+    "loaders/autotune": "sleeps of 20 ms",
     "loaders/jpeg": "asyncdata: first batch",
     "loaders/processes": "longest wait when a worker is killed",
     "loaders/random_access": "10 KB records, shuffle()",

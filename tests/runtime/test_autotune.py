@@ -49,7 +49,6 @@ def holds_the_lock(choice: Choice) -> float:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     clock = SimpleNamespace(now=1.0)
-    monkeypatch.setattr(autotune, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     monkeypatch.setattr(autotune, "usable_cores", lambda: 2)
     return clock
 
@@ -66,7 +65,9 @@ def drive(tuning: Tuning, clock: Any, function: Function, seconds: float, hungry
         clock.now += group / rate
         took = group * function.cost * max(1.0, choice.workers / function.speedup(choice))
         pauses = 0 if function.computing == 1.0 else group
-        tuning.samples.append(Sample(group, took, group * function.cost * function.computing, pauses, choice))
+        tuning.samples.append(
+            Sample(group, took, group * function.cost * function.computing, pauses, choice, clock.now)
+        )
         tuning.read(hungry)
     return choices
 
