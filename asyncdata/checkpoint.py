@@ -267,8 +267,12 @@ def compare(was: list[str], plan: Node) -> None:
 
 
 def with_seeds(plan: Node, seeds: Mapping[int, int], strict: bool, places: Iterator[int]) -> Node:
-    """Return `plan` with the seeds of a state, by place in the account; one that somebody chose must be the same."""
-    plan = plan.with_inputs(*[with_seeds(node, seeds, strict, places) for node in plan.inputs]) if plan.inputs else plan
+    """Return `plan` with the seeds of a state, by place in the account; one that somebody chose must be the same.
+
+    Where all are what they were it is the plan itself, whose process, if it has one, may go on.
+    """
+    inputs = tuple([with_seeds(node, seeds, strict, places) for node in plan.inputs])
+    plan = plan if inputs == plan.inputs else plan.with_inputs(*inputs)
     place = next(places) if plan.identity is not None else -1
     if plan.chance is None or place not in seeds:
         return plan
@@ -277,7 +281,8 @@ def with_seeds(plan: Node, seeds: Mapping[int, int], strict: bool, places: Itera
         raise ResumeError(
             f"{plan.label()}: the seed was {seed} when the state was saved, and is {plan.chance.seed} now"
         )
-    return plan.with_seed(seed)
+    seeded = plan.with_seed(seed)
+    return plan if seeded.chance == plan.chance else seeded
 
 
 def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:

@@ -43,6 +43,10 @@ class Columns:
         map_leaves(lambda leaf, _: leaves.append(leaf), value)
         return Columns(value, rows) if problem is None and rows and all(map(is_plain, leaves)) else None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as these rows alone."""
+        return Columns, (map_leaves(lambda leaf, _: self.leaf(leaf), self.whole.value), len(self))
+
     def __len__(self) -> int:
         return self.stop - self.start
 

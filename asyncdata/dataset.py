@@ -54,6 +54,13 @@ class Dataset(Transformations[T]):
         self._options = options or Options()
         self._epochs = counting()
 
+    def __getstate__(self) -> tuple[Node, Options]:
+        return self._plan, self._options
+
+    def __setstate__(self, state: tuple[Node, Options]) -> None:
+        self._plan, self._options = state
+        self._epochs = counting()
+
     @property
     def plan(self) -> Node:
         """The tree of nodes that this dataset is."""

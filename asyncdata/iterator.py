@@ -12,17 +12,16 @@ from operator import length_hint
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
+from asyncdata.beside.engine import ProcessEngine
 from asyncdata.checkpoint import Place, heading, place_of, state_of
 from asyncdata.errors import ClosedError, ConcurrentUseError
 from asyncdata.optimize import optimize
 from asyncdata.options import Options
-from asyncdata.plan import UnseekableError, check_count, nodes_of
-from asyncdata.runtime.autotune import Tuning
+from asyncdata.plan import UnseekableError, check_count
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine, ThreadEngine
 from asyncdata.runtime.tickets import END, Position, Start
-from asyncdata.transforms.called import Called
-from asyncdata.transforms.prefetch import Prefetch
+from asyncdata.transforms.called import tuned
 
 __all__ = ("DatasetIterator", "ended_by")
 
@@ -145,7 +144,7 @@ class Reader:
         queue = engine.queue
         while (block := queue.take()) is None:
             if queue.ended and not queue.blocks:
-                self.end(StopIteration())
+                fail(self.ending(StopIteration()))
             queue.crave()
             engine.wait(queue.may_read)
             self.check_open()
@@ -160,7 +159,7 @@ class Reader:
             await asyncio.sleep(0)  # a pipeline that is always ahead must not keep the consumer's loop from others
         while (block := queue.take()) is None:
             if queue.ended and not queue.blocks:
-                self.end(StopAsyncIteration())
+                fail(self.ending(StopAsyncIteration()))
             queue.crave()
             await engine.wait_async(queue.may_read)
             self.check_open()
@@ -171,18 +170,19 @@ class Reader:
         if self.closed:
             raise ClosedError("the iterator was closed; begin a new one with iter(dataset)")
 
-    def end(self, stop: Exception) -> NoReturn:
-        """Raise what ended the pipeline, or `stop`."""
+    def ending(self, stop: Exception) -> BaseException:
+        """Return what ended the pipeline, or `stop`; no frame keeps that, which would keep the reader and a process."""
         self.check_open()
         error = None if self.engine is None else self.engine.queue.error
         self.exhausted = error is None
-        fail(error or stop)
+        return error or stop
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline where the options say; its last prefetch fills the queue that is read here."""
-        plan, depth = (self.plan.input, self.plan.buffer_size) if isinstance(self.plan, Prefetch) else (self.plan, 0)
-        run = Run(plan, depth, (self.epoch,), self.first)
-        if self.placement == "thread":
+        run = Run.of(self.plan, self.epoch, self.first)
+        if self.placement == "process":
+            self.engine = ProcessEngine(self.user_plan, self.options, run)
+        elif self.placement == "thread":
             self.engine = ThreadEngine(run, loop)
         else:
             self.engine = LoopEngine(run) if loop is None else TaskEngine(run)
@@ -264,10 +264,9 @@ class DatasetIterator(Generic[T]):
         >>> step["where"], step["workers"]
         ('inline', 1)
         """
-        tuned = [(node, node.executor) for node in nodes_of(self._reader.plan) if isinstance(node, Called)]
-        return [
-            {"step": node.label(), **tuning.choice._asdict()} for node, tuning in tuned if isinstance(tuning, Tuning)
-        ]
+        engine = self._reader.engine
+        found = engine.stats() if isinstance(engine, ProcessEngine) else None
+        return tuned(self._reader.plan) if found is None else found
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been delivered, as JSON knows it: between any two elements, at once, also after `close`.

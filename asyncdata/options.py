@@ -18,9 +18,9 @@ INFINITE_CARDINALITY: Final = -1
 UNKNOWN_CARDINALITY: Final = -2
 """The cardinality of a dataset whose length is not known before it has been read."""
 
-Placement: TypeAlias = Literal["thread", "current"]
+Placement: TypeAlias = Literal["thread", "current", "process"]
 
-PLACEMENTS: Final = ("thread", "current")
+PLACEMENTS: Final = ("thread", "current", "process")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,7 +35,9 @@ class Options:
 
     placement: Placement | None = None
     """Where the pipeline runs: `"thread"` (the default), a thread and event loop of its own, so that a consumer that
-    blocks never stalls it; `"current"`, the event loop of the consumer (one of its own under a plain `for`)."""
+    blocks never stalls it; `"current"`, the event loop of the consumer (one of its own under a plain `for`);
+    `"process"`, a process of its own, so that neither waits for the other where both are Python code: elements arrive
+    in shared memory, in the same order, with the same errors and states; see docs/processes.md."""
 
     deterministic: bool | None = None
     """Whether parallel stages keep the order of elements (the default) when they do not say so themselves."""

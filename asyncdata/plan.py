@@ -46,7 +46,6 @@ __all__ = (
     "scaled",
 )
 
-
 P = TypeVar("P")
 
 
@@ -228,6 +227,11 @@ class Node:
     def once(self) -> bool:
         """Whether it can be run only once, because a source is an iterator."""
         return any(node.once for node in self.inputs)
+
+    @property
+    def homebound(self) -> str | None:
+        """Why it cannot run in another process, and what could; `None` if nothing but its parts might be in the way."""
+        return None
 
     @property
     def cardinality(self) -> int:

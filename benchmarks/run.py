@@ -24,6 +24,7 @@ BENCHMARKS = (
     "loaders/autotune",
     "loaders/jpeg",
     "loaders/processes",
+    "loaders/placement",
     "loaders/records",
     "loaders/resume",
     "loaders/random_access",

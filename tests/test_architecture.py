@@ -40,6 +40,7 @@ LAYERS = (
     ("sources", "transforms"),
     ("optimize",),
     ("runtime.bridge", "runtime.pipeline"),
+    ("beside",),
     ("checkpoint",),
     ("kept",),
     ("transformations",),

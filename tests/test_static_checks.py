@@ -97,7 +97,7 @@ def test_padded_shapes_of_another_structure_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("deterministic", "no"), ("optimize", 1), ("disabled_rules", "map_fusion"), ("placement", "process")],
+    [("deterministic", "no"), ("optimize", 1), ("disabled_rules", "map_fusion"), ("placement", "moon")],
 )
 def test_options_of_the_wrong_kind_are_refused_where_they_are_set(name: str, value: Any) -> None:
     with pytest.raises(ad.PlanError, match=name):

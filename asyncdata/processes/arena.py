@@ -24,7 +24,7 @@ import numpy as np
 
 from asyncdata.processes.segment import Segment
 
-__all__ = ("Attached", "Parcel", "Slots", "Spot", "dumps", "pack", "whole")
+__all__ = ("INLINE", "Attached", "Parcel", "Slots", "Spot", "dumps", "pack", "whole")
 
 INLINE: Final = 3000
 """Bytes that may go through a pipe of the pool: a write of at most 4,096 is whole or not at all, so that a process that

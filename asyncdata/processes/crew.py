@@ -23,7 +23,7 @@ from asyncdata.processes.segment import Segment
 from asyncdata.processes.starting import Context, WorkerProcess, preload
 from asyncdata.processes.worker import Duty, Order, Reply, be_ready, do, prepare
 
-__all__ = ("Crew", "Job", "Pool", "pool_of")
+__all__ = ("Crew", "Job", "Pool", "end_crews", "ending", "most_bytes", "pool_of")
 
 PATIENCE: Final = 2.0
 MOST_BARREN: Final = 3

@@ -15,7 +15,7 @@ from asyncdata.runtime.executors import Note, Place, noted
 from asyncdata.runtime.tickets import Kept, Position, Ticket, Tickets, plain
 from asyncdata.runtime.work import Work
 
-__all__ = ("Errand", "Outcome", "Sent", "back", "carry_out", "outward")
+__all__ = ("Carried", "Errand", "Outcome", "Sent", "back", "carry_out", "outward")
 
 
 class Sent(NamedTuple):

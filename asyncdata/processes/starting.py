@@ -76,4 +76,6 @@ def modules_of(fn: Any) -> set[str]:
 def preload(modules: set[str]) -> None:
     """Have the server import modules before it makes its first process; each one then has them at once."""
     if METHOD == "forkserver":
-        BASE.set_forkserver_preload(["asyncdata.processes.worker", *sorted(modules)])
+        BASE.set_forkserver_preload(
+            ["asyncdata.processes.worker", "asyncdata.beside.child", "uvloop", *sorted(modules)]
+        )

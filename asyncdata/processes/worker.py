@@ -22,7 +22,7 @@ from asyncdata.runtime.executors import Note
 from asyncdata.runtime.memory import keep_memory_warm
 from asyncdata.runtime.work import Work
 
-__all__ = ("Duty", "Order", "Reply", "be_ready", "do", "prepare")
+__all__ = ("Duty", "Order", "Reply", "attend", "be_ready", "do", "prepare")
 
 MOST_DUTIES: Final = 64
 
@@ -76,13 +76,18 @@ posts: Final[list[Post]] = []
 
 def prepare(board: str, most_bytes: int) -> None:
     """Make this process a worker: Ctrl-C is for the parent alone, whose end is this one's; one compute thread."""
+    attend()
+    one_thread()
+    posts.append(Post(board, most_bytes))
+
+
+def attend() -> None:
+    """Let Ctrl-C be for the parent alone, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=follow, args=(parent,), name="asyncdata-parent", daemon=True).start()
     keep_memory_warm()
-    one_thread()
-    posts.append(Post(board, most_bytes))
 
 
 def follow(parent: Any) -> None:

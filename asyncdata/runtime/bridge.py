@@ -22,8 +22,19 @@ from asyncdata.plan import Node
 from asyncdata.runtime.pipeline import Pipeline
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Start
+from asyncdata.transforms.prefetch import Prefetch
 
-__all__ = ("Engine", "LoopEngine", "Run", "TaskEngine", "ThreadEngine", "running_loop")
+__all__ = (
+    "PATIENCE",
+    "Engine",
+    "LoopEngine",
+    "Run",
+    "TaskEngine",
+    "ThreadEngine",
+    "running_loop",
+    "wait_in_thread",
+    "wait_on_loop",
+)
 
 PATIENCE: Final = 1.0
 
@@ -44,6 +55,12 @@ class Run(NamedTuple):
     depth: int
     epoch: tuple[Any, ...]
     start: Start
+
+    @staticmethod
+    def of(plan: Node, epoch: int, start: Start) -> Run:
+        """Return how a plan is run: its last prefetch is the consumer's buffer."""
+        plan, depth = (plan.input, plan.buffer_size) if isinstance(plan, Prefetch) else (plan, 0)
+        return Run(plan, depth, (epoch,), start)
 
 
 class Engine(Protocol):
@@ -70,6 +87,22 @@ class Engine(Protocol):
     async def join_async(self) -> None:
         """Wait as `join` does, without blocking the consumer's loop."""
         ...
+
+
+def wait_in_thread(queue: BlockQueue, ready: Callable[[], object]) -> None:
+    """Block until a queue that another thread writes to is `ready()`."""
+    signal = queue.reader
+    if not isinstance(signal, ThreadSignal):
+        signal = queue.reader = ThreadSignal()
+    signal.until(ready)
+
+
+async def wait_on_loop(queue: BlockQueue, ready: Callable[[], object]) -> None:
+    """Wait, on the consumer's loop, until a queue that another thread writes to is `ready()`."""
+    signal, loop = queue.reader, asyncio.get_running_loop()
+    if not isinstance(signal, LoopSignal) or signal.loop is not loop:
+        signal = queue.reader = LoopSignal(loop, threadsafe=True)
+    await signal.until(ready)
 
 
 class ThreadEngine:
@@ -103,16 +136,10 @@ class ThreadEngine:
                     self.on_end()
 
     def wait(self, ready: Callable[[], object]) -> None:
-        signal = self.queue.reader
-        if not isinstance(signal, ThreadSignal):
-            signal = self.queue.reader = ThreadSignal()
-        signal.until(ready)
+        wait_in_thread(self.queue, ready)
 
     async def wait_async(self, ready: Callable[[], object]) -> None:
-        signal, loop = self.queue.reader, asyncio.get_running_loop()
-        if not isinstance(signal, LoopSignal) or signal.loop is not loop:
-            signal = self.queue.reader = LoopSignal(loop, threadsafe=True)
-        await signal.until(ready)
+        await wait_on_loop(self.queue, ready)
 
     def stop(self) -> None:
         self.queue.stop()

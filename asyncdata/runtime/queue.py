@@ -203,6 +203,19 @@ class BlockQueue:
         self.writer.notify()
         return block
 
+    def pass_on(self) -> Block | None:
+        """Take the next block for a reader elsewhere, who says by `account` when it has read it."""
+        return self.blocks.popleft() if self.blocks else None
+
+    def account(self, taken: int, hungry: bool) -> None:
+        """Take note of how many items a reader elsewhere has read in all, and whether it waits for more."""
+        self.taken = taken
+        self.hungry = 0
+        if hungry and taken == self.written:  # else what it waits for is on its way
+            self.crave()
+        else:
+            self.writer.notify()
+
     def take_ready(self, limit: int) -> Block | None:
         """Take all that is there, at most `limit` items, as one block; `None` if there is nothing now."""
         if not self.blocks:

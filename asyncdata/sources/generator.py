@@ -6,7 +6,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from inspect import isasyncgenfunction, isfunction, isgeneratorfunction, isroutine
-from itertools import count
 from typing import Any
 
 from asyncdata.errors import PlanError, ResumeError, StructureError
@@ -198,11 +197,15 @@ class Iterated(Pumped):
     """What a plain iterable gives."""
 
     iterable: Iterable[Any] = field(repr=False)
-    reads: Iterator[int] = field(default_factory=count, repr=False)
+    unread: list[bool] = field(default_factory=lambda: [True], repr=False)
 
     @property
     def once(self) -> bool:
         return isinstance(self.iterable, Iterator)
+
+    @property
+    def homebound(self) -> str | None:
+        return "an iterator can be read only here; give an iterable that starts again" if self.once else None
 
     def pump(self, scope: Scope, place: StreamPlace) -> Pump:
         return ThreadPump(scope, lambda: self.start(place.state), "asyncdata-iterable", place.first)
@@ -224,11 +227,15 @@ class AsyncIterated(Pumped):
     """What an async iterable gives, run on the loop of the consumer, to which its sockets and locks belong."""
 
     iterable: AsyncIterable[Any] = field(repr=False)
-    reads: Iterator[int] = field(default_factory=count, repr=False)
+    unread: list[bool] = field(default_factory=lambda: [True], repr=False)
 
     @property
     def once(self) -> bool:
         return isinstance(self.iterable, AsyncIterator)
+
+    @property
+    def homebound(self) -> str:
+        return "it belongs to the event loop that it is read on; use from_generator or from_iterable"
 
     def pump(self, scope: Scope, place: StreamPlace) -> Pump:
         return LoopPump(scope, scope.home, lambda: self.start(place.state), place.first)
@@ -247,12 +254,16 @@ class AsyncIterated(Pumped):
 
 def once_only(node: Iterated | AsyncIterated) -> None:
     """Raise when an iterator, which can be read once, is to be read again: it would look like an empty epoch."""
-    if node.once and next(node.reads) > 0:
+    if not node.once:
+        return
+    try:
+        node.unread.pop()
+    except IndexError:
         raise PlanError(
             f"{node.label()}: an iterator can be read only once; for a second epoch, or to go on where a step such as "
             "shuffle holds elements, give an iterable that starts again, Dataset.from_generator with a function, or "
             "cache()"
-        )
+        ) from None
 
 
 def may_return_anything(make: object) -> bool:

@@ -45,6 +45,10 @@ class MemoryCache:
         self.last: tuple[Tickets, int] | None = None  # of the block that the last element is in, and its place there
         self.lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel empty: another process keeps elements of its own."""
+        return MemoryCache, (self.max_bytes,)
+
     def offer(self, position: int, block: Block) -> None:
         """Keep the elements of `block`, number `position` and following, if they follow what is kept and fit."""
         with self.lock:

@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from typing import Any
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import Unary, parallel_label
+from asyncdata.plan import Node, Unary, nodes_of, parallel_label
 from asyncdata.processes.crew import Pool
 from asyncdata.processes.lanes import pickled
 from asyncdata.runtime.autotune import Tuning
@@ -21,7 +22,7 @@ from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.tickets import END, Position, Start, Ticket
 from asyncdata.runtime.work import Work
 
-__all__ = ("Called", "travels", "tuning_for")
+__all__ = ("Called", "travels", "tuned", "tuning_for")
 
 
 def tuning_for(call: Call, *, processes: bool) -> Tuning | None:
@@ -36,6 +37,12 @@ def travels(call: Call) -> bool:
     except PlanError:
         return False
     return not call.is_async
+
+
+def tuned(plan: Node) -> list[dict[str, Any]]:
+    """Return what AUTOTUNE has chosen in a plan so far, a dict for each step that it tunes."""
+    calling = [(node, node.executor) for node in nodes_of(plan) if isinstance(node, Called)]
+    return [{"step": node.label(), **tuning.choice._asdict()} for node, tuning in calling if isinstance(tuning, Tuning)]
 
 
 def inner_position(position: Position) -> Position:

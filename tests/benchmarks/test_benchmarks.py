@@ -20,6 +20,7 @@ BENCHMARKS = {
     "loaders/autotune": "sleeps of 20 ms",
     "loaders/jpeg": "asyncdata: first batch",
     "loaders/processes": "longest wait when a worker is killed",
+    "loaders/placement": "pairs of numbers, process",
     "loaders/random_access": "10 KB records, shuffle()",
     "loaders/records": "tf.Example of 10 KB to arrays",
     "loaders/resume": "asyncdata: state",

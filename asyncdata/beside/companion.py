@@ -1,0 +1,305 @@
+"""The companion: the process that runs a plan, as its consumers have it, and the thread that reads what it sends."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import pickle
+import threading
+import time
+import weakref
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
+from queue import SimpleQueue
+from typing import Any, Final
+
+from asyncdata.beside.child import serve
+from asyncdata.beside.letters import (
+    Ask,
+    Begin,
+    Carry,
+    Chosen,
+    End,
+    Ended,
+    Forget,
+    Order,
+    Over,
+    Ready,
+    Told,
+    Where,
+    receive,
+    send,
+)
+from asyncdata.beside.line import GoneError, Line
+from asyncdata.errors import AsyncDataError, PlanError, StageError
+from asyncdata.plan import Node, nodes_of
+from asyncdata.processes.arena import INLINE, Attached, Parcel, Slots, Spot, pack, whole
+from asyncdata.processes.crew import ending, most_bytes
+from asyncdata.processes.errand import Carried
+from asyncdata.processes.starting import WorkerProcess, preload
+
+__all__ = ("Companion", "companion_of")
+
+PATIENCE: Final = 2.0
+ADVICE: Final = "what a function uses travels with it: open files, locks and connections inside the function"
+ELSEWHERE: Final = "or leave the pipeline in this process, with Options(placement='thread')"
+
+
+class Correspondence:
+    """The process, and all that is known of it. Its thread starts it, reads what it sends, and sees to its end."""
+
+    def __init__(self) -> None:
+        theirs, self.commands = Pipe(duplex=False)
+        self.replies, replies = Pipe(duplex=False)
+        self.theirs = [theirs, replies]
+        self.bell, self.rope = Pipe(duplex=False)
+        self.numbers = itertools.count()
+        self.lines: dict[int, Line] = {}
+        self.questions: dict[int, SimpleQueue[Parcel | None]] = {}
+        self.baggage = Slots(most_bytes())
+        self.slots = Slots(most_bytes())
+        self.attached = Attached()
+        self.process: WorkerProcess | None = None
+        self.error: BaseException | None = None
+        self.owner = os.getpid()
+        self.packing = threading.Lock()
+        self.over = False
+        self.thread: threading.Thread | None = None
+
+    # what consumers say, from any thread; what is dropped from finalizers too
+
+    def tell(self, letter: object) -> None:
+        """Send a letter; it is dropped if the process has ended."""
+        if self.ours:
+            with suppress(OSError):
+                send(self.commands, letter)
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is this process that has it, and not a fork of it, which has nothing to say."""
+        return self.owner == os.getpid()
+
+    def begin(self, line: Line, order: Order) -> None:
+        """Begin a run."""
+        run = line.course.run
+        self.lines[run] = line
+        with self.packing:
+            parcel = pack(order, self.slots)
+        self.tell(Begin(run, parcel))
+        if self.over:
+            self.lose(line)
+
+    def ask(self, run: int, question: Where | Chosen) -> Any:
+        """Return an answer, or the error that there is instead; `GoneError` if the process has ended."""
+        token, answer = next(self.numbers), SimpleQueue[Parcel | None]()
+        self.questions[token] = answer
+        self.tell(Ask(run, question, token))
+        if self.over:
+            answer.put(None)
+        parcel = answer.get()
+        if parcel is None:
+            raise GoneError
+        try:
+            return self.attached.open(parcel, copied=True)
+        except OSError as error:
+            raise GoneError from error
+
+    def forget(self, run: int) -> None:
+        """Let go of a run."""
+        self.lines.pop(run, None)
+        self.tell(Forget(run))
+
+    def ring(self) -> None:
+        """Have the thread end the process."""
+        if self.ours:
+            with suppress(OSError):
+                self.rope.send_bytes(b"end")
+
+    # the thread
+
+    def main(self, plans: list[Node]) -> None:
+        """Start the process with a plan, which nobody here holds on to, and read until it has ended."""
+        try:
+            self.start(sendable(plans.pop(), self.baggage))
+            self.read()
+        except Exception as error:
+            self.error = (error if isinstance(error, AsyncDataError) else unstarted(error)).with_traceback(None)
+        finally:
+            self.close()
+
+    def start(self, plan: Parcel) -> None:
+        """Start the process."""
+        preload(set())
+        self.process = WorkerProcess(target=serve, args=(*self.theirs, plan, most_bytes()), name="asyncdata-pipeline")
+        self.process.start()
+        for connection in self.theirs:
+            connection.close()
+
+    def read(self) -> None:
+        """Read letters until the process is to end, or has."""
+        assert self.process is not None
+        sources = [self.replies, self.process.sentinel, self.bell]
+        while True:
+            ready = wait(sources)
+            if self.replies in ready:
+                try:
+                    self.follow(receive(self.replies))
+                except (EOFError, OSError):  # it has ended, and what it sent may be gone with it
+                    return
+            elif ready:
+                return
+
+    def follow(self, letter: Any) -> None:
+        """Do what a letter says."""
+        match letter:
+            case Carry():
+                self.carry(letter)
+            case Told():
+                self.questions.pop(letter.token).put(letter.parcel)
+            case Ended():
+                if (line := self.lines.get(letter.run)) is not None:
+                    line.finish(None if letter.error is None else self.opened(letter.error))
+            case Over():
+                if (line := self.lines.pop(letter.run, None)) is not None:
+                    line.end()
+            case Ready():
+                self.baggage.close()
+                if letter.refusal is not None:
+                    raise unloaded(self.opened(letter.refusal))
+            case _:
+                return
+
+    def carry(self, letter: Carry) -> None:
+        """Hand a block to whoever reads it."""
+        line = self.lines.get(letter.run)
+        if line is None or line.stopped:
+            self.attached.discard(letter.parcel)
+            return
+        if isinstance(letter.parcel, Spot):
+            self.attached.map_of(letter.parcel)  # what fails here has died
+        try:
+            cargo = self.attached.open(letter.parcel)
+        except Exception as error:
+            refusal = StageError(f"elements from the pipeline's process cannot be unpickled here: {error!r}")
+            refusal.__cause__ = error
+            line.finish(refusal)
+            self.forget(letter.run)
+            line.end()
+            return
+        line.receive(cargo, letter.depth)
+
+    def opened(self, parcel: Parcel) -> BaseException:
+        """Return an error that has travelled."""
+        carried: Carried = self.attached.open(parcel, copied=True)
+        return carried.failure(None).error
+
+    def close(self) -> None:
+        """End the process if it has not, and tell all that wait for something from it."""
+        self.over = True
+        ending = self.ended()
+        for line in list(self.lines.values()):
+            self.lose(line, ending)
+        self.lines.clear()
+        while self.questions:
+            self.questions.popitem()[1].put(None)
+        self.attached.maps.clear()
+        self.slots.close()
+        self.baggage.close()
+
+    def ended(self) -> StageError | None:
+        """Wait until the process has ended, and return the error that this is."""
+        process = self.process
+        if process is None or process.pid is None:
+            return None
+        self.tell(End())
+        process.join(PATIENCE)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+        code = process.exitcode or 0
+        process.close()
+        return StageError(f"the process that ran the pipeline ended {ending(code)}; begin again, or go on from a state")
+
+    def lose(self, line: Line, ending: BaseException | None = None) -> None:
+        """Tell a run that nothing more comes."""
+        line.end(self.error or ending or StageError("the process that ran the pipeline has ended"))
+
+
+def sendable(plan: Node, slots: Slots) -> Parcel:
+    """Return a plan as it travels; `PlanError` that names the first step that cannot."""
+    for node in nodes_of(plan):
+        if node.homebound is not None:
+            raise PlanError(f"{node.label()} cannot run in another process: {node.homebound}, {ELSEWHERE}")
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        head = whole(plan, buffers.append)
+    except Exception as error:
+        raise PlanError(f"{culprit(plan)} cannot be sent to another process: {error}; {ADVICE}, {ELSEWHERE}") from error
+    raw = [buffer.raw() for buffer in buffers]
+    small = len(head) + sum(part.nbytes for part in raw) <= INLINE
+    return slots.send(head, raw) if raw or not small else head
+
+
+def culprit(plan: Node) -> str:
+    """Return the label of the first step that cannot be pickled."""
+    for node in nodes_of(plan):
+        try:
+            whole(node)
+        except Exception:  # the one we look for
+            return node.label()
+    return plan.label()
+
+
+def unstarted(error: Exception) -> StageError:
+    """Return the error for a process that could not be started."""
+    refusal = StageError(f"the process for the pipeline cannot be started: {error!r}")
+    refusal.__cause__ = error
+    return refusal
+
+
+def unloaded(error: BaseException) -> PlanError:
+    """Return the error for a plan that has arrived in no good state."""
+    refusal = PlanError(f"the pipeline cannot be unpickled in the process that is to run it: {error!r}; {ELSEWHERE}")
+    refusal.__cause__ = error
+    return refusal
+
+
+class Companion:
+    """A hold on the process of a plan, which ends when nobody holds it any more."""
+
+    def __init__(self, plan: Node) -> None:
+        self.letters = Correspondence()
+        CORRESPONDENCES.add(self.letters)
+        self.letters.thread = threading.Thread(
+            target=self.letters.main, args=([plan],), name="asyncdata-companion", daemon=True
+        )
+        self.letters.thread.start()
+        weakref.finalize(self, self.letters.ring).atexit = False
+
+
+CORRESPONDENCES: Final[weakref.WeakSet[Correspondence]] = weakref.WeakSet()
+COMPANIONS: Final[weakref.WeakKeyDictionary[Node, Companion]] = weakref.WeakKeyDictionary()
+ONE_EACH: Final = threading.Lock()
+
+
+def companion_of(plan: Node) -> Companion:
+    """Return the process of a plan: all its iterators share it, one epoch after the other or at once."""
+    with ONE_EACH:
+        found = COMPANIONS.get(plan)
+        if found is None or found.letters.over or not found.letters.ours:
+            found = COMPANIONS[plan] = Companion(plan)
+        return found
+
+
+@atexit.register
+def end_companions() -> None:
+    """End all processes when the interpreter exits, before multiprocessing waits for them."""
+    letters = list(CORRESPONDENCES)
+    for one in letters:
+        one.ring()
+    deadline = time.monotonic() + 2 * PATIENCE
+    for one in letters:
+        if one.thread is not None:
+            one.thread.join(max(0.0, deadline - time.monotonic()))

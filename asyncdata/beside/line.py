@@ -1,0 +1,148 @@
+"""The line: one run of a pipeline as its consumer has it, and tickets that ask the pipeline's process where it was."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol, final
+
+from asyncdata.beside.letters import Cargo, Chosen, Taken, Where
+from asyncdata.errors import StageError
+from asyncdata.processes.errand import Carried
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
+from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets
+
+__all__ = ("Course", "GoneError", "Line", "Post")
+
+
+class GoneError(Exception):
+    """The process has ended; never seen by users."""
+
+
+class Post(Protocol):
+    """How letters get to the process."""
+
+    def tell(self, letter: object) -> None:
+        """Send a letter; it is dropped if the process has ended."""
+        ...
+
+    def ask(self, run: int, question: Where | Chosen) -> Any:
+        """Return the answer to a question; `GoneError` if there is nobody to answer it."""
+        ...
+
+
+class Course(NamedTuple):
+    """What is known here of a run in another process: who can be asked, its number, where it began, and if in order."""
+
+    post: Post
+    run: int
+    start: Start
+    in_order: bool
+
+    def position(self, block: int, count: int, delivered: int) -> Position:
+        """Return where to go on after the first elements of a block; in all so many have been delivered.
+
+        If the process has died, that is so many elements after where the run began, unless these came in no order.
+        """
+        try:
+            answer = self.post.ask(self.run, Where(block, count))
+        except GoneError:
+            if self.in_order:
+                return {"skip": delivered, "from": self.start.told()}
+            raise StageError(
+                "the process of the pipeline has ended, and with it the knowledge of which elements were delivered, "
+                "as they come in no order: go on from an earlier state"
+            ) from None
+        if isinstance(answer, Carried):
+            raise answer.failure(None).error
+        return answer
+
+
+class Elsewhere(LoopSignal):
+    """Stands for a writer in another process, which learns from letters what was read."""
+
+    def __init__(self) -> None:
+        self.armed = False
+
+
+class Line(BlockQueue):
+    """The queue in which the blocks of a run in another process arrive.
+
+    It tells the process what was read, but not of each single item. Nothing that is in it refers to it, so that it is
+    gone, with the memory and the process, as soon as its reader is.
+    """
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(Depth(0), Elsewhere(), ThreadSignal())
+        self.course = course
+        self.room_there = 0
+        self.told = 0
+        self.arrived = 0
+        self.over = threading.Event()
+        self.on_over: Callable[[], object] | None = None
+
+    # the reader's side
+
+    def take(self) -> Block | None:
+        block = super().take()
+        if 0 < self.room_there <= 2 * (self.taken - self.told):
+            self.tell()
+        return block
+
+    def crave(self) -> None:
+        super().crave()
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell how much was read, and whether the reader waits."""
+        self.told = self.taken
+        blocks = self.arrived - len(self.blocks)
+        self.course.post.tell(Taken(self.course.run, self.taken, blocks, bool(self.hungry)))
+
+    # the companion's side
+
+    def receive(self, cargo: Cargo, room: int) -> None:
+        """Put in a block that has arrived from a buffer with so much room."""
+        self.room_there = room
+        count = sum(map(len, cargo.columns)) or len(cargo.items)
+        tickets = Remote(self.course, self.arrived, self.written, count)
+        if cargo.columns:
+            self.put(Block.of_columns(cargo.columns, tickets))
+        else:
+            items = cargo.items
+            if cargo.failed:
+                items = [item.failure(None) if type(item) is Carried else item for item in items]
+            self.put(Block(items, tickets, cargo.failed))
+        self.arrived += 1
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Say that nothing more will come, and that the run has ended."""
+        self.finish(error)
+        self.over.set()
+        if self.on_over is not None:
+            with suppress(RuntimeError):  # the consumer's loop has been closed
+                self.on_over()
+
+
+@final
+class Remote(Tickets):
+    """The tickets of a block, which are in another process; it is asked when somebody wants to know."""
+
+    __slots__ = ("before", "count", "course", "number")
+
+    def __init__(self, course: Course, number: int, before: int, count: int) -> None:
+        self.course = course
+        self.number = number
+        self.before = before
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.before + index
+
+    def at(self, count: int) -> Position:
+        return self.course.position(self.number, count, self.before + count)
