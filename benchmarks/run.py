@@ -22,6 +22,7 @@ BENCHMARKS = (
     "pace",
     "guide",
     "loaders/processes",
+    "loaders/placement",
     "loaders/records",
     "loaders/resume",
     "loaders/random_access",

@@ -18,6 +18,7 @@ BENCHMARKS = {
     "guide": "closing pair: optimised",
     "import_time": "import asyncdata",
     "loaders/processes": "longest wait when a worker is killed",
+    "loaders/placement": "pairs of numbers, process",
     "loaders/random_access": "10 KB records, shuffle()",
     "loaders/records": "tf.Example of 10 KB to arrays",
     "loaders/resume": "asyncdata: state",
