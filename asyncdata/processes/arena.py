@@ -33,6 +33,7 @@ is killed while it writes cannot leave half a message."""
 HEAD: Final = 64
 ALIGN: Final = 64
 LEAST: Final = 1 << 16
+RELEASE: Final = 1 << 18
 
 
 class Spot(NamedTuple):
@@ -121,7 +122,7 @@ class Slots:
         slot, passing = self.take(start + len(head) + len(table))
         target = memoryview(slot.segment.map)
         for buffer, begin, size in zip(buffers, starts, sizes, strict=True):
-            target[begin : begin + size] = buffer
+            copy(target[begin : begin + size], buffer)
         target[start : start + len(head)] = head
         target[start + len(head) : start + len(head) + len(table)] = table
         dropped, self.dropped = tuple(self.dropped), []
@@ -129,6 +130,14 @@ class Slots:
         return Spot(
             os.getpid(), slot.number, segment.handle, segment.size, start, len(head), len(sizes), passing, dropped
         )
+
+
+def copy(target: memoryview, source: memoryview) -> None:
+    """Copy bytes; NumPy lets other threads run meanwhile, which a memoryview does not."""
+    if source.nbytes < RELEASE:
+        target[:] = source
+    else:
+        np.copyto(np.frombuffer(target, np.uint8), np.frombuffer(source, np.uint8))
 
 
 class Tensors(pickle.Pickler):

@@ -8,6 +8,7 @@ import pickle
 import random
 import resource
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -234,9 +235,9 @@ def test_memory_and_descriptors_stay_flat_over_epochs() -> None:
         assert sum(len(batch) for batch in ds) == 60
         gc.collect()
         sizes.append((resident(), len(os.listdir("/proc/self/fd"))))
-    (early, descriptors), (late, more) = sizes[9], sizes[-1]
-    assert late < early + (32 << 20)
-    assert more <= descriptors + 4
+    memory, descriptors = zip(*sizes, strict=True)
+    assert statistics.median(memory[-10:]) < statistics.median(memory[10:20]) + (32 << 20)
+    assert max(descriptors) < descriptors[0] + 2 * 36, "two workers with at most 32 slots each, and some on their way"
 
 
 def test_a_slot_is_free_again_when_its_last_view_has_died() -> None:
