@@ -4,25 +4,17 @@
 
 The trainer computes in a plain loop, which holds the interpreter's lock, and so does the pipeline's function. The limit
 is the two of them in processes that have nothing to do with each other: nothing is sent, and the slower one counts.
-<<<<<<< HEAD
-Batches of 38.5 MB are 256 images; small elements are pairs of numbers.
-=======
 Batches of 38.5 MB are 256 images; small elements are pairs of numbers. Last comes the processor time that the trainer's
 process takes for each element, its own computing included; a trainer that reads nothing is the limit. That does not
 depend on what else the machine does, as the other rows do where there are no two cores to be had.
->>>>>>> place5
 """
 
 from __future__ import annotations
 
 import multiprocessing
-<<<<<<< HEAD
-import sys
-=======
 import statistics
 import sys
 import time
->>>>>>> place5
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -119,9 +111,6 @@ def trained(work: Work, ds: ad.Dataset[Any]) -> Callable[[], None]:
     return run
 
 
-<<<<<<< HEAD
-def measure(title: str, work: Work, bar: float, arguments: Arguments, report: Report) -> None:
-=======
 def processor_time(run: Callable[[], None], rounds: int) -> float:
     """Seconds of processor time that this process takes for a run, the median of some."""
     found: list[float] = []
@@ -150,7 +139,6 @@ def weigh(title: str, work: Work, bar: float | None, arguments: Arguments, repor
 
 
 def measure(title: str, work: Work, bar: float | None, arguments: Arguments, report: Report) -> None:
->>>>>>> place5
     """Time one kind of elements in all three."""
     limit = Limit(work)
     placed = {name: pipeline(work, name) for name in ("thread", "process")}
@@ -159,11 +147,7 @@ def measure(title: str, work: Work, bar: float | None, arguments: Arguments, rep
     limit.close()
     apart, beside = samples["apart"].median, samples["process"].median
     for name in ("thread", "process"):
-<<<<<<< HEAD
-        bound = AtMost(bar) if name == "process" else None
-=======
         bound = None if bar is None or name == "thread" else AtMost(bar)
->>>>>>> place5
         row = Row(
             f"{title}, {name}", samples[name].median, "s", "two processes", apart, bound, {name: samples[name].seconds}
         )
@@ -176,10 +160,6 @@ def main() -> None:
     arguments = parse_arguments(__doc__ or "")
     report = Report("A trainer and a pipeline that are both Python code")
     few, many = (4, 2_000) if arguments.quick else (60, 200_000)
-<<<<<<< HEAD
-    measure("batches of 38.5 MB", Work("batches", few, 400_000, 250_000), 1.5, arguments, report)
-    measure("pairs of numbers", Work("pairs", many, 60, 40), 1.5, arguments, report)
-=======
     kinds = {
         "batches of 38.5 MB": Work("batches", few, 400_000, 250_000),
         "pairs of numbers": Work("pairs", many, 60, 40),
@@ -188,7 +168,6 @@ def main() -> None:
         measure(title, work, 1.5 if work.kind == "batches" else None, arguments, report)
     for title, work in kinds.items():
         weigh(title, work, 1.1 if work.kind == "batches" else None, arguments, report)
->>>>>>> place5
     report.finish(arguments.json)
 
 
