@@ -43,6 +43,13 @@ class Columns:
         map_leaves(lambda leaf, _: leaves.append(leaf), value)
         return Columns(value, rows) if problem is None and rows and all(map(is_plain, leaves)) else None
 
+    @staticmethod
+    def ints(values: range) -> Columns:
+        """Return Python's integers, whose array is made when somebody wants that."""
+        columns = Columns.__new__(Columns)
+        columns.whole, columns.start, columns.stop = Integers(values), 0, len(values)
+        return columns
+
     def __len__(self) -> int:
         return self.stop - self.start
 
@@ -60,7 +67,13 @@ class Columns:
 
     def elements(self) -> list[Any]:
         """Return the elements."""
-        return self.whole.elements()[self.start : self.stop]
+        made = self.whole.elements()
+        return made if len(self) == len(made) else made[self.start : self.stop]
+
+    @property
+    def bare(self) -> bool:
+        """Whether elements are rows of one array, and cheap to make and to stack."""
+        return type(self.whole) is Integers or isinstance(self.whole.value, np.ndarray)
 
     def leaf(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return these rows of one array, as a view."""
@@ -86,6 +99,30 @@ class Whole:
     def elements(self) -> list[Any]:
         if self.made is None:
             self.made = rows_of(self.value, self.rows)
+        return self.made
+
+
+class Integers(Whole):
+    """A range."""
+
+    __slots__ = ("values",)
+
+    value: Any
+
+    def __init__(self, values: range) -> None:
+        self.values = values
+        self.rows = len(values)
+        self.made = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "value":  # which has no value yet
+            raise AttributeError(name)
+        self.value = np.arange(self.values.start, self.values.stop, self.values.step, dtype=np.int64)
+        return self.value
+
+    def elements(self) -> list[Any]:
+        if self.made is None:
+            self.made = list(self.values)
         return self.made
 
 

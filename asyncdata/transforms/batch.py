@@ -35,6 +35,9 @@ from asyncdata.structure import prefixed, stack, unprefixed, unstack
 
 __all__ = ("Batch", "Batcher", "Passed", "Spot", "Unbatch", "alone", "remade")
 
+FEW: Final = 32
+"""Fewer rows of one array than this are stacked quicker as elements."""
+
 ALONE: Final = "alone"
 """Marks the ticket of an element that failed and is in no batch."""
 
@@ -141,7 +144,7 @@ class Batcher(Step):
         whole, stops = Block.join(self.held), self.stops()
         end = stops[-1]
         spans = zip(chain((0,), stops), stops, strict=False)
-        if whole.columns:
+        if whole.columns and (end >= FEW * len(stops) or not whole.columns[0].bare):
             batches = [self.node.whole(whole.part(start, stop)) for start, stop in spans]
         else:
             made, items, tickets = self.node.made, whole.items, whole.tickets
