@@ -45,7 +45,16 @@ class Columns:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as these rows alone."""
+        if isinstance(self.whole, Integers):
+            return Columns.ints, (self.whole.values[self.start : self.stop],)
         return Columns, (map_leaves(lambda leaf, _: self.leaf(leaf), self.whole.value), len(self))
+
+    @staticmethod
+    def ints(values: range) -> Columns:
+        """Return Python's integers, whose array is made when somebody wants that."""
+        columns = Columns.__new__(Columns)
+        columns.whole, columns.start, columns.stop = Integers(values), 0, len(values)
+        return columns
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -64,7 +73,13 @@ class Columns:
 
     def elements(self) -> list[Any]:
         """Return the elements."""
-        return self.whole.elements()[self.start : self.stop]
+        made = self.whole.elements()
+        return made if len(self) == len(made) else made[self.start : self.stop]
+
+    @property
+    def bare(self) -> bool:
+        """Whether elements are rows of one array, and cheap to make and to stack."""
+        return type(self.whole) is Integers or isinstance(self.whole.value, np.ndarray)
 
     def leaf(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return these rows of one array, as a view."""
@@ -105,6 +120,30 @@ class Whole:
     def elements(self) -> list[Any]:
         if self.made is None:
             self.made = rows_of(self.value, self.rows)
+        return self.made
+
+
+class Integers(Whole):
+    """A range."""
+
+    __slots__ = ("values",)
+
+    value: Any
+
+    def __init__(self, values: range) -> None:
+        self.values = values
+        self.rows = len(values)
+        self.made = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "value":  # which has no value yet
+            raise AttributeError(name)
+        self.value = np.arange(self.values.start, self.values.stop, self.values.step, dtype=np.int64)
+        return self.value
+
+    def elements(self) -> list[Any]:
+        if self.made is None:
+            self.made = list(self.values)
         return self.made
 
 

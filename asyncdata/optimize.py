@@ -15,6 +15,7 @@ from asyncdata.transforms.called import Called
 from asyncdata.transforms.filter import Filter
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
+from asyncdata.transforms.map_and_batch import MapAndBatch
 from asyncdata.transforms.permute import Permute
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Repeat
@@ -79,7 +80,7 @@ def map_and_filter_fusion(node: Node) -> Node | None:
 
 def fusible(first: Map | Filter, second: Map | Filter) -> bool:
     """Tell whether functions may be called in one pass: of a pass in which some are awaited, each element is one."""
-    if second.workers is not None or awaited(first) != awaited(second):
+    if second.workers is not None or awaited(first) != awaited(second) or vectorized(first) != vectorized(second):
         return False
     if first.workers is None:
         return (first.pure, first.pinned) == (second.pure, second.pinned)
@@ -97,6 +98,23 @@ def may_join(first: object, second: object) -> bool:
 
 def awaited(node: Map | Filter) -> bool:
     return any(call.is_async for call in node.functions)
+
+
+def vectorized(node: Map | Filter) -> bool:
+    return isinstance(node, Map) and node.vectorized
+
+
+def map_vectorisation(node: Node) -> Node | None:
+    """map(f, vectorized=True).batch(n) -> f of each batch."""
+    if type(node) is not Batch:
+        return None
+    match node.input:
+        case Map(vectorized=True, workers=None) as mapped:
+            return MapAndBatch.of(mapped, node)
+        case Map(vectorized=True, pure=True, workers=-1) as mapped:  # AUTOTUNE, likely by the rule before
+            return MapAndBatch.of(dataclasses.replace(mapped, workers=None), node)
+        case _:
+            return None
 
 
 def map_parallelisation(node: Node) -> Node | None:
@@ -174,6 +192,7 @@ RULES: Final[tuple[Rule, ...]] = (
     shard_pushdown,
     shuffle_lift,
     map_parallelisation,
+    map_vectorisation,
 )
 LAST_RULES: Final[tuple[Rule, ...]] = (inject_prefetch,)
 

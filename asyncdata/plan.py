@@ -20,7 +20,7 @@ from asyncdata.runtime.executors import Call, describe
 from asyncdata.runtime.random import Chance
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce, Stage
-from asyncdata.runtime.tickets import END, FRESH, Given, Ordinals, Position, Start, Ticket, plain
+from asyncdata.runtime.tickets import END, FRESH, Given, Ordinals, Position, Start, Ticket, Tickets, plain
 
 __all__ = (
     "Node",
@@ -296,9 +296,13 @@ class Rows(Node):
     def seek(self, count: int) -> Position:
         return count
 
-    def gather(self, places: Sequence[int]) -> list[Any]:
-        """Return the rows at some places."""
-        return [self.rows(place, place + 1)[0] for place in places]
+    def block(self, start: int, stop: int) -> Block:
+        """Return rows `start` to `stop` as a block."""
+        return Block(self.rows(start, stop), Ordinals(start, stop))
+
+    def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
+        """Return the rows at some places as a block."""
+        return Block([self.rows(place, place + 1)[0] for place in places], tickets)
 
     def stage(self) -> Produce:
         return Produce(self.blocks)
@@ -308,14 +312,14 @@ class Rows(Node):
         while done < len(tickets):
             some = tickets[done : done + want.items]
             done += len(some)
-            yield Block(self.gather(some), Given(some, 0, len(some), END))
+            yield self.gather(some, Given(some, 0, len(some), END))
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many rows as are wanted, again and again."""
         start, size = self.told(position or 0, index), self.size
         while start < size:
             stop = min(size, start + want.items)
-            yield Block(self.rows(start, stop), Ordinals(start, stop))
+            yield self.block(start, stop)
             start = stop
 
 

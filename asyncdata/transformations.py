@@ -78,6 +78,7 @@ class Transformations(Generic[T]):
         seed: int | None = None,
         batch: int | None = None,
         pure: bool = False,
+        vectorized: bool = False,
     ) -> Dataset[U]: ...
 
     @overload
@@ -92,6 +93,7 @@ class Transformations(Generic[T]):
         seed: int | None = None,
         batch: int | None = None,
         pure: bool = False,
+        vectorized: bool = False,
     ) -> Dataset[U]: ...
 
     def map(
@@ -105,6 +107,7 @@ class Transformations(Generic[T]):
         seed: int | None = None,
         batch: int | None = None,
         pure: bool = False,
+        vectorized: bool = False,
     ) -> Dataset[Any]:
         """Call a function on each element; a tuple is unpacked into arguments.
 
@@ -144,13 +147,23 @@ class Transformations(Generic[T]):
 
         >>> list(ad.Dataset.range(100).map(lambda x: 2 * x, pure=True).skip(98))
         [196, 198]
+
+        With `vectorized=True` you say that the function takes batches as well, as `Dataset.batch` makes them, and gives
+        the batch of what it gives for the elements, of the same dtypes, no row depending on another. Of a sequential
+        map that is followed by `batch` it is then called once for each batch. Where it fails it is called again on one
+        element after the other, so that what fails is an element, in its place.
+
+        >>> list(ad.Dataset.range(4).map(lambda x: x / 2, vectorized=True).batch(2))
+        [array([0. , 0.5]), array([1. , 1.5])]
         """
         if batch is not None:
+            if vectorized:
+                raise PlanError("map(batch=) takes a function of batches alone: leave vectorized=True out")
             return self._next(
                 MapBatches.of(self._plan, batched_for(map_func, rng, seed), batch, num_parallel_calls, executor, pure)
             )
         call = call_for(self._plan, map_func, rng, seed)
-        return self._next(Map.of(self._plan, call, num_parallel_calls, deterministic, executor, pure))
+        return self._next(Map.of(self._plan, call, num_parallel_calls, deterministic, executor, pure, vectorized))
 
     def filter(
         self,

@@ -62,6 +62,16 @@ R = ad.Dataset.range(10)
             R.map(fetch, 2).map(double, pure=True),
             f"range(10) → map(fetch, num_parallel_calls=2) → map(double{TUNED})",
         ),
+        (R.map(inc, vectorized=True).batch(2), "range(10) → map_and_batch(map(inc), 2)"),
+        (
+            R.filter(is_even)
+            .map(inc, vectorized=True, pure=True)
+            .map(double, vectorized=True, pure=True)
+            .batch(2, True),
+            "range(10) → filter(is_even) → map_and_batch(map(inc) → map(double), 2, drop_remainder=True)",
+        ),
+        (R.map(inc, 2, vectorized=True).batch(2), "range(10) → map(inc, num_parallel_calls=2) → batch(2)"),
+        (R.map(inc, vectorized=True).padded_batch(2), "range(10) → map(inc) → padded_batch(2)"),
         (R.map(inc, pure=True), f"range(10) → map(inc{TUNED})"),
         (
             R.map(inc, pure=True).filter(is_even, pure=True).take(2),
@@ -138,7 +148,7 @@ def test_each_rule_can_be_switched_off_by_name(rule: str) -> None:
         .repeat(2)
     )
     ds = ds.map(inc, 2).take(1).map(inc, 2).skip(1).map(inc, 2).shard(2, 0)
-    ds = ds.map(inc, 2).shuffle(2, seed=0)
+    ds = ds.map(inc, 2).shuffle(2, seed=0).map(inc, vectorized=True).batch(2)
     fired = {rewrite.rule for rewrite in optimize(ds.plan, ad.Options()).story}
     assert rule in fired
     fired = {rewrite.rule for rewrite in optimize(ds.plan, ad.Options(disabled_rules=(rule,))).story}

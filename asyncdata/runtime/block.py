@@ -63,7 +63,8 @@ class Block:
     def __getattr__(self, name: str) -> Any:
         if name != "items":  # which has no value yet
             raise AttributeError(name)
-        self.items = list(chain.from_iterable([part.elements() for part in self.columns]))
+        parts = [part.elements() for part in self.columns]
+        self.items = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
         return self.items
 
     def __len__(self) -> int:

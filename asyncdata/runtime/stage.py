@@ -112,7 +112,7 @@ class Fold:
                     break
                 begin = time.perf_counter()
                 out = step.feed(block)
-                if out.items:
+                if len(out):
                     pace.measured(len(out), time.perf_counter() - begin)
                 else:
                     await breathe()
@@ -263,7 +263,7 @@ class Apply:
 def split(block: Block, want: Demand) -> Iterator[Block]:
     """Yield a block in parts of at most as many items as are wanted when each is asked for."""
     if len(block) <= want.items:
-        if block.items:
+        if len(block):
             yield block
         return
     start = 0

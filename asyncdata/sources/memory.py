@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.columns import Columns
 from asyncdata.errors import PlanError, StageError, StructureError
 from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.plan import Node, Rows, check_integer
@@ -19,14 +20,23 @@ from asyncdata.runtime.executors import Call
 from asyncdata.runtime.random import Chance, epoch_key, mixed, scrambled
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
-from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket
+from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket, Tickets
 from asyncdata.sources.files import Files
-from asyncdata.structure import TensorSpec, as_arrays, common_spec, leading, slice_rows, spec_of
+from asyncdata.structure import TensorSpec, as_arrays, common_spec, leading, map_leaves, nbytes, slice_rows, spec_of
 
 __all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
 
 FOREVER: Final = 1 << 62
 """How many elements an endless source has."""
+
+
+FEW: Final = 16
+"""Fewer rows than this are elements at once: to put that off costs more."""
+
+SMALL: Final = 4096
+"""Rows of more bytes are given as views, and not gathered, which copies them once more."""
+
+INT64: Final = (1 << 63) - 1
 
 
 class Source(Protocol):
@@ -88,10 +98,15 @@ class Range(Rows):
     def rows(self, start: int, stop: int) -> list[Any]:
         return typed(list(self.values[start:stop]), self.dtype)
 
-    def gather(self, places: Sequence[int]) -> list[Any]:
+    def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
         start, step = self.values.start, self.values.step
         found = list(places) if (start, step) == (0, 1) else [start + step * place for place in places]
-        return typed(found, self.dtype)
+        return Block(typed(found, self.dtype), tickets)
+
+    def block(self, start: int, stop: int) -> Block:
+        if self.dtype is not None or stop - start < FEW or max(map(abs, (self.values[0], self.values[-1]))) > INT64:
+            return super().block(start, stop)
+        return Block.of_columns([Columns.ints(self.values[start:stop])], Ordinals(start, stop))
 
     @property
     def size(self) -> int:
@@ -222,6 +237,8 @@ class Slices(Rows):
 
     arrays: Any = field(repr=False)
     count: int
+    plain: bool = field(default=False, repr=False)
+    """Whether all are arrays of numbers, and rows can stay in arrays until somebody wants elements."""
 
     @staticmethod
     def of(tensors: Any) -> Slices:
@@ -230,10 +247,22 @@ class Slices(Rows):
         rows, problem = leading(arrays)
         if problem is not None:
             raise PlanError(f"from_tensor_slices: {problem}; every leaf needs the same number of rows")
-        return Slices(arrays, rows)
+        return Slices(arrays, rows, Columns.of(arrays) is not None)
 
     def rows(self, start: int, stop: int) -> list[Any]:
         return slice_rows(self.arrays, start, stop)
+
+    def block(self, start: int, stop: int) -> Block:
+        if not self.plain or stop - start < FEW:
+            return super().block(start, stop)
+        part = map_leaves(lambda leaf, _: leaf[start:stop], self.arrays)
+        return Block.of_columns([Columns(part, stop - start)], Ordinals(start, stop))
+
+    def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
+        if not self.plain or len(places) < FEW or nbytes(self.rows(0, 1)[0]) > SMALL:
+            return super().gather(places, tickets)
+        at = np.array([*places])
+        return Block.of_columns([Columns(map_leaves(lambda leaf, _: leaf[at], self.arrays), len(at))], tickets)
 
     @property
     def size(self) -> int:
@@ -319,8 +348,8 @@ class Items(Rows):
     def rows(self, start: int, stop: int) -> list[Any]:
         return list(self.items[start:stop])
 
-    def gather(self, places: Sequence[int]) -> list[Any]:
-        return [self.items[place] for place in places]
+    def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
+        return Block([self.items[place] for place in places], tickets)
 
     @property
     def size(self) -> int:

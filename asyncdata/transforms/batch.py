@@ -35,6 +35,9 @@ from asyncdata.structure import TensorSpec, map_leaves, prefixed, stack, unprefi
 
 __all__ = ("Batch", "Batcher", "Passed", "Spot", "Unbatch", "alone", "remade")
 
+FEW: Final = 32
+"""Fewer rows of one array than this are stacked quicker as elements."""
+
 ALONE: Final = "alone"
 """Marks the ticket of an element that failed and is in no batch."""
 
@@ -145,7 +148,7 @@ class Batcher(Step):
         whole, stops = Block.join(self.held), self.stops()
         end = stops[-1]
         spans = list(zip(chain((0,), stops), stops, strict=False))
-        if whole.columns and self.node.stacks:
+        if whole.columns and self.node.stacks and (end >= FEW * len(stops) or not whole.columns[0].bare):
             parts = divided(whole.columns, stops)
             tickets = whole.tickets
             batches = [self.node.joined(part, tickets, *span) for part, span in zip(parts, spans, strict=True)]

@@ -6,7 +6,7 @@ import dataclasses
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from asyncdata.errors import PlanError
@@ -81,6 +81,8 @@ class Map(Called, OneForOne):
     """Functions called on each element, one after the other."""
 
     functions: tuple[Call, ...]
+    vectorized: bool = field(default=False, kw_only=True, repr=False)
+    """Whether the user said that the functions also take batches, and give batches of the results."""
 
     @staticmethod
     def of(
@@ -90,13 +92,17 @@ class Map(Called, OneForOne):
         deterministic: bool | None,
         executor: Executor | str | int | None,
         pure: bool = False,
+        vectorized: bool = False,
     ) -> Map:
         """Return a map for what the user asked for."""
+        if vectorized and (call.keyed or call.is_async):
+            raise PlanError(f"map(vectorized=True) is for plain functions without rng=, which {call.name} is not")
         workers, where = workers_for(call, calls, executor)
         pinned = executor == "inline"
         if pure and workers is None and not pinned and not call.is_async:
             where = tuning_for(call, processes=True)
-        return Map(plan, (call,), workers=workers, ordered=deterministic, executor=where, pure=pure, pinned=pinned)
+        one = Map(plan, (call,), workers=workers, ordered=deterministic, executor=where)
+        return dataclasses.replace(one, pure=pure, pinned=pinned, vectorized=vectorized)
 
     @property
     def chance(self) -> Chance | None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, check_count, check_integer, finite
-from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.random import Chance, epoch_key
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
@@ -122,7 +122,7 @@ class Permute(Unary):
             places: list[int] = permuted(place, min(place + AT_ONCE, size), size, key).tolist()
             async with aclosing(inputs[0](scope, want, Start(END, self.input.address(places)))) as source:
                 async for block in source:
-                    yield Block(block.items, Shuffled(block.tickets, place, size), block.failed)
+                    yield block.ticketed(Shuffled(block.tickets, place, size))
                     place += len(block)
 
 

@@ -153,8 +153,19 @@ def length(*parts: Any) -> int:
 
 
 MAPPED = (increment, number, pair, named, sometimes_none, array, ragged, text, fail_sometimes)
+SOUND = (number, array)
 CLASSED = (class_of, class_or_none)
 KEPT = (keep_most, keep_none, keep_or_fail)
+
+
+def vectorized(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of an element that also takes batches, and fails on one in which an element fails."""
+
+    def either(x: Any) -> Any:
+        return np.stack([fn(row) for row in x.tolist()]) if isinstance(x, np.ndarray) and x.ndim else fn(x)
+
+    either.__name__ = f"vectorized_{fn.__name__}"
+    return either
 
 
 def awaited(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -339,6 +339,21 @@ def map_batches(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def map_vectorized(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Elements are numbered first: the function takes numbers, and batches of them."""
+    fn = draw(st.sampled_from([functions.number, functions.array, functions.fail_sometimes]))
+    how = {"pure": True} if draw(st.booleans()) else {}
+    run, size, drop = functions.vectorized(fn), draw(counts(2, 3, 1, 7)), draw(st.booleans())
+    whole = not any(isinstance(fails, reference.Failed) for fails in pipe.meaning(FIRST)) and fn in functions.SOUND
+    return replace(pipe, counted=pipe.counted and whole).then(
+        f"map(number).map({run.__name__}, vectorized=True{arguments(how)}).batch({size}, {drop})",
+        lambda ds: ds.map(functions.number).map(run, vectorized=True, **how).batch(size, drop),
+        lambda epoch: reference.batch(
+            reference.map_(reference.map_(pipe.meaning(epoch), functions.number), fn), size, drop
+        ),
+    )
+
+
 @st.composite
 def ways(draw: st.DrawFn, is_coroutine: bool) -> dict[str, Any]:
     """How a map may run: arguments of `map` beside the function."""
@@ -934,7 +949,21 @@ UNORDERED_STEPS: tuple[Step, ...] = (
 """What may follow where order is not promised: the elements that come out depend on no order."""
 
 ORDERED_STEPS: tuple[Step, ...] = (
-    *(map_, map_, map_, map_batches, filter_, batch, batch_unbatch, batch_unbatch, shuffle, shuffle_all, take, skip),
+    *(
+        map_,
+        map_,
+        map_,
+        map_batches,
+        map_vectorized,
+        filter_,
+        batch,
+        batch_unbatch,
+        batch_unbatch,
+        shuffle,
+        shuffle_all,
+        take,
+        skip,
+    ),
     *(shard, cache, prefetch, enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality),
     *(cache_in_file, rate_limit, distinct, pack_sequences, bucket_by_token_count),
 )

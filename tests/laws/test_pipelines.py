@@ -27,6 +27,7 @@ RULES = (
     "shard_pushdown",
     "shuffle_lift",
     "map_parallelisation",
+    "map_vectorisation",
     "inject_prefetch",
 )
 

@@ -1,0 +1,107 @@
+"""map and batch in one step: a function that also takes batches is called once for each."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from asyncdata.columns import Columns
+from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.executors import Call
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Fold
+from asyncdata.runtime.tickets import Ticket
+from asyncdata.runtime.work import Work
+from asyncdata.structure import stack
+from asyncdata.transforms.batch import Batch, Batcher
+from asyncdata.transforms.map import Map
+from asyncdata.transforms.map_batches import rows
+
+__all__ = ("MapAndBatch",)
+
+
+@dataclass(frozen=True, eq=False)
+class MapAndBatch(Batch):
+    """What `map(..., vectorized=True).batch(size)` gives."""
+
+    functions: tuple[Call, ...] = ()
+
+    @staticmethod
+    def of(mapped: Map, batch: Batch) -> MapAndBatch:
+        """Return the one node for two."""
+        return MapAndBatch(mapped.input, batch.size, batch.drop_remainder, mapped.functions)
+
+    def stage(self) -> Fold:
+        return Fold(lambda scope: VectorBatcher(self, Work(self.functions).at(scope.epoch)))
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return Batch(Map(self.input, self.functions), self.size, self.drop_remainder).fetch(scope, want, tickets)
+
+    @property
+    def signature(self) -> None:
+        return None
+
+    def label(self) -> str:
+        names = " → ".join(call.name for call in self.functions)
+        return f"map_and_batch({names}, {self.size}{', drop_remainder=True' if self.drop_remainder else ''})"
+
+
+class VectorBatcher(Batcher):
+    """Collects elements until there are enough for the batch, and then calls the functions on all of them at once.
+
+    Where that fails they are called on one after the other, so that what fails passes at once, as `batch` has it, and
+    the next elements fill up the batch.
+    """
+
+    def __init__(self, node: MapAndBatch, work: Work) -> None:
+        super().__init__(node)
+        self.work = work
+        self.waiting: list[Block] = []
+        self.waits = 0
+
+    def need(self, want: int) -> int:
+        return super().need(want) - self.waits
+
+    def feed(self, block: Block) -> Block:
+        out: list[Block] = []
+        for piece in block.pieces():
+            start = 0
+            while start < len(piece):
+                part = piece.part(start, start + max(1, self.size - self.count - self.waits))
+                start += len(part)
+                if part.failed:
+                    out += [self.called(), super().feed(part)]
+                    continue
+                self.waiting.append(part)
+                self.waits += len(part)
+                if self.count + self.waits >= self.size:
+                    out.append(self.called())
+        made = [part for part in out if len(part)]
+        return Block.join(made) if made else Block([])
+
+    def called(self) -> Block:
+        """Call the functions on what waits; return the batches and failures that come of it."""
+        if not self.waiting:
+            return Block([])
+        whole, self.waiting, self.waits = Block.join(self.waiting), [], 0
+        return super().feed(self.at_once(whole) or self.work.run(whole))
+
+    def at_once(self, block: Block) -> Block | None:
+        """Return the results of a call for all elements; `None` if it fails."""
+        try:
+            result = Columns.stacked(block.columns) if block.columns else stack(block.items)
+            for call in self.work.calls:
+                result = call.one(result)
+            columns = Columns.of(result)
+            if columns is not None and len(columns) == len(block):
+                return Block.of_columns([columns], block.tickets)
+            return Block(rows(result, len(block)), block.tickets)
+        except (Exception, CancelledError):
+            return None
+
+    def flush(self) -> Iterator[Block]:
+        made = self.called()
+        if made.items:
+            yield made
+        yield from super().flush()
