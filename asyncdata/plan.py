@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
-from operator import index
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from asyncdata.errors import PlanError, ResumeError
@@ -19,14 +18,13 @@ from asyncdata.runtime.dealing import Deal, Share, behind
 from asyncdata.runtime.executors import Call, describe
 from asyncdata.runtime.random import Chance
 from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Produce, Stage
-from asyncdata.runtime.tickets import END, FRESH, Given, Ordinals, Position, Start, Ticket, Tickets, plain
+from asyncdata.runtime.stage import Stage
+from asyncdata.runtime.tickets import END, FRESH, Given, Position, Start, Ticket, plain
 
 __all__ = (
     "Node",
     "OneForOne",
     "Planned",
-    "Rows",
     "Unary",
     "UnseekableError",
     "check_arguments",
@@ -268,59 +266,6 @@ class Node:
 
     def __str__(self) -> str:
         return render(self)
-
-
-class Rows(Node):
-    """A source in memory, whose rows are read by position and are the same in each epoch."""
-
-    def rows(self, start: int, stop: int) -> list[Any]:
-        """Return rows `start` to `stop`."""
-        raise NotImplementedError
-
-    @property
-    def size(self) -> int:
-        """How many rows there are."""
-        raise NotImplementedError
-
-    @property
-    def cardinality(self) -> int:
-        return self.size
-
-    @property
-    def addressable(self) -> bool:
-        return True
-
-    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
-        return places
-
-    def seek(self, count: int) -> Position:
-        return count
-
-    def block(self, start: int, stop: int) -> Block:
-        """Return rows `start` to `stop` as a block."""
-        return Block(self.rows(start, stop), Ordinals(start, stop))
-
-    def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
-        """Return the rows at some places as a block."""
-        return Block([self.rows(place, place + 1)[0] for place in places], tickets)
-
-    def stage(self) -> Produce:
-        return Produce(self.blocks)
-
-    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        done = 0
-        while done < len(tickets):
-            some = tickets[done : done + want.items]
-            done += len(some)
-            yield self.gather(some, Given(some, 0, len(some), END))
-
-    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
-        """Yield as many rows as are wanted, again and again."""
-        start, size = self.told(position or 0, index), self.size
-        while start < size:
-            stop = min(size, start + want.items)
-            yield self.block(start, stop)
-            start = stop
 
 
 @dataclass(frozen=True, eq=False)

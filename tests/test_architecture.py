@@ -36,6 +36,7 @@ LAYERS = (
     ("runtime.tuned",),
     ("runtime.stage",),
     ("plan",),
+    ("rows",),
     ("storage",),
     ("sources", "transforms"),
     ("optimize",),

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from asyncdata.columns import Columns
 from asyncdata.errors import PlanError, StageError, StructureError
 from asyncdata.options import INFINITE_CARDINALITY
-from asyncdata.plan import Node, Rows, check_integer
+from asyncdata.plan import Node, check_integer
+from asyncdata.rows import Rows
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.random import Chance, epoch_key, mixed, scrambled

@@ -12,7 +12,8 @@ from typing import Any, Final, final
 import numpy as np
 
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Rows, Unary, UnseekableError, finite, repeated
+from asyncdata.plan import Node, Unary, UnseekableError, finite, repeated
+from asyncdata.rows import Rows
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.scope import Scope

@@ -1,0 +1,68 @@
+"""Rows: the sources that hold their elements in memory, and read any of them by its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import Any
+
+from asyncdata.plan import Node
+from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Produce
+from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Ticket, Tickets
+
+__all__ = ("Rows",)
+
+
+class Rows(Node):
+    """A source in memory, whose rows are read by position and are the same in each epoch."""
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        """Return rows `start` to `stop`."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        raise NotImplementedError
+
+    @property
+    def cardinality(self) -> int:
+        return self.size
+
+    @property
+    def addressable(self) -> bool:
+        return True
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return places
+
+    def seek(self, count: int) -> Position:
+        return count
+
+    def block(self, start: int, stop: int) -> Block:
+        """Return rows `start` to `stop` as a block."""
+        return Block(self.rows(start, stop), Ordinals(start, stop))
+
+    def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
+        """Return the rows at some places as a block."""
+        return Block([self.rows(place, place + 1)[0] for place in places], tickets)
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks)
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        done = 0
+        while done < len(tickets):
+            some = tickets[done : done + want.items]
+            done += len(some)
+            yield self.gather(some, Given(some, 0, len(some), END))
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield as many rows as are wanted, again and again."""
+        start, size = self.told(position or 0, index), self.size
+        while start < size:
+            stop = min(size, start + want.items)
+            yield self.block(start, stop)
+            start = stop
