@@ -292,13 +292,13 @@ def dies_at_five(x: int) -> int:
 
 def test_a_process_that_dies_is_a_loud_error_and_a_state_still_tells_where_to_go_on() -> None:
     ds = beside(ad.Dataset.range(20).map(dies_at_five).prefetch(0))
-    elements = ds.iterate()
-    got = [next(elements) for _ in range(4)]
+    elements, got = ds.iterate(), list[Any]()
     with pytest.raises(ad.StageError, match="by signal 9 .SIGKILL"):
-        got += list(elements)
+        got.extend(elements)  # what comes of the elements before depends on how many were worked on together
     state = elements.state_dict()
-    assert state["delivered"] >= 4
-    assert next(ad.Dataset.range(20).map(dies_at_five).iterate(state=state)) == state["delivered"]
+    assert state["delivered"] == len(got) <= 5
+    if len(got) < 5:
+        assert next(ad.Dataset.range(20).map(dies_at_five).iterate(state=state)) == len(got)
 
 
 def test_the_next_iteration_has_a_new_process() -> None:
