@@ -211,6 +211,8 @@ class CsvParser:
             self._begin, self._given = self._next, 0
             self._found = self._window()
         found = self._found[self._given : self._given + limit]
+        if isinstance(self._found, list):  # the traceback of an error would keep alive whoever it was raised to
+            self._found[self._given : self._given + len(found)] = [None] * len(found)
         self._given += len(found)
         return found
 

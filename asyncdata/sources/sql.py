@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, Final, Protocol, TypeAlias
@@ -69,11 +69,10 @@ class QueryRows(Pumped):
 
     def rows(self, connection: Connection) -> Iterator[tuple[Any, ...]]:
         """Run the query in this thread, in which the connection was made."""
-        with closing(connection):
-            cursor = connection.cursor()
-            cursor.execute(self.query)
-            self.check_width(cursor)
-            yield from iter(cursor.fetchone, None)
+        cursor = connection.cursor()
+        cursor.execute(self.query)
+        self.check_width(cursor)
+        yield from iter(cursor.fetchone, None)
 
     async def awaited_rows(self, promised: Promised) -> AsyncIterator[tuple[Any, ...]]:
         """Run the query of an async connection; the first rows come alone, so that they come soon."""
@@ -125,6 +124,24 @@ class QueryRows(Pumped):
         return f"{self.label()} runs its query again and drops the rows up to the place"
 
 
+class Reading(Iterator[Any]):
+    """The rows of a connection, which is closed with them, also if none was asked for."""
+
+    def __init__(self, rows: Iterator[Any], connection: Connection) -> None:
+        self.rows = rows
+        self.connection = connection
+
+    def __iter__(self) -> Iterator[Any]:  # noqa: PYI034 - the generator, which is quicker to read
+        return self.rows
+
+    def __next__(self) -> Any:
+        return next(self.rows)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+
 class RowPump(ThreadPump):
     """Connects in a thread, where a plain driver stays; an async one goes on as a task of the engine's loop."""
 
@@ -140,7 +157,7 @@ class RowPump(ThreadPump):
         """Return the rows of a plain connection; none of one that is only promised, which is kept."""
         made = self.node.connect()
         if not (isawaitable(made) or isinstance(made, AbstractAsyncContextManager)):
-            return self.node.rows(made), None
+            return Reading(self.node.rows(made), made), None
         self.promised = made
         if self.over:
             self.discard()

@@ -377,7 +377,9 @@ def ways(draw: st.DrawFn, is_coroutine: bool) -> dict[str, Any]:
 
 
 def unordered(how: dict[str, Any]) -> bool:
-    return how.get("deterministic") is False and ("num_parallel_calls" in how or how.get("executor") == "thread")
+    return how.get("deterministic") is False and (
+        "num_parallel_calls" in how or how.get("executor") in ("thread", ad.AUTOTUNE)
+    )
 
 
 def arguments(how: dict[str, Any]) -> str:

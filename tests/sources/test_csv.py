@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import gzip
 import io
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -258,3 +260,18 @@ def test_an_error_names_file_field_and_element(path: Path) -> None:
 def test_wrong_arguments_are_errors_where_they_are_given(path: Path, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ad.PlanError, match=message):
         CsvDataset(path, **{"record_defaults": [int, int], **arguments})
+
+
+def test_an_error_keeps_nobody_alive(tmp_path: Path) -> None:
+    """Its traceback leads to the loop that it was raised in, and that to the iterator."""
+    path = tmp_path / "a.csv"
+    path.write_text("1,2\n3\n5,6\n")
+
+    async def read_two() -> None:
+        elements = aiter(ad.experimental.CsvDataset(str(path), [0, 0]))
+        await anext(elements)
+        with suppress(ad.DataLossError):
+            await anext(elements)
+
+    with leaves_nothing():
+        asyncio.run(read_two())
