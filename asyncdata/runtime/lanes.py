@@ -173,16 +173,23 @@ class Window:
 
     def room(self) -> int:
         """Return how many elements may be read: bounded in groups, in number and in bytes by the last one seen."""
+        return self.bound() - self.held
+
+    def bound(self) -> int:
+        """Return how many elements may be in flight."""
         most, groups = min(self.most, MOST_HELD), 2 * self.lanes.workers
-        return min(groups * self.lanes.pace.group, max(groups, most)) - self.held
+        return min(groups * self.lanes.pace.group, max(groups, most))
+
+    def share(self) -> int:
+        """Return how many elements make a group: no more than leave room for all the groups that keep workers busy."""
+        return max(1, min(self.lanes.pace.group, self.bound() // (2 * self.lanes.workers)))
 
     def may_feed(self) -> bool:
         """Tell whether there is room for a whole group: smaller ones would cost as much and do less.
 
         What is held leaves in groups, so there will be.
         """
-        room = self.room()
-        return room >= max(1, min(self.lanes.pace.group, (room + self.held) // (2 * self.lanes.workers)))
+        return self.room() >= self.share()
 
     def weigh(self, group: Group) -> None:
         """Bound the window in bytes by what an element of `group` weighs, before or after."""
@@ -192,7 +199,7 @@ class Window:
         """Cut a block into groups, small enough that no worker idles."""
         self.held += len(block)
         self.most = min(self.most, MOST_BYTES // nbytes(block.items[0]))
-        size = max(1, min(self.lanes.pace.group, -(-len(block) // self.lanes.workers)))
+        size = min(self.share(), -(-len(block) // self.lanes.workers))
         for start in range(0, len(block), size):
             group = Group(block.part(start, start + size))
             if self.ordered:

@@ -1,0 +1,43 @@
+"""The window cuts its input into groups that leave no worker without one."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.executors import Pace
+from asyncdata.runtime.lanes import Group, Window
+from asyncdata.runtime.tickets import Ordinals
+
+__all__ = ()
+
+
+def cut(workers: int, megabytes: int, count: int) -> list[int]:
+    """Return the sizes of the groups that are made of `count` elements, of which many would be a group."""
+    submitted: list[Group] = []
+    pace = Pace(1.0)
+    pace.group = 1000
+    lanes = SimpleNamespace(workers=workers, pace=pace, submit=lambda group, _: submitted.append(group))
+    element = np.zeros(megabytes * 10**6, np.uint8)
+    loop = asyncio.new_event_loop()
+    try:
+        window = Window(cast("Any", SimpleNamespace(loop=loop)), cast("Any", lanes), ordered=True)
+        window.admit(Block([element] * count, Ordinals(0, count)))
+    finally:
+        loop.close()
+    return [len(group.block) for group in submitted]
+
+
+@pytest.mark.parametrize(
+    ("workers", "megabytes", "count", "sizes"),
+    [(1, 40, 2, [1, 1]), (1, 16, 4, [2, 2]), (2, 8, 8, [2, 2, 2, 2]), (1, 1, 66, [33, 33]), (2, 0, 100, [50, 50])],
+)
+def test_elements_of_which_few_may_be_in_flight_are_shared_out_to_all_groups(
+    workers: int, megabytes: int, count: int, sizes: list[int]
+) -> None:
+    assert cut(workers, megabytes, count) == sizes
