@@ -27,6 +27,8 @@ __all__ = ("Crew", "Job", "Pool", "end_crews", "ending", "most_bytes", "pool_of"
 
 PATIENCE: Final = 2.0
 MOST_BARREN: Final = 3
+MOST_KILLED: Final = 20
+"""How often the pool is built anew though nothing was done since, if processes end by themselves, or are killed."""
 MOST_DEATHS: Final = 2
 
 
@@ -193,7 +195,8 @@ class Crew:
         if executor is not None:
             executor.shutdown(wait=True)
         codes = self.bury()
-        if self.barren > MOST_BARREN:
+        killed = all("signal" in code for code in codes)
+        if self.barren > (MOST_KILLED if killed else MOST_BARREN):
             self.barren = 0
             self.fail(StageError(f"worker processes end before they have done anything, {', '.join(codes)}"))
         self.open()
