@@ -63,6 +63,12 @@ PRINTED = {
         r"one row for each paragraph would be filled \d\d\.\d%",
         r"goes on in the middle of the rows: True",
     ],
+    "07_processes": [
+        r"element 7: it ended the worker process that worked on it 2 times, with exit code 3 .*element 7\)",
+        r"11 elements, in order, from \d other processes",
+        r"sum 200010000",
+        r"AUTOTUNE: a call takes .*",
+    ],
 }
 
 
