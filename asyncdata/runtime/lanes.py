@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -16,8 +15,10 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import NOTHING, Arrived, Tickets
 from asyncdata.structure import nbytes
 
-if sys.platform == "linux":
-    import resource
+try:
+    from resource import RUSAGE_THREAD, getrusage
+except ImportError:  # only Linux tells it of a thread
+    getrusage = None
 
 __all__ = ("Group", "Lanes", "TaskLanes", "ThreadLanes", "Window")
 
@@ -95,9 +96,7 @@ class ThreadLanes(Lanes):
 
 def paused() -> int:
     """Return how often this thread has given up its core by itself, plus one; 0 where the system does not tell."""
-    if sys.platform != "linux":
-        return 0
-    return 1 + resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    return 0 if getrusage is None else 1 + getrusage(RUSAGE_THREAD).ru_nvcsw  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 class TaskLanes(Lanes):
