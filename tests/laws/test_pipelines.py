@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import asyncdata as ad
@@ -32,6 +32,10 @@ RULES = (
 )
 
 
+QUARTER = settings(max_examples=max(100, settings().max_examples // 4))
+"""For what is tried for each of many rules, or takes long."""
+
+
 def check(pipe: Pipeline, elements: list[Any], iteration: int = 0) -> None:
     assert pipe.comparable(elements) == pipe.elements(iteration)
 
@@ -48,6 +52,7 @@ def test_without_the_optimizer_nothing_changes(pipe: Pipeline, way: Callable[...
 
 
 @pytest.mark.parametrize("rule", RULES)
+@QUARTER
 @given(pipe=pipelines())
 def test_without_a_rule_nothing_changes(rule: str, pipe: Pipeline) -> None:
     check(pipe, read_plain(pipe.build().with_options(ad.Options(disabled_rules=(rule,)))))
@@ -123,6 +128,7 @@ def test_leaving_early_leaves_nothing(pipe: Pipeline, way: Callable[..., list[An
         assert pipe.comparable(elements) == pipe.elements()[:count]
 
 
+@QUARTER
 @given(pipe=pipelines(), count=st.integers(0, 20))
 def test_breaking_off_leaves_nothing(pipe: Pipeline, count: int) -> None:
     """No `close`, no context manager: the loop is left by `break`, or by the failure of an element."""
