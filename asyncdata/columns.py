@@ -124,8 +124,8 @@ class Columns:
 
     @property
     def bare(self) -> bool:
-        """Whether elements are rows of one array, and cheap to make and to stack."""
-        return type(self.whole) is Integers or isinstance(self.whole.value, np.ndarray)
+        """Whether elements are rows of one array that others see too, and cheap to make and to stack."""
+        return not self.whole.owned and (type(self.whole) is Integers or isinstance(self.whole.value, np.ndarray))
 
     def leaf(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return these rows of one array, as a view."""
@@ -238,9 +238,10 @@ def put(target: Any, row: int, value: Any) -> bool:
     if kind is not np.ndarray and kind not in STRINGS and not is_number(kind):
         return False
     array = cast("npt.NDArray[Any]", value if kind is np.ndarray else np.array(value, STRINGS.get(kind)))
-    if array.dtype != target.dtype or array.shape != target.shape[1:]:
+    rows = cast("npt.NDArray[Any]", target)
+    if array.dtype != rows.dtype or array.shape != rows.shape[1:]:
         return False
-    target[row] = array
+    rows[row] = array if rows.dtype != object else value
     return True
 
 

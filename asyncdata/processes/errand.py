@@ -6,6 +6,7 @@ import pickle
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -41,7 +42,7 @@ class Errand(NamedTuple):
 class Outcome(NamedTuple):
     """What came of a group: results, the places of those that stay if not all do, and how long it took in seconds."""
 
-    items: list[Any] | Columns
+    items: list[Any] | tuple[Columns, ...]
     places: list[int] | None
     seconds: float
 
@@ -123,10 +124,13 @@ def outward(work: Work, block: Block) -> Sent:
 
 def back(block: Block, outcome: Outcome) -> Block:
     """Return the results in the places of a group's elements; what had failed before stays."""
-    if isinstance(outcome.items, Columns) and not block.failed:
-        return Block.of_columns([outcome.items], block.tickets)
-    places = range(len(outcome.items)) if outcome.places is None else outcome.places
-    found: list[tuple[int, Any]] = list(zip(places, outcome.items, strict=True))
+    items = outcome.items
+    if isinstance(items, tuple):
+        if not block.failed:
+            return Block.of_columns(items, block.tickets)
+        items = [*chain.from_iterable(items)]
+    places = range(len(items)) if outcome.places is None else outcome.places
+    found: list[tuple[int, Any]] = list(zip(places, items, strict=True))
     if block.failed:
         good = sound(block)
         bad = [(place, item) for place, item in enumerate(block.items) if type(item) is Failure]
@@ -167,8 +171,8 @@ def carry_out(work: Work, errand: Errand, mark: Callable[[int], object], empty: 
     begin = time.perf_counter()
     done = one_by_one(work, block, errand, mark) if errand.careful else work.run(block, empty)
     seconds = time.perf_counter() - begin
-    if len(done.columns) == 1:
-        return Outcome(done.columns[0], None, seconds)
+    if done.columns:
+        return Outcome(tuple(done.columns), None, seconds)
     places = None if len(done) == len(block) else [done.tickets[index].number for index in range(len(done))]
     if errand.sent.batches:
         return Outcome([[fit(item) for item in part.items] for part in done.items], None, seconds)

@@ -188,7 +188,7 @@ class Call:
                 result = self.failure(self.not_awaited(), tickets[place])
             yield result
             del item, result  # what is made next may lie in the same memory
-            place += 1
+            place += 1  # noqa: SIM113 - whose tuple would keep the item
 
     def not_awaited(self) -> TypeError:
         return TypeError(f"{self.name} returned a coroutine: define the function with `async def`")

@@ -235,18 +235,25 @@ class Window:
             block = Block.join([*self.rest, block])
             self.rest.clear()
         start = 0
-        while start < len(block):
-            size = self.share()
-            if size < rows:
-                size = min(size, max(1, (len(block) - start) // self.lanes.workers))
-            size = min(size, rows - self.row) if self.row or size < rows else size
-            if size > len(block) - start and not self.idle():
-                self.rest.append(block.part(start, len(block)))
-                return
+        while size := self.portion(len(block) - start, rows):
             part = block.part(start, start + size)
-            self.row = (self.row + len(part)) % rows
+            self.row = (self.row + size) % rows
             self.submit(part)
             start += size
+        if start < len(block):
+            self.rest.append(block.part(start, len(block)))
+
+    def portion(self, left: int, rows: int) -> int:
+        """Return how many of the next elements make a group, 0 if they are to wait for more."""
+        size = self.share()
+        if size < rows:
+            size = min(size, max(1, left // self.lanes.workers), rows - self.row)
+        elif self.row:
+            size = rows - self.row
+        if size <= left:
+            return size
+        whole = 0 if self.row else left - left % rows
+        return whole or (left if self.idle() else 0)
 
     def idle(self) -> bool:
         """Tell whether a worker has nothing to do."""
@@ -292,9 +299,9 @@ class Window:
         done: list[Block] = []
         while limit > 0 and queue and queue[0].done:
             error = queue[0].error
+            if done and (error is not None or bool(done[0].columns) != bool(queue[0].result.columns)):
+                break  # joined with others, columns would be none any more
             if error is not None:
-                if done:
-                    break
                 raise error
             group = queue.popleft()
             self.pending.pop(group, None)

@@ -39,17 +39,30 @@ class Work:
         return Work(tuple([call.at(epoch) for call in self.calls]), self.rows)
 
     def run(self, block: Block, empty: Empty = np.empty) -> Block:
-        """Call the functions over a block. Columns of large elements are made of arrays that `empty` gives."""
-        if self.rows is None or block.failed or len(block) % self.rows or not len(block):
+        """Call the functions over a block. Batches of large elements are made of arrays that `empty` gives."""
+        rows, count = self.rows, len(block)
+        if rows is None or block.failed or count % rows or not count:
             return self.called(block)
-        results = self.each(block)
-        first = next(results)
+        results = self.each(block.part(0, rows))
+        first = [next(results)]
+        if type(first[0]) is Failure or nbytes(first[0]) * rows < LARGE:
+            return joined(first, block, self.called(block.part(1, count)))
+        batches = [self.batch(first, results, block.part(0, rows), empty)]
+        for start in range(rows, count, rows):
+            part = block.part(start, start + rows)
+            results = self.each(part)
+            batches.append(self.batch([next(results)], results, part, empty))
+        return Block.join(batches)
+
+    def batch(self, first: list[Any], results: Iterator[Any], block: Block, empty: Empty) -> Block:
+        """Return the first result of a batch, which the list then no longer holds, and the others, as columns if they
+        can be."""
         columns = None
-        if type(first) is not Failure and nbytes(first) >= LARGE:
-            columns = Columns.room_for(first, len(block), empty)
+        if type(first[0]) is not Failure and nbytes(first[0]) >= LARGE:
+            columns = Columns.room_for(first[0], len(block), empty)
         if columns is None:
-            return stacked(joined([first], block, self.called(block.part(1, len(block)))))
-        del first
+            return stacked(joined(first, block, self.called(block.part(1, len(block)))))
+        first.clear()
         return self.filled(block, columns, results)
 
     def filled(self, block: Block, columns: Columns, results: Iterator[Any]) -> Block:
@@ -60,9 +73,8 @@ class Work:
             odd = put(columns, place, results)
             if odd:
                 before = Block.of_columns([columns[:place]], block.tickets.part(0, place))
-                return Block.join(
-                    [before, joined(odd, block.part(place, count), self.called(block.part(place + 1, count)))]
-                )
+                rest = joined(odd, block.part(place, count), self.called(block.part(place + 1, count)))
+                return Block.join([before, rest])
         return Block.of_columns([columns], block.tickets)
 
     def each(self, block: Block) -> Iterator[Any]:
