@@ -161,7 +161,7 @@ class Window:
         self.last: Tickets = NOTHING
         self.held = 0
         self.most = MOST_BYTES
-        self.ended = False
+        self.ended = self.stopped = False
         self.reader = LoopSignal(scope.loop, threadsafe=True)
         self.feeder = LoopSignal(scope.loop)
 
@@ -269,6 +269,8 @@ class Window:
 
     def submit(self, part: Block) -> None:
         """Let a lane work on a part of the input."""
+        if self.stopped:
+            return
         group = Group(part)
         if self.ordered:
             self.groups.append(group)
@@ -317,6 +319,11 @@ class Window:
         if done:
             return self.out(Block.join(done))
         return None if self.ended and self.held == 0 else Block([])
+
+    def stop(self) -> None:
+        """Let nothing more be worked on; what was read just now is not, either."""
+        self.stopped = True
+        self.lanes.stop()
 
     def out(self, block: Block) -> Block:
         """Return what leaves the window, with what is needed to go on after it where it is out of order."""

@@ -258,7 +258,7 @@ class Apply:
                     yield part
         finally:
             feeding.cancel()
-            lanes.stop()
+            window.stop()
 
 
 def split(block: Block, want: Demand) -> Iterator[Block]:
