@@ -28,6 +28,7 @@ RULES = (
     "shuffle_lift",
     "map_parallelisation",
     "map_vectorisation",
+    "map_and_batch_fusion",
     "inject_prefetch",
 )
 
