@@ -87,11 +87,10 @@ class Columns:
         """Travel as these rows alone."""
         if isinstance(self.whole, Integers):
             return Columns.ints, (self.whole.values[self.start : self.stop],)
-        value = map_leaves(lambda leaf, _: self.leaf(leaf), self.whole.value)
-        return Columns, (value, len(self), self.whole.owned)
+        return Columns, (self.value, len(self), self.whole.owned)
 
     @staticmethod
-    def ints(values: range) -> Columns:
+    def ints(values: Sequence[int]) -> Columns:
         """Return Python's integers, whose array is made when somebody wants that."""
         columns = Columns.__new__(Columns)
         columns.whole, columns.start, columns.stop = Integers(values), 0, len(values)
@@ -112,6 +111,21 @@ class Columns:
     def __repr__(self) -> str:
         return f"Columns({self.elements()!r})"
 
+    @property
+    def integers(self) -> bool:
+        """Whether the elements are Python's integers."""
+        return type(self.whole) is Integers
+
+    def at(self, places: Sequence[int]) -> Columns:
+        """Return the rows at some places, as a view of those that are a range."""
+        if isinstance(self.whole, Integers):
+            values = self.whole.values[self.start : self.stop]
+            if isinstance(places, range) and isinstance(values, range):
+                return Columns.ints(values[places.start : places.stop : places.step])
+            return Columns.ints([values[place] for place in places])
+        at = slice(places.start, places.stop, places.step) if isinstance(places, range) else np.array(places, np.intp)
+        return Columns(map_leaves(lambda leaf, _: self.leaf(leaf)[at], self.whole.value), len(places))
+
     def elements(self) -> list[Any]:
         """Return the elements."""
         made = self.whole.elements()
@@ -120,12 +134,17 @@ class Columns:
     @property
     def weight(self) -> int:
         """The bytes of an element, as far as they are known."""
-        return 8 if type(self.whole) is Integers else max(1, nbytes(self.whole.value) // self.whole.rows)
+        return 8 if self.integers else max(1, nbytes(self.whole.value) // self.whole.rows)
 
     @property
     def bare(self) -> bool:
         """Whether elements are rows of one array that others see too, and cheap to make and to stack."""
-        return not self.whole.owned and (type(self.whole) is Integers or isinstance(self.whole.value, np.ndarray))
+        return not self.whole.owned and (self.integers or isinstance(self.whole.value, np.ndarray))
+
+    @property
+    def value(self) -> Any:
+        """The structure of arrays, as views."""
+        return map_leaves(lambda leaf, _: self.leaf(leaf), self.whole.value)
 
     def leaf(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return these rows of one array, as a view."""
@@ -180,13 +199,13 @@ class Whole:
 
 
 class Integers(Whole):
-    """A range."""
+    """Python's integers, most likely a range."""
 
     __slots__ = ("values",)
 
     value: Any
 
-    def __init__(self, values: range) -> None:
+    def __init__(self, values: Sequence[int]) -> None:
         self.values = values
         self.rows = len(values)
         self.owned = False
@@ -195,8 +214,11 @@ class Integers(Whole):
     def __getattr__(self, name: str) -> Any:
         if name != "value":  # which has no value yet
             raise AttributeError(name)
-        self.value = np.arange(self.values.start, self.values.stop, self.values.step, dtype=np.int64)
-        return self.value
+        of = self.values
+        ordered = isinstance(of, range)
+        value = np.arange(of.start, of.stop, of.step, dtype=np.int64) if ordered else np.array(of, np.int64)
+        self.value = value
+        return value
 
     def elements(self) -> list[Any]:
         if self.made is None:

@@ -131,7 +131,7 @@ class Node:
             async for block in source:
                 tickets = Given(start.back, done, done + len(block), start.position)
                 done += len(block)
-                yield Block(block.items, tickets, block.failed)
+                yield block.ticketed(tickets)
         if done != len(start.back):
             lost = start.back[done]
             raise ResumeError(f"{self.label()}: {describe(lost)} was there when the state was saved, and is not now")

@@ -92,6 +92,16 @@ class Block:
         items = self.items[start:stop]
         return Block(items, self.tickets.part(start, stop), self.failed and has_failure(items))
 
+    def at(self, places: Sequence[int], tickets: Tickets) -> Block:
+        """Return the items at some places as a block with other tickets."""
+        if len(self.columns) == 1 and len(places):
+            return Block.of_columns([self.columns[0].at(places)], tickets)
+        if isinstance(places, range):
+            items = self.items[places.start : places.stop : places.step]
+        else:
+            items = [self.items[place] for place in places]
+        return Block(items, tickets, self.failed and has_failure(items))
+
     def pieces(self) -> Iterator[Block]:
         """Yield the block in pieces: whole if nothing failed, else runs of good items and each failure alone."""
         if not self.failed:
