@@ -177,6 +177,22 @@ def test_a_parent_that_is_killed_takes_everything_along() -> None:
 
 
 @pytest.mark.timeout(30)
+def test_a_small_dev_shm_does_no_harm() -> None:
+    """160 MB of results are kept where `/dev/shm` has 64 MB, as in a container."""
+    small = "mount -t tmpfs -o size=64m tmpfs /dev/shm"
+    if subprocess.run(["unshare", "-m", "sh", "-c", small], check=False, capture_output=True).returncode:
+        pytest.skip("cannot mount a small /dev/shm")
+    program = f'{small} && exec "$0" "$@"'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", program, sys.executable, str(PROGRAM), "hoarded"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=50,
+    )
+    assert "250 160" in done.stdout.splitlines()  # 3 to 22
+
+
 def test_a_function_that_never_returns_does_not_hold_the_interpreter() -> None:
     process = start("stuck")
     read_until_ready(process)
