@@ -49,6 +49,11 @@ class Options:
     optimize: bool | None = None
     """Whether the plan is rewritten before it runs (the default). Never changes results, only speed."""
 
+    reorder: bool | None = None
+    """Whether filters also come before maps that keep what they read, and maps that shrink elements before what holds
+    them (not so by default), as `filter(reads=)` and `map(keeps=, shrinks=)` declare: see docs/data-flow.md. Elements
+    and their order are the same. But of elements that a filter drops fewer fail, as maps no longer see them."""
+
     disabled_rules: tuple[str, ...] | None = None
     """Names of rewrite rules to leave out, as `Dataset.explain` shows them."""
 
@@ -70,7 +75,7 @@ def check_option(name: str, value: Any) -> None:
     """Raise `PlanError` if a field cannot have this value."""
     if name == "placement" and value not in PLACEMENTS:
         raise PlanError(f"placement must be one of {PLACEMENTS}, got {value!r}")
-    if name in {"autotune", "deterministic", "optimize"} and not isinstance(value, bool):
+    if name in {"autotune", "deterministic", "optimize", "reorder"} and not isinstance(value, bool):
         raise PlanError(f"Options({name}=) must be True, False or None, got {value!r:.80}")
     if name == "disabled_rules" and (isinstance(value, str) or not isinstance(value, (tuple, list))):
         raise PlanError(f"Options(disabled_rules=) must be a tuple of names of rules, got {value!r:.80}")

@@ -110,7 +110,7 @@ def noted(error: BaseException, label: str, ticket: Ticket) -> Failure:
 class Call:
     """A user's function, its name for messages, and the ways to run it over elements."""
 
-    __slots__ = ("fn", "is_async", "label", "name", "spread", "waits")
+    __slots__ = ("fn", "is_async", "label", "name", "shrinks", "spread", "untouched", "waits")
 
     keyed = False
     """Whether what it does with an element depends on the element's ticket."""
@@ -126,6 +126,8 @@ class Call:
         self.name = f"{kind}({short(fn)})"
         self.label = self.name + locate(fn)
         self.waits = type(fn) is Retried
+        self.untouched: tuple[str | int, ...] = ()  # fields that its user said it leaves as they are
+        self.shrinks = False  # whether its user said that it makes elements smaller
         self.is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(cast("Any", type(fn)).__call__)
 
     def prompt(self) -> Self:
