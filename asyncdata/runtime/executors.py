@@ -19,10 +19,11 @@ from typing import Any, Final, Self, cast
 
 from asyncdata.errors import PlanError
 from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
 from asyncdata.trying import Retried
 
-__all__ = ("Call", "Note", "Pace", "Place", "Workers", "default_workers", "describe", "locate", "noted", "usable_cores")
+__all__ = ("Call", "Note", "Pace", "Place", "Workers", "default_workers", "describe", "locate", "noted")
 
 log = logging.getLogger("asyncdata")
 
@@ -316,8 +317,3 @@ class Workers:
 def default_workers() -> int:
     """Return how many workers AUTOTUNE starts: as many as the standard thread pool does."""
     return min(32, usable_cores() + 4)
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

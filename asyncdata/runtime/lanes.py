@@ -49,6 +49,9 @@ class Lanes:
     pace: Pace
     workers: int
 
+    tuned = False
+    """Whether AUTOTUNE chooses how many workers there are: then there may also be fewer groups than keep them busy."""
+
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         """Let a lane work on `group`."""
         raise NotImplementedError
@@ -152,7 +155,10 @@ class Window:
         self.pending: dict[Group, None] = {}  # without order: what was admitted and is not out yet
         self.last: Tickets = NOTHING
         self.held = 0
-        self.most = MOST_BYTES
+        self.part = scope.owned.budget.share()
+        self.weight = 0  # of an element, before and after; after is not known to begin with
+        self.known = False
+        self.most = 1 if lanes.tuned else 2 * lanes.workers
         self.ended = False
         self.reader = LoopSignal(scope.loop, threadsafe=True)
         self.feeder = LoopSignal(scope.loop)
@@ -176,8 +182,12 @@ class Window:
 
     def bound(self) -> int:
         """Return how many elements may be in flight."""
-        most, groups = min(self.most, MOST_HELD), 2 * self.lanes.workers
-        return min(groups * self.lanes.pace.group, max(groups, most))
+        return min(self.wanted(), self.most if self.lanes.tuned else max(self.most, 2 * self.lanes.workers))
+
+    def wanted(self) -> int:
+        """Return how many elements in flight keep the workers busy."""
+        groups = 2 * self.lanes.workers
+        return min(groups * self.lanes.pace.group, max(groups, MOST_HELD)) if self.known else groups
 
     def share(self) -> int:
         """Return how many elements make a group: no more than leave room for all the groups that keep workers busy."""
@@ -190,14 +200,18 @@ class Window:
         """
         return self.room() >= self.share()
 
-    def weigh(self, group: Group) -> None:
-        """Bound the window in bytes by what an element of `group` weighs, before or after."""
-        self.most = MOST_BYTES // max(nbytes(group.block.items[0]), nbytes(group.result.items[0]))
+    def weigh(self, weight: int) -> None:
+        """Bound the window in bytes by what an element weighs; of those that differ by the heavier ones."""
+        if not self.weight < 2 * weight <= 2 * self.weight:
+            self.weight = weight
+        wanted = min(self.wanted() * self.weight, MOST_BYTES)
+        self.most = max(1, min(self.part.claim(wanted, self.weight), MOST_BYTES) // self.weight)
 
     def admit(self, block: Block) -> None:
         """Cut a block into groups, small enough that no worker idles."""
         self.held += len(block)
-        self.most = min(self.most, MOST_BYTES // nbytes(block.items[0]))
+        if not self.known:
+            self.weigh(weight_of(block))
         size = min(self.share(), -(-len(block) // self.lanes.workers))
         for start in range(0, len(block), size):
             group = Group(block.part(start, start + size))
@@ -237,7 +251,8 @@ class Window:
             self.held -= len(group.block)
             limit -= len(group.result)
             if group.result.items:
-                self.weigh(group)
+                self.known = True
+                self.weigh(weight_of(group.block) + weight_of(group.result))
                 done.append(group.result)
         self.feeder.notify()
         if done:
@@ -250,3 +265,9 @@ class Window:
             return block
         missing = [group.block.tickets for group in self.pending]
         return Block(block.items, Arrived(block.tickets, self.last, missing), block.failed)
+
+
+def weight_of(block: Block) -> int:
+    """Return about how many bytes an element of a block has, which may be a block of elements itself."""
+    first = block.items[0]
+    return len(first) * weight_of(first) + 100 if type(first) is Block else nbytes(first)

@@ -15,7 +15,8 @@ from asyncdata.plan import Node, OneForOne, check_arguments, check_count, check_
 from asyncdata.processes.crew import Pool, pool_of
 from asyncdata.processes.lanes import pickled
 from asyncdata.runtime.autotune import Tuning
-from asyncdata.runtime.executors import Call, usable_cores
+from asyncdata.runtime.executors import Call
+from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.random import Chance, Randomized
 from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.work import Work

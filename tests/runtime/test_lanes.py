@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from asyncdata.runtime.block import Block
+from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.executors import Pace
 from asyncdata.runtime.lanes import Group, Window
 from asyncdata.runtime.tickets import Ordinals
+from asyncdata.structure import nbytes
 
 __all__ = ()
 
@@ -22,11 +24,14 @@ def cut(workers: int, megabytes: int, count: int) -> list[int]:
     submitted: list[Group] = []
     pace = Pace(1.0)
     pace.group = 1000
-    lanes = SimpleNamespace(workers=workers, pace=pace, submit=lambda group, _: submitted.append(group))
+    lanes = SimpleNamespace(workers=workers, tuned=False, pace=pace, submit=lambda group, _: submitted.append(group))
     element = np.zeros(megabytes * 10**6, np.uint8)
     loop = asyncio.new_event_loop()
     try:
-        window = Window(cast("Any", SimpleNamespace(loop=loop)), cast("Any", lanes), ordered=True)
+        scope = SimpleNamespace(loop=loop, owned=SimpleNamespace(budget=Budget(64 << 20)))
+        window = Window(cast("Any", scope), cast("Any", lanes), ordered=True)
+        window.known = True
+        window.weigh(nbytes(element))
         window.admit(Block([element] * count, Ordinals(0, count)))
     finally:
         loop.close()
