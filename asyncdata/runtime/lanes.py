@@ -250,10 +250,12 @@ class Window:
             self.pending.pop(group, None)
             self.held -= len(group.block)
             limit -= len(group.result)
+            self.known = True
             if group.result.items:
-                self.known = True
                 self.weigh(weight_of(group.block) + weight_of(group.result))
                 done.append(group.result)
+            else:
+                self.weigh(weight_of(group.block))
         self.feeder.notify()
         if done:
             return self.out(Block.join(done))

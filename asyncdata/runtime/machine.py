@@ -88,7 +88,7 @@ def groups(root: Path, controller: str) -> Iterator[Path]:
 
     In a container the path that is told may be the host's; what holds for the container then lies at the top.
     """
-    for line in read(root / "proc/self/cgroup", str.split) or []:
+    for line in read(root / "proc/self/cgroup", str.splitlines) or []:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         tops = ["sys/fs/cgroup", "sys/fs/cgroup/unified"] if not controllers else [f"sys/fs/cgroup/{controllers}"]
