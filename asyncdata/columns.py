@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, cast, final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeAlias, cast, final
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.structure import leading, map_leaves, open_level, rows_of, stack
+from asyncdata.errors import StructureError
+from asyncdata.structure import is_number, leading, map_leaves, nbytes, open_level, rows_of, stack
 
-__all__ = ("Columns", "divided")
+__all__ = ("Columns", "Empty", "divided")
+
+Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
+"""Gives an array of a shape and a dtype, as `numpy.empty` does."""
+
+STRINGS: Final[dict[type[Any], type[Any]]] = dict.fromkeys((str, bytes, type(None)), object)
+"""Types of leaves of which a batch has the objects themselves, and its dtype."""
 
 
 @final
@@ -28,8 +35,8 @@ class Columns:
 
     __slots__ = ("start", "stop", "whole")
 
-    def __init__(self, value: Any, rows: int) -> None:
-        self.whole = Whole(value, rows)
+    def __init__(self, value: Any, rows: int, owned: bool = False) -> None:
+        self.whole = Whole(value, rows, owned)
         self.start = 0
         self.stop = rows
 
@@ -43,11 +50,45 @@ class Columns:
         map_leaves(lambda leaf, _: leaves.append(leaf), value)
         return Columns(value, rows) if problem is None and rows and all(map(is_plain, leaves)) else None
 
+    @staticmethod
+    def made_of(items: list[Any]) -> Columns | None:
+        """Return elements in arrays of their own; `None` if they have leaves of which that would not be the same."""
+        if not every(numeric, items[0]):
+            return None
+        try:
+            columns = Columns.of(stack(items))
+        except (StructureError, ValueError, TypeError, MemoryError):  # which the batch says, in its place
+            return None
+        if columns is not None:
+            columns.whole.owned = True
+        return columns
+
+    @staticmethod
+    def room_for(element: Any, rows: int, empty: Empty) -> Columns | None:
+        """Return arrays for so many elements like this one, which is put into the first row.
+
+        Those of numbers are what `empty` gives. `None` if a row of them would not be the same.
+        """
+        if not every(lambda leaf: numeric(leaf) or type(leaf) in STRINGS, element):
+            return None
+        try:
+            like = stack([element])
+            arrays = map_leaves(lambda leaf, _: room(leaf, rows, empty), like)
+        except (StructureError, MemoryError):  # which the batch says, in its place
+            return None
+        columns = Columns(arrays, rows, True)
+        return columns if columns.put(0, element) else None
+
+    def put(self, row: int, element: Any) -> bool:
+        """Copy an element into its row; return whether it is like the others."""
+        return put(self.whole.value, row, element)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as these rows alone."""
         if isinstance(self.whole, Integers):
             return Columns.ints, (self.whole.values[self.start : self.stop],)
-        return Columns, (map_leaves(lambda leaf, _: self.leaf(leaf), self.whole.value), len(self))
+        value = map_leaves(lambda leaf, _: self.leaf(leaf), self.whole.value)
+        return Columns, (value, len(self), self.whole.owned)
 
     @staticmethod
     def ints(values: range) -> Columns:
@@ -77,9 +118,14 @@ class Columns:
         return made if len(self) == len(made) else made[self.start : self.stop]
 
     @property
+    def weight(self) -> int:
+        """The bytes of an element, as far as they are known."""
+        return 8 if type(self.whole) is Integers else max(1, nbytes(self.whole.value) // self.whole.rows)
+
+    @property
     def bare(self) -> bool:
-        """Whether elements are rows of one array, and cheap to make and to stack."""
-        return type(self.whole) is Integers or isinstance(self.whole.value, np.ndarray)
+        """Whether elements are rows of one array that others see too, and cheap to make and to stack."""
+        return not self.whole.owned and (type(self.whole) is Integers or isinstance(self.whole.value, np.ndarray))
 
     def leaf(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return these rows of one array, as a view."""
@@ -88,8 +134,17 @@ class Columns:
     @staticmethod
     def stacked(parts: Sequence[Columns]) -> Any:
         """Return parts that follow each other as one structure, in arrays of their own."""
+        if len(parts) == 1 and parts[0].given():
+            return parts[0].whole.value
         found = concatenated(parts, [part.whole.value for part in parts])
         return stack([element for part in parts for element in part]) if found is None else found
+
+    def given(self) -> bool:
+        """Tell whether the arrays may be handed on as they are: nobody else sees them. From then on somebody does."""
+        whole = self.whole
+        mine = whole.owned and whole.made is None and len(self) == whole.rows
+        whole.owned = whole.owned and not mine
+        return mine
 
 
 def divided(columns: Sequence[Columns], stops: Sequence[int]) -> Iterator[list[Columns]]:
@@ -108,13 +163,14 @@ def divided(columns: Sequence[Columns], stops: Sequence[int]) -> Iterator[list[C
 
 
 class Whole:
-    """All rows, and their elements once somebody has asked for some."""
+    """All rows, and their elements once somebody has asked for some; `owned` if nobody else sees the arrays."""
 
-    __slots__ = ("made", "rows", "value")
+    __slots__ = ("made", "owned", "rows", "value")
 
-    def __init__(self, value: Any, rows: int) -> None:
+    def __init__(self, value: Any, rows: int, owned: bool = False) -> None:
         self.value = value
         self.rows = rows
+        self.owned = owned
         self.made: list[Any] | None = None
 
     def elements(self) -> list[Any]:
@@ -133,6 +189,7 @@ class Integers(Whole):
     def __init__(self, values: range) -> None:
         self.values = values
         self.rows = len(values)
+        self.owned = False
         self.made = None
 
     def __getattr__(self, name: str) -> Any:
@@ -150,6 +207,42 @@ class Integers(Whole):
 def is_plain(leaf: Any) -> bool:
     """Tell whether rows of an array, stacked, are always a part of such an array."""
     return type(leaf) is np.ndarray and leaf.ndim > 0 and leaf.dtype.kind in "biufc" and leaf.dtype.isnative
+
+
+def every(test: Callable[[Any], bool], element: Any) -> bool:
+    """Tell whether an element has leaves, all of which pass a test."""
+    passed: list[bool] = []
+    map_leaves(lambda leaf, _: passed.append(test(leaf)), element)
+    return bool(passed) and all(passed)
+
+
+def numeric(leaf: Any) -> bool:
+    """Tell whether a leaf, stacked, is an array of numbers."""
+    kind: type[Any] = type(leaf)  # pyright: ignore[reportUnknownVariableType]
+    return leaf.dtype.kind in "biufc" and leaf.dtype.isnative if kind is np.ndarray else is_number(kind)
+
+
+def room(like: npt.NDArray[Any], rows: int, empty: Empty) -> npt.NDArray[Any]:
+    """Return an array for so many rows."""
+    return (np.empty if like.dtype == object else empty)((rows, *like.shape[1:]), like.dtype)
+
+
+def put(target: Any, row: int, value: Any) -> bool:
+    """Copy a value into a row of arrays if it is like what they are for."""
+    if not isinstance(target, np.ndarray):
+        mine, other = open_level(target), open_level(value)
+        if mine is None or other is None or type(target) is not type(value) or mine.names != other.names:
+            return False
+        return all(put(part, row, piece) for part, piece in zip(mine.parts, other.parts, strict=True))
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is not np.ndarray and kind not in STRINGS and not is_number(kind):
+        return False
+    array = cast("npt.NDArray[Any]", value if kind is np.ndarray else np.array(value, STRINGS.get(kind)))
+    rows = cast("npt.NDArray[Any]", target)
+    if array.dtype != rows.dtype or array.shape != rows.shape[1:]:
+        return False
+    rows[row] = array if rows.dtype != object else value
+    return True
 
 
 def concatenated(parts: Sequence[Columns], values: Sequence[Any]) -> Any:

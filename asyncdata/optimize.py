@@ -125,6 +125,17 @@ def map_vectorisation(node: Node) -> Node | None:
             return None
 
 
+def map_and_batch_fusion(node: Node) -> Node | None:
+    """map(f, num_parallel_calls=k).batch(n): the workers of the map make the batches, which are not copied again."""
+    match node:
+        case Batch(input=Map(rows=None) as mapped) if (
+            type(node) is Batch and mapped.workers is not None and not awaited(mapped)
+        ):
+            return dataclasses.replace(node, input=dataclasses.replace(mapped, rows=node.size))
+        case _:
+            return None
+
+
 def map_parallelisation(node: Node) -> Node | None:
     """map(f, pure=True) -> map(f, executor=AUTOTUNE), for plain functions: cheap ones stay on the engine's thread."""
     match node:
@@ -271,6 +282,7 @@ RULES: Final[tuple[Rule, ...]] = (
     shuffle_lift,
     map_parallelisation,
     map_vectorisation,
+    map_and_batch_fusion,
 )
 LAST_RULES: Final[tuple[Rule, ...]] = (inject_prefetch,)
 REORDERING: Final[tuple[Rule, ...]] = (filter_pushdown, shrink_pushdown)
@@ -309,7 +321,8 @@ def settle(node: Node, options: Options, numbered: bool = False) -> Node:
 
 def with_copies(node: Node, hoarded: bool = False) -> Node:
     """Have what comes from processes copied where something holds it for long; a batch is a copy already."""
-    within = (hoarded or node.hoards) and not isinstance(node, Batch)
+    copies = isinstance(node, Batch) and not (isinstance(node.input, Called) and node.input.rows)
+    within = (hoarded or node.hoards) and not copies
     inputs = [with_copies(part, within) for part in node.inputs]
     if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
         node = node.with_inputs(*inputs)

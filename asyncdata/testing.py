@@ -277,4 +277,6 @@ def same(one: Any, other: Any) -> bool:
 def same_arrays(one: Array, other: Array) -> bool:
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
+    if one.dtype.kind in "biufc":
+        return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
     return all(map(same, one.ravel().tolist(), other.ravel().tolist()))

@@ -70,7 +70,11 @@ R = ad.Dataset.range(10)
             .batch(2, True),
             "range(10) → filter(is_even) → map_and_batch(map(inc) → map(double), 2, drop_remainder=True)",
         ),
-        (R.map(inc, 2, vectorized=True).batch(2), "range(10) → map(inc, num_parallel_calls=2) → batch(2)"),
+        (R.map(inc, 2, vectorized=True).batch(2), "range(10) → map(inc, num_parallel_calls=2, batch=2) → batch(2)"),
+        (R.map(inc, 2).batch(3), "range(10) → map(inc, num_parallel_calls=2, batch=3) → batch(3)"),
+        (R.map(inc, 2).map(inc).batch(3), "range(10) → map(inc, num_parallel_calls=2) → map(inc) → batch(3)"),
+        (R.map(fetch, 2).batch(3), "range(10) → map(fetch, num_parallel_calls=2) → batch(3)"),
+        (R.map(inc, 2).padded_batch(3), "range(10) → map(inc, num_parallel_calls=2) → padded_batch(3)"),
         (R.map(inc, vectorized=True).padded_batch(2), "range(10) → map(inc) → padded_batch(2)"),
         (R.map(inc, pure=True), f"range(10) → map(inc{TUNED})"),
         (
@@ -97,7 +101,7 @@ R = ad.Dataset.range(10)
         (R.map(inc, 2).take(3), "range(10) → take(3) → map(inc, num_parallel_calls=2)"),
         (R.map(inc, ad.AUTOTUNE).skip(3), "range(10) → skip(3) → map(inc, num_parallel_calls=AUTOTUNE)"),
         (R.map(inc, 2).shard(2, 1), "range(10) → shard(2, index=1) → map(inc, num_parallel_calls=2)"),
-        (R.map(inc, 2).take(1).batch(2), "range(10) → take(1) → map(inc, num_parallel_calls=2) → batch(2)"),
+        (R.map(inc, 2).take(1).batch(2), "range(10) → take(1) → map(inc, num_parallel_calls=2, batch=2) → batch(2)"),
         (R.map(inc).take(3), "range(10) → map(inc) → take(3)"),
         (
             R.map(inc, 2, deterministic=False).take(3),
@@ -285,7 +289,7 @@ def test_each_rule_can_be_switched_off_by_name(rule: str) -> None:
     )
     ds = ds.map(inc, 2).take(1).map(inc, 2).skip(1).map(inc, 2).shard(2, 0)
     ds = ds.map(inc, 2).shuffle(2, seed=0).map(inc, 2, keeps="x").filter(is_even, reads="x")
-    ds = ds.map(inc, vectorized=True).batch(2)
+    ds = ds.map(inc, vectorized=True).batch(2).map(inc, 2).batch(2)
     fired = {rewrite.rule for rewrite in optimize(ds.plan, ad.Options(reorder=True)).story}
     assert rule in fired
     fired = {rewrite.rule for rewrite in optimize(ds.plan, ad.Options(disabled_rules=(rule,), reorder=True)).story}

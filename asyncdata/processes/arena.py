@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import io
+import math
 import os
 import pickle
 import sys
@@ -21,10 +22,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import cloudpickle
 import numpy as np
+import numpy.typing as npt
 
 from asyncdata.processes.segment import Segment
 
-__all__ = ("INLINE", "Attached", "Parcel", "Slots", "Spot", "dumps", "pack", "whole")
+__all__ = ("INLINE", "Attached", "Draft", "Parcel", "Slots", "Spot", "dumps", "pack", "whole")
 
 INLINE: Final = 3000
 """Bytes that may go through a pipe of the pool: a write of at most 4,096 is whole or not at all, so that a process that
@@ -112,17 +114,24 @@ class Slots:
             slot.segment.close()
         self.slots.clear()
 
-    def send(self, head: bytes, buffers: Sequence[memoryview]) -> Spot:
-        """Copy a pickle and its buffers into a slot."""
+    def send(self, head: bytes, buffers: Sequence[memoryview], draft: Draft | None = None) -> Spot:
+        """Copy a pickle and its buffers into a slot, but for what was made in that slot, as a draft."""
+        draft = draft or Draft(self)
         sizes = [buffer.nbytes for buffer in buffers]
-        starts = [HEAD]
-        for size in sizes:
-            starts.append(starts[-1] + (size + ALIGN - 1) // ALIGN * ALIGN)
-        start, table = starts.pop(), np.array([starts[: len(sizes)], sizes], np.int64).tobytes()
-        slot, passing = self.take(start + len(head) + len(table))
+        made = [draft.place_of(buffer) for buffer in buffers]
+        starts: list[int] = []
+        start = draft.used
+        for place, size in zip(made, sizes, strict=True):
+            starts.append(place or start)
+            start += 0 if place else aligned(size)
+        table = np.array([starts, sizes], np.int64).tobytes()
+        slot, passing = draft.give(start + len(head) + len(table))
+        if slot is None:
+            return self.send(head, buffers)
         target = memoryview(slot.segment.map)
-        for buffer, begin, size in zip(buffers, starts, sizes, strict=True):
-            copy(target[begin : begin + size], buffer)
+        for buffer, place, begin, size in zip(buffers, made, starts, sizes, strict=True):
+            if not place:
+                copy(target[begin : begin + size], buffer)
         target[start : start + len(head)] = head
         target[start + len(head) : start + len(head) + len(table)] = table
         dropped, self.dropped = tuple(self.dropped), []
@@ -130,6 +139,60 @@ class Slots:
         return Spot(
             os.getpid(), slot.number, segment.handle, segment.size, start, len(head), len(sizes), passing, dropped
         )
+
+
+def aligned(size: int) -> int:
+    return (size + ALIGN - 1) // ALIGN * ALIGN
+
+
+class Draft:
+    """A slot in which results are made that would else be copied there, taken when the first of them is; `size` is
+    how many bytes they are likely to be."""
+
+    def __init__(self, slots: Slots, size: int = 0) -> None:
+        self.slots = slots
+        self.size = size
+        self.used = self.wanted = HEAD
+        self.slot: Slot | None = None
+        self.passing = False
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Return an array in the slot if there is room for it, else one in memory of this process."""
+        count = math.prod(shape)
+        size = aligned(count * dtype.itemsize)
+        self.wanted += size
+        if self.slot is None and size:
+            self.slot, self.passing = self.slots.take(max(self.size, self.wanted) + LEAST)
+        if self.slot is None or self.used + size > self.slot.segment.size:
+            return np.empty(shape, dtype)
+        array = np.frombuffer(self.slot.segment.map, dtype, count, self.used).reshape(shape)
+        self.used += size
+        return array
+
+    def place_of(self, buffer: memoryview) -> int:
+        """Return where in the slot a buffer lies; 0 if it does not."""
+        if self.slot is None or not buffer.nbytes:
+            return 0
+        place = address_of(buffer) - address_of(memoryview(self.slot.segment.map))
+        return place if 0 < place < self.used else 0
+
+    def give(self, need: int) -> tuple[Slot | None, bool]:
+        """Hand over the slot, or one of so many bytes if nothing was made; `None` if that has no room for them."""
+        if self.slot is None:
+            return self.slots.take(need)
+        if need > self.slot.segment.size:
+            return None, False
+        slot, self.slot = self.slot, None
+        return slot, self.passing
+
+    def drop(self) -> None:
+        """Free the slot if it was not handed over."""
+        if self.slot is not None:
+            self.slot.segment.map[0] = 0
+
+
+def address_of(buffer: memoryview) -> int:
+    return np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
 
 
 def copy(target: memoryview, source: memoryview) -> None:
@@ -177,14 +240,17 @@ def whole(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None = Non
     return pickler.dumps(value, 5, buffer_callback=keep)
 
 
-def pack(value: Any, slots: Slots, inline: int = INLINE) -> Parcel:
-    """Return a value as a parcel: a pickle if it is small, else in a slot, with the data of arrays copied once."""
+def pack(value: Any, slots: Slots, inline: int = INLINE, draft: Draft | None = None) -> Parcel:
+    """Return a value as a parcel: a pickle if it is small, else in a slot, with the data of arrays copied once.
+
+    What was made in a `draft` lies there already.
+    """
     buffers: list[pickle.PickleBuffer] = []
     head = dumps(value, buffers.append)
     raw = [buffer.raw() for buffer in buffers]
     if len(head) + sum(part.nbytes for part in raw) <= inline:
         return dumps(value, None) if buffers else head
-    return slots.send(head, raw)
+    return slots.send(head, raw, draft)
 
 
 @cache

@@ -6,8 +6,12 @@ import pickle
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, final
 
+import numpy as np
+
+from asyncdata.columns import Columns, Empty
 from asyncdata.errors import WorkerCrashed
 from asyncdata.processes.arena import whole
 from asyncdata.runtime.block import Block, Failure
@@ -38,7 +42,7 @@ class Errand(NamedTuple):
 class Outcome(NamedTuple):
     """What came of a group: results, the places of those that stay if not all do, and how long it took in seconds."""
 
-    items: list[Any]
+    items: list[Any] | tuple[Columns, ...]
     places: list[int] | None
     seconds: float
 
@@ -120,8 +124,13 @@ def outward(work: Work, block: Block) -> Sent:
 
 def back(block: Block, outcome: Outcome) -> Block:
     """Return the results in the places of a group's elements; what had failed before stays."""
-    places = range(len(outcome.items)) if outcome.places is None else outcome.places
-    found: list[tuple[int, Any]] = list(zip(places, outcome.items, strict=True))
+    items = outcome.items
+    if isinstance(items, tuple):
+        if not block.failed:
+            return Block.of_columns(items, block.tickets)
+        items = [*chain.from_iterable(items)]
+    places = range(len(items)) if outcome.places is None else outcome.places
+    found: list[tuple[int, Any]] = list(zip(places, items, strict=True))
     if block.failed:
         good = sound(block)
         bad = [(place, item) for place, item in enumerate(block.items) if type(item) is Failure]
@@ -151,14 +160,19 @@ def opened(item: Any, tickets: Tickets, place: int) -> Any:
 # in the worker
 
 
-def carry_out(work: Work, errand: Errand, mark: Callable[[int], object]) -> Outcome:
-    """Do the work on a group. `mark` is told each place before it is touched, if the group has killed before."""
+def carry_out(work: Work, errand: Errand, mark: Callable[[int], object], empty: Empty = np.empty) -> Outcome:
+    """Do the work on a group. `mark` is told each place before it is touched, if the group has killed before.
+
+    Batches are made in arrays that `empty` gives.
+    """
     block, work = received(errand.sent), work.at(errand.epoch)
     if not block.items:  # all had failed before
         return Outcome([], None, 0.0)
     begin = time.perf_counter()
-    done = one_by_one(work, block, errand, mark) if errand.careful else work.run(block)
+    done = one_by_one(work, block, errand, mark) if errand.careful else work.run(block, empty)
     seconds = time.perf_counter() - begin
+    if done.columns:
+        return Outcome(tuple(done.columns), None, seconds)
     places = None if len(done) == len(block) else [done.tickets[index].number for index in range(len(done))]
     if errand.sent.batches:
         return Outcome([[fit(item) for item in part.items] for part in done.items], None, seconds)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from asyncdata.processes.arena import Attached, Parcel, Slots, dumps, pack
+from asyncdata.processes.arena import Attached, Draft, Parcel, Slots, dumps, pack
 from asyncdata.processes.board import Board
 from asyncdata.processes.errand import Carried, Errand, Outcome, carry_out
 from asyncdata.processes.segment import Segment
@@ -57,6 +57,7 @@ class Post:
         self.board = Board(handle=board)
         self.slots = Slots(most_bytes)
         self.attached = Attached()
+        self.drafted = 0  # bytes that were wanted last time
         self.duties: OrderedDict[bytes, Work] = OrderedDict()
 
     def learn(self, duty: Duty) -> Work:
@@ -118,18 +119,23 @@ def do(order: Order) -> Reply:
     try:
         work = post.learn(order.duty)
         errand: Errand = post.attached.open(order.errand)
-        outcome = carry_out(work, errand, partial(post.board.write, order.group))
-        return Reply(sent(outcome, errand.sent.batches, post, work), False)
+        draft = Draft(post.slots, post.drafted)
+        try:
+            outcome = carry_out(work, errand, partial(post.board.write, order.group), draft.empty)
+            return Reply(sent(outcome, errand.sent.batches, post, work, draft), False)
+        finally:
+            post.drafted = draft.wanted
+            draft.drop()
     except BaseException as error:  # SystemExit and the like, or a function that cannot be loaded here
         return Reply(pack(Carried.of(error), post.slots), True)
     finally:
         post.board.write(0)
 
 
-def sent(outcome: Outcome, batches: bool, post: Post, work: Work) -> Parcel:
+def sent(outcome: Outcome, batches: bool, post: Post, work: Work, draft: Draft) -> Parcel:
     """Return an outcome as a parcel; results that cannot be pickled become failures."""
     try:
-        return pack(outcome, post.slots)
+        return pack(outcome, post.slots, draft=draft)
     except Exception:
         items = [[fitting(row, work) for row in item] if batches else fitting(item, work) for item in outcome.items]
         return pack(outcome._replace(items=items), post.slots)

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, final
 from asyncdata.columns import Columns
 from asyncdata.errors import StageError
 from asyncdata.runtime.tickets import NOTHING, Joined, Tickets
+from asyncdata.structure import nbytes
 
 __all__ = ("Block", "Blocks", "Demand", "Failure")
 
@@ -75,6 +76,14 @@ class Block:
         if self.columns:
             return Block.of_columns(self.columns, tickets)
         return Block(self.items, tickets, self.failed)
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes an item occupies."""
+        if self.columns:
+            return self.columns[0].weight
+        first = self.items[0]
+        return len(first) * first.weight if type(first) is Block and len(first) else nbytes(first)
 
     def __repr__(self) -> str:
         return f"Block({self.items!r}, {self.tickets!r}{', failed=True' if self.failed else ''})"

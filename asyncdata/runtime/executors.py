@@ -9,9 +9,10 @@ import os
 import time
 import traceback
 from asyncio import CancelledError
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
 from itertools import starmap
+from math import inf
 from pathlib import PurePath
 from queue import Empty, SimpleQueue
 from types import CoroutineType
@@ -177,13 +178,30 @@ class Call:
             return self.refuse(results, block.tickets)
         return Block(results, block.tickets, failed)
 
+    def each(self, items: Iterator[Any], tickets: Tickets) -> Iterator[Any]:
+        """Yield the function's result on one item after the other, or the failure in its place."""
+        place = 0
+        for item in items:
+            try:
+                result = item if type(item) is Failure else self.one(item)
+            except (Exception, CancelledError) as error:
+                result = self.failure(error, tickets[place])
+            if type(result) is CoroutineType:
+                result.close()
+                result = self.failure(self.not_awaited(), tickets[place])
+            yield result
+            del item, result  # what is made next may lie in the same memory
+            place += 1  # noqa: SIM113 - whose tuple would keep the item
+
+    def not_awaited(self) -> TypeError:
+        return TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
+
     def refuse(self, results: list[Any], tickets: Tickets) -> Block:
         """Turn coroutines that nobody will await into failures."""
         for place, result in enumerate(results):
             if type(result) is CoroutineType:
                 result.close()
-                error = TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
-                results[place] = self.failure(error, tickets[place])
+                results[place] = self.failure(self.not_awaited(), tickets[place])
         return Block(results, tickets, True)
 
     async def run_async(self, item: Any, ticket: Ticket) -> Any:
@@ -254,14 +272,17 @@ class Watched:
 class Pace:
     """How many elements make a group of about `target` seconds of work: learned as it runs, growing from one."""
 
-    __slots__ = ("group", "target")
+    __slots__ = ("each", "group", "target")
 
     def __init__(self, target: float) -> None:
         self.target = target
         self.group = 1
+        self.each = inf
+        """Seconds that an element took in the last group."""
 
     def measured(self, count: int, seconds: float) -> None:
         """Learn from a group of `count` elements that took `seconds`."""
+        self.each = seconds / count
         fits = int(self.target * count / seconds) if seconds > 0 else MOST
         self.group = max(1, min(fits, self.group * 2, MOST))
 

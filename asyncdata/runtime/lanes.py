@@ -8,12 +8,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
-from asyncdata.runtime.block import Block, Demand
+from asyncdata.runtime.block import Block, Demand, Failure
 from asyncdata.runtime.executors import Pace, Workers
 from asyncdata.runtime.queue import MOST_BYTES, LoopSignal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import NOTHING, Arrived, Tickets
-from asyncdata.structure import nbytes
 
 try:
     from resource import RUSAGE_THREAD, getrusage
@@ -26,6 +25,11 @@ THREAD_GROUP: Final = 5e-4
 
 MOST_HELD: Final = 4096
 """So many cheap elements in flight keep any number of workers busy; all of them run again after an interruption."""
+
+LEAST_BATCH: Final = 1 << 18
+MOST_BATCHES: Final = 256 << 20
+LONGEST: Final = 0.1
+"""What workers make whole: batches of so many bytes at least, all at once so many at most, each in so many seconds."""
 
 
 class Group:
@@ -147,19 +151,23 @@ class Window:
     worker or (in order) for an earlier group.
     """
 
-    def __init__(self, scope: Scope, lanes: Lanes, ordered: bool) -> None:
+    def __init__(self, scope: Scope, lanes: Lanes, ordered: bool, rows: int | None = None) -> None:
         self.lanes = lanes
         self.ordered = ordered
+        self.rows = rows
+        self.row = 0  # of a batch: where the next element read goes, failures not counted
+        self.rest: list[Block] = []  # less than a batch, until a worker has nothing else to do
+        self.weight = 0  # bytes of a result
         self.groups: deque[Group] = deque()
         self.ready: deque[Group] = deque()
         self.pending: dict[Group, None] = {}  # without order: what was admitted and is not out yet
         self.last: Tickets = NOTHING
         self.held = 0
         self.part = scope.owned.budget.share()
-        self.weight = 0  # of an element, before and after; after is not known to begin with
+        self.load = 0  # bytes of an element, before and after; after is not known to begin with
         self.known = False
         self.most = 1 if lanes.tuned else 2 * lanes.workers
-        self.ended = False
+        self.ended = self.stopped = False
         self.reader = LoopSignal(scope.loop, threadsafe=True)
         self.feeder = LoopSignal(scope.loop)
 
@@ -173,6 +181,7 @@ class Window:
                 if block is None:
                     break
                 self.admit(block)
+        self.relieve()
         self.ended = True
         self.reader.notify()
 
@@ -182,7 +191,8 @@ class Window:
 
     def bound(self) -> int:
         """Return how many elements may be in flight."""
-        return min(self.wanted(), self.most if self.lanes.tuned else max(self.most, 2 * self.lanes.workers))
+        most = self.most if self.lanes.tuned else max(self.most, 2 * self.lanes.workers)
+        return max(min(self.wanted(), most), self.batches() * (self.rows or 0))
 
     def wanted(self) -> int:
         """Return how many elements in flight keep the workers busy."""
@@ -191,7 +201,25 @@ class Window:
 
     def share(self) -> int:
         """Return how many elements make a group: no more than leave room for all the groups that keep workers busy."""
-        return max(1, min(self.lanes.pace.group, self.bound() // (2 * self.lanes.workers)))
+        share = max(1, min(self.lanes.pace.group, self.bound() // (2 * self.lanes.workers)))
+        if self.rows is None:
+            return share
+        return share - share % self.rows if share >= self.rows else self.rows if self.batches() else share
+
+    def batches(self) -> int:
+        """Return how many batches are made at once, each by one worker; 0 if there is no room for so many."""
+        count = self.whole_batches()
+        return count if self.most >= count * (self.rows or 0) else 0
+
+    def whole_batches(self) -> int:
+        """Return how many batches should be made at once; 0 if workers should not make whole batches.
+
+        They should if a batch is so large that it should not be copied once more, and none has to be waited for long.
+        """
+        size, count = self.weight * (self.rows or 0), self.lanes.workers + 1
+        if LEAST_BATCH <= size <= MOST_BATCHES // count and self.lanes.pace.each * (self.rows or 0) <= LONGEST:
+            return count
+        return 0
 
     def may_feed(self) -> bool:
         """Tell whether there is room for a whole group: smaller ones would cost as much and do less.
@@ -200,27 +228,80 @@ class Window:
         """
         return self.room() >= self.share()
 
-    def weigh(self, weight: int) -> None:
+    def weigh(self, block: Block, result: Block | None = None) -> None:
         """Bound the window in bytes by what an element weighs; of those that differ by the heavier ones."""
-        if not self.weight < 2 * weight <= 2 * self.weight:
-            self.weight = weight
-        wanted = min(self.wanted() * self.weight, MOST_BYTES)
-        self.most = max(1, min(self.part.claim(wanted, self.weight), MOST_BYTES) // self.weight)
+        load = block.weight
+        if result is not None:
+            self.weight = result.weight
+            load += self.weight
+        if not self.load < 2 * load <= 2 * self.load:
+            self.load = load
+        batches = self.whole_batches() * (self.rows or 0) * self.load
+        wanted = min(self.wanted() * self.load, MOST_BYTES)
+        room = min(self.part.claim(max(wanted, batches), self.load), max(MOST_BYTES, batches))
+        self.most = max(1, room // self.load)
 
     def admit(self, block: Block) -> None:
         """Cut a block into groups, small enough that no worker idles."""
         self.held += len(block)
         if not self.known:
-            self.weigh(weight_of(block))
+            self.weigh(block)
+        if self.rows is not None:
+            self.admit_rows(block, self.rows)
+            return
         size = min(self.share(), -(-len(block) // self.lanes.workers))
         for start in range(0, len(block), size):
-            group = Group(block.part(start, start + size))
-            if self.ordered:
-                self.groups.append(group)
-            else:
-                self.pending[group] = None
-                self.last = group.block.tickets
-            self.lanes.submit(group, self.finished)
+            self.submit(block.part(start, start + size))
+
+    def admit_rows(self, block: Block, rows: int) -> None:
+        """Cut a block into groups that end with a batch if they reach its end; keep the rest if workers are busy."""
+        if self.rest:
+            block = Block.join([*self.rest, block])
+            self.rest.clear()
+        start = 0
+        while size := self.portion(len(block) - start, rows):
+            part = block.part(start, start + size)
+            self.row = (self.row + size) % rows
+            self.submit(part)
+            start += size
+        if start < len(block):
+            self.rest.append(block.part(start, len(block)))
+
+    def portion(self, left: int, rows: int) -> int:
+        """Return how many of the next elements make a group, 0 if they are to wait for more."""
+        size = self.share()
+        if size < rows:
+            size = min(size, max(1, left // self.lanes.workers), rows - self.row)
+        elif self.row:
+            size = rows - self.row
+        if size <= left:
+            return size
+        whole = 0 if self.row else left - left % rows
+        return whole or (left if self.idle() else 0)
+
+    def idle(self) -> bool:
+        """Tell whether a worker has nothing to do."""
+        return sum([not group.done for group in (self.groups or self.pending)]) < self.lanes.workers
+
+    def relieve(self) -> None:
+        """Submit what was kept, whatever it is."""
+        if self.rest:
+            part = Block.join(self.rest)
+            self.rest.clear()
+            self.row = (self.row + len(part)) % (self.rows or 1)
+            self.submit(part)
+
+    def submit(self, part: Block) -> None:
+        """Let a lane work on a part of the input."""
+        if self.stopped:
+            return
+        group = Group(part)
+        if self.ordered:
+            self.groups.append(group)
+        else:
+            self.pending[group] = None
+            self.last = part.tickets
+        self.lanes.submit(group, self.finished)
 
     def finished(self, group: Group) -> None:
         """Take note of a group that is done; from any thread."""
@@ -230,6 +311,8 @@ class Window:
             self.reader.notify()
 
     def may_read(self) -> bool:
+        if self.rest and self.idle():
+            self.relieve()
         if self.ready or (self.groups and self.groups[0].done):
             return True
         return self.ended and self.held == 0
@@ -242,34 +325,34 @@ class Window:
         done: list[Block] = []
         while limit > 0 and queue and queue[0].done:
             error = queue[0].error
+            if done and (error is not None or bool(done[0].columns) != bool(queue[0].result.columns)):
+                break  # joined with others, columns would be none any more
             if error is not None:
-                if done:
-                    break
                 raise error
             group = queue.popleft()
             self.pending.pop(group, None)
             self.held -= len(group.block)
             limit -= len(group.result)
             self.known = True
-            if group.result.items:
-                self.weigh(weight_of(group.block) + weight_of(group.result))
+            if self.rows is not None and group.result.failed:
+                failures = sum([type(item) is Failure for item in group.result.items])
+                self.row = (self.row - failures) % self.rows
+            self.weigh(group.block, group.result if len(group.result) else None)
+            if len(group.result):
                 done.append(group.result)
-            else:
-                self.weigh(weight_of(group.block))
         self.feeder.notify()
         if done:
             return self.out(Block.join(done))
         return None if self.ended and self.held == 0 else Block([])
+
+    def stop(self) -> None:
+        """Let nothing more be worked on; what was read just now is not, either."""
+        self.stopped = True
+        self.lanes.stop()
 
     def out(self, block: Block) -> Block:
         """Return what leaves the window, with what is needed to go on after it where it is out of order."""
         if self.ordered:
             return block
         missing = [group.block.tickets for group in self.pending]
-        return Block(block.items, Arrived(block.tickets, self.last, missing), block.failed)
-
-
-def weight_of(block: Block) -> int:
-    """Return about how many bytes an element of a block has, which may be a block of elements itself."""
-    first = block.items[0]
-    return len(first) * weight_of(first) + 100 if type(first) is Block else nbytes(first)
+        return block.ticketed(Arrived(block.tickets, self.last, missing))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -21,6 +22,10 @@ __all__ = ("LoopPump", "Pump", "Tell", "ThreadPump")
 
 END: Final = object()
 
+QUICK: Final = 1e-4
+PATIENCE: Final = 1e-3
+GROUP: Final = 8
+
 Tell: TypeAlias = Callable[[], str | ResumeError | None]
 """Gives the state of a source that has states, as JSON: `None` at its beginning, or why it cannot be told."""
 
@@ -34,7 +39,10 @@ class Pump:
 
     def __init__(self, scope: Scope, first: int) -> None:
         self.ready: deque[Any] = deque()
+        self.loop = scope.loop
         self.signal = LoopSignal(scope.loop, threadsafe=True)
+        self.quick = False
+        self.enough = 1  # items to be woken for
         self.ordered = 0
         self.over = False
         self.begun = False
@@ -60,7 +68,7 @@ class Pump:
             self.ordered += missing
             self.order(missing)
         if not self.ready:
-            await self.signal.until(self.ready.__len__)
+            await self.arrival(limit)
         pop = self.ready.popleft
         items = [pop() for _ in range(min(limit, len(self.ready)))]
         self.ordered -= len(items)
@@ -68,6 +76,27 @@ class Pump:
             self.over = True
             items.pop()
         return items
+
+    async def arrival(self, limit: int) -> None:
+        """Wait for an item, or for a group of them while they come quickly."""
+        since = time.perf_counter()
+        if not self.quick or limit == 1:
+            await self.signal.until(self.ready.__len__)
+            self.quick = time.perf_counter() - since < QUICK
+            return
+        self.enough = limit
+        timer = self.loop.call_later(PATIENCE, self.look)
+        try:
+            await self.signal.until(lambda: len(self.ready) >= self.enough)
+        finally:
+            timer.cancel()
+            self.enough = 1
+        self.quick = len(self.ready) >= min(GROUP, limit)
+
+    def look(self) -> None:
+        """Be content with any item from now on."""
+        self.enough = 1
+        self.signal.fire()
 
     def anchors_of(self, stop: int) -> list[Anchor]:
         """Return the states that the items before number `stop` go back to; none if the source has no states."""
@@ -85,7 +114,9 @@ class Pump:
     def hand(self, item: Any) -> None:
         """Hand an item to the engine; runs on the other side."""
         self.ready.append(item)
-        if self.signal.armed:
+        if item is END:
+            self.enough = 1
+        if self.signal.armed and len(self.ready) >= self.enough:
             self.signal.notify()
 
 
@@ -133,7 +164,7 @@ class ThreadPump(Pump):
                 for item in islice(iterator, left):
                     left -= 1
                     self.ready.append(item)
-                    if self.signal.armed:
+                    if self.signal.armed and len(self.ready) >= self.enough:
                         self.signal.notify()
                     if self.over:
                         return False

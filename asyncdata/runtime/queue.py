@@ -16,7 +16,6 @@ from typing import Final, Protocol
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.budget import Budget, Share
-from asyncdata.structure import nbytes
 
 __all__ = ("MOST_BYTES", "BlockQueue", "Depth", "LoopSignal", "Signal", "ThreadSignal")
 
@@ -120,7 +119,7 @@ class Depth:
 
     def weigh(self, block: Block) -> None:
         """Bound the buffer in bytes by what an item of `block` weighs; of items that differ by the heavier ones."""
-        if self.auto and not self.weight < 2 * (weight := nbytes(block.items[0])) <= 2 * self.weight:
+        if self.auto and not self.weight < 2 * (weight := block.weight) <= 2 * self.weight:
             self.weight = weight
             self.fit()
 

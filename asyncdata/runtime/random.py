@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.runtime.block import Block
+from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Call, Place
 from asyncdata.runtime.tickets import Ticket, Tickets, plain
 
@@ -94,6 +94,10 @@ class Randomized(Call):
         if block.failed:
             return super().run(block)
         return super().run(Block(list(zip(block.items, block.tickets, strict=True)), block.tickets))
+
+    def each(self, items: Iterator[Any], tickets: Tickets) -> Iterator[Any]:
+        pairs = zip(items, tickets, strict=True)
+        return super().each((pair if type(pair[0]) is not Failure else pair[0] for pair in pairs), tickets)
 
     async def run_async(self, item: Any, ticket: Ticket) -> Any:
         return await super().run_async((item, ticket), ticket)

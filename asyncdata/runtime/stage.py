@@ -203,6 +203,7 @@ class Apply:
     ordered: bool = True
     executor: Pool | Executor | Tuning | None = None
     copied: bool = False
+    rows: int | None = None
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         if self.workers is not None:
@@ -215,7 +216,7 @@ class Apply:
     @property
     def work(self) -> Work:
         """What is done with each element."""
-        return Work(self.calls)
+        return Work(self.calls, self.rows)
 
     @property
     def is_async(self) -> bool:
@@ -250,7 +251,7 @@ class Apply:
 
     async def concurrent(self, scope: Scope, lanes: Lanes, source: Blocks, inner: Demand, want: Demand) -> Blocks:
         """Keep `workers` threads, tasks or processes busy, and give out results in order unless told otherwise."""
-        window = Window(scope, lanes, self.ordered)
+        window = Window(scope, lanes, self.ordered, self.rows)
         feeding = scope.spawn(lambda: window.feed(source, inner))
         try:
             while (block := await window.collect(want.items)) is not None:
@@ -258,7 +259,7 @@ class Apply:
                     yield part
         finally:
             feeding.cancel()
-            lanes.stop()
+            window.stop()
 
 
 def split(block: Block, want: Demand) -> Iterator[Block]:

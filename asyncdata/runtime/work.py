@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
+
+from asyncdata.columns import Columns, Empty
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.tickets import Kept
+from asyncdata.structure import nbytes
 
 __all__ = ("Work",)
+
+LARGE: Final = 1 << 14
+"""Bytes of an element from which on it is copied into its batch at once, before others push it out of the cache."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +26,8 @@ class Work:
     """Functions called one after the other on each element; the result of one that `keeps` says whether it stays."""
 
     calls: tuple[Call, ...]
+    rows: int | None = None
+    """Of so many results in a row a batch is made: whole ones are made right away, as columns, if they can be."""
 
     @property
     def label(self) -> str:
@@ -26,9 +36,55 @@ class Work:
 
     def at(self, epoch: tuple[Any, ...]) -> Work:
         """Return the work as it is done in an epoch."""
-        return Work(tuple([call.at(epoch) for call in self.calls]))
+        return Work(tuple([call.at(epoch) for call in self.calls]), self.rows)
 
-    def run(self, block: Block) -> Block:
+    def run(self, block: Block, empty: Empty = np.empty) -> Block:
+        """Call the functions over a block. Batches of large elements are made of arrays that `empty` gives."""
+        rows, count = self.rows, len(block)
+        if rows is None or block.failed or count % rows or not count:
+            return self.called(block)
+        results = self.each(block.part(0, rows))
+        first = [next(results)]
+        if type(first[0]) is Failure or nbytes(first[0]) * rows < LARGE:
+            return joined(first, block, self.called(block.part(1, count)))
+        batches = [self.batch(first, results, block.part(0, rows), empty)]
+        for start in range(rows, count, rows):
+            part = block.part(start, start + rows)
+            results = self.each(part)
+            batches.append(self.batch([next(results)], results, part, empty))
+        return Block.join(batches)
+
+    def batch(self, first: list[Any], results: Iterator[Any], block: Block, empty: Empty) -> Block:
+        """Return the first result of a batch, which the list then no longer holds, and the others, as columns if they
+        can be."""
+        columns = None
+        if type(first[0]) is not Failure and nbytes(first[0]) >= LARGE:
+            columns = Columns.room_for(first[0], len(block), empty)
+        if columns is None:
+            return stacked(joined(first, block, self.called(block.part(1, len(block)))))
+        first.clear()
+        return self.filled(block, columns, results)
+
+    def filled(self, block: Block, columns: Columns, results: Iterator[Any]) -> Block:
+        """Put what becomes of elements into their rows, each while it is warm; from the first that is not like the
+        others on they stay as they are."""
+        count = len(block)
+        for place in range(1, count):
+            odd = put(columns, place, results)
+            if odd:
+                before = Block.of_columns([columns[:place]], block.tickets.part(0, place))
+                rest = joined(odd, block.part(place, count), self.called(block.part(place + 1, count)))
+                return Block.join([before, rest])
+        return Block.of_columns([columns], block.tickets)
+
+    def each(self, block: Block) -> Iterator[Any]:
+        """Yield what becomes of one element after the other."""
+        results = iter(block.items)
+        for call in self.calls:
+            results = call.each(results, block.tickets)
+        return results
+
+    def called(self, block: Block) -> Block:
         """Call the functions over a block."""
         for call in self.calls:
             if not len(block):
@@ -47,6 +103,26 @@ class Work:
                 result = Block([result], block.tickets, type(result) is Failure)
             block = sift(block, result) if call.keeps else result
         return block
+
+
+def put(columns: Columns, place: int, results: Iterator[Any]) -> list[Any]:
+    """Put the next result into its row, or return it, as a list of one, if it has no place there.
+
+    It is let go of here, so that the one after it is made in the same memory.
+    """
+    result = next(results)
+    return [result] if type(result) is Failure or not columns.put(place, result) else []
+
+
+def joined(first: list[Any], block: Block, rest: Block) -> Block:
+    """Return the first result of a block and those of the rest as one block."""
+    return Block.join([Block(first, block.tickets.part(0, 1), type(first[0]) is Failure), rest])
+
+
+def stacked(block: Block) -> Block:
+    """Return a block in columns if it can be."""
+    columns = None if block.failed else Columns.made_of(block.items)
+    return block if columns is None else Block.of_columns([columns], block.tickets)
 
 
 def sift(block: Block, verdicts: Block) -> Block:

@@ -61,6 +61,8 @@ class Called(Unary):
     """Whose workers they are, if not threads or tasks of the pipeline; or what AUTOTUNE knows."""
     copied: bool = field(default=False, kw_only=True, repr=False)
     """Whether results are copied out of the memory that they arrive in, since they are kept for long."""
+    rows: int | None = field(default=None, kw_only=True, repr=False)
+    """Of so many results in a row a batch is made, which workers make as far as they can."""
     pure: bool = field(default=False, kw_only=True, repr=False)
     """Whether the user said that calls may be made in any order, at once, again or not at all."""
     pinned: bool = field(default=False, kw_only=True, repr=False)
@@ -75,7 +77,7 @@ class Called(Unary):
 
     @property
     def identity(self) -> str:
-        return dataclasses.replace(self, workers=None, ordered=None, executor=None).label()
+        return dataclasses.replace(self, workers=None, ordered=None, executor=None, rows=None).label()
 
     @property
     def transparent(self) -> bool:
@@ -103,6 +105,7 @@ class Called(Unary):
             ordered=self.ordered is not False,
             executor=self.executor,
             copied=self.copied,
+            rows=self.rows,
         )
 
     def how(self) -> str:
@@ -110,7 +113,8 @@ class Called(Unary):
         if self.workers is None:
             return ""
         unordered = ", deterministic=False" if self.ordered is False else ""
-        return f"{parallel_label(self.workers)}{unordered}{executor_label(self.executor)}"
+        batched = "" if self.rows is None else f", batch={self.rows}"
+        return f"{parallel_label(self.workers)}{unordered}{executor_label(self.executor)}{batched}"
 
 
 def executor_label(executor: Pool | Executor | Tuning | None) -> str:

@@ -76,26 +76,29 @@ def plus_one(number: int) -> int:
 # the loaders: each gives a function that begins an epoch
 
 
-def asyncdata(function: Callable[[int], Any], count: int, workers: int) -> Epoch:
-    ds = ad.Dataset.range(count).map(function, executor="process", num_parallel_calls=workers)
-    return lambda: ds
+def asyncdata(job: Job, count: int) -> Epoch:
+    ds = ad.Dataset.range(count * (job.batch or 1)).map(
+        job.function, executor="process", num_parallel_calls=job.workers
+    )
+    return lambda: ds if job.batch is None else ds.batch(job.batch)
 
 
 def pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=get_context("forkserver"))
 
 
-def grouped(function: Callable[[int], Any], count: int, workers: int) -> Epoch:
+def grouped(job: Job, count: int) -> Epoch:
     """The standard pool, whose groups are given by hand."""
-    return partial(pool(workers).map, function, range(count), chunksize=7)
+    return partial(pool(job.workers).map, job.function, range(count), chunksize=7)
 
 
-def separate(function: Callable[[int], Any], count: int, workers: int) -> Epoch:
+def separate(job: Job, count: int) -> Epoch:
     """Processes that do a part each and say nothing but that they are done."""
-    executor = pool(workers)
+    executor = pool(job.workers)
 
     def epoch() -> Iterator[None]:
-        parts = [executor.submit(through, function, range(part, count, workers)) for part in range(workers)]
+        numbers = [range(part, count, job.workers) for part in range(job.workers)]
+        parts = [executor.submit(through, job.function, part) for part in numbers]
         yield from (part.result() for part in parts)
 
     return epoch
@@ -106,24 +109,24 @@ def through(function: Callable[[int], Any], numbers: Iterable[int]) -> None:
         function(number)
 
 
-def copies(function: Callable[[int], Any], count: int, workers: int) -> Epoch:
-    """Copies of a result into memory that is there already."""
-    result = function(0)
+def copies(job: Job, count: int) -> Epoch:
+    """Copies of a result, or of a batch of them, into memory that is there already."""
+    result = job.function(0) if job.batch is None else np.stack([job.function(0)] * job.batch)
     warm = result.copy()
     return lambda: (np.copyto(warm, result) for _ in range(count))
 
 
-def data_loader(function: Callable[[int], Any], count: int, workers: int) -> Epoch:
+def data_loader(job: Job, count: int) -> Epoch:
     from torch.utils.data import DataLoader, Dataset
 
     class Indexed(Dataset):
         def __len__(self) -> int:
-            return count
+            return count * (job.batch or 1)
 
         def __getitem__(self, number: int) -> Any:
-            return function(number)
+            return job.function(number)
 
-    loader = DataLoader(Indexed(), batch_size=None, num_workers=workers, persistent_workers=True)
+    loader = DataLoader(Indexed(), batch_size=job.batch, num_workers=job.workers, persistent_workers=True)
     return lambda: loader
 
 
@@ -141,13 +144,15 @@ LOADERS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Job:
-    """What is done, on how many elements by how many workers, and what asyncdata is held against."""
+    """What is done, on how many elements (or `batch`es of them) by how many workers, and what asyncdata is held
+    against."""
 
     function: Callable[[int], Any]
     workers: int
     count: int
     unit: str
     against: dict[str, Any]
+    batch: int | None = None
 
     def of(self, quick: bool) -> int:
         """How many elements an epoch has."""
@@ -163,6 +168,9 @@ JOBS = {
         {"two processes": AtLeast(0.92), "standard pool": None, "DataLoader": None},
     ),
     "batches of 38.5 MB": Job(partial(kept, BATCH), 1, 100, "ms", {"warm copy": AtMost(1.5), "DataLoader": AtLeast(8)}),
+    "batches of 38.5 MB, of 256 results": Job(
+        partial(kept, BATCH[1:]), 1, 100, "ms", {"warm copy": AtMost(1.5), "DataLoader": AtLeast(8)}, BATCH[0]
+    ),
     "elements of 150 KB": Job(partial(kept, ELEMENT), 1, 5000, "us", {"DataLoader": AtLeast(5)}),
     "x + 1": Job(plus_one, 2, 500_000, "us", {}),
 }
@@ -173,7 +181,7 @@ def run_alone(name: str, loader: str, count: int) -> None:
     """What the process of one loader does: print the seconds of its second epoch."""
     warnings.simplefilter("ignore")
     job = JOBS[name]
-    epoch = LOADERS[loader](job.function, count, job.workers)
+    epoch = LOADERS[loader](job, count)
     deque(epoch(), 0)
     start = time.perf_counter()
     for _ in epoch():  # an element is let go of before the next one is asked for, as in a loop that trains

@@ -31,6 +31,7 @@ RULES = (
     "shuffle_lift",
     "map_parallelisation",
     "map_vectorisation",
+    "map_and_batch_fusion",
     "inject_prefetch",
 )
 

@@ -16,7 +16,6 @@ from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.executors import Pace
 from asyncdata.runtime.lanes import Group, ThreadLanes, Window
 from asyncdata.runtime.tickets import Ordinals
-from asyncdata.structure import nbytes
 
 __all__ = ()
 
@@ -33,7 +32,7 @@ def cut(workers: int, megabytes: int, count: int) -> list[int]:
         scope = SimpleNamespace(loop=loop, owned=SimpleNamespace(budget=Budget(64 << 20)))
         window = Window(cast("Any", scope), cast("Any", lanes), ordered=True)
         window.known = True
-        window.weigh(nbytes(element))
+        window.weigh(Block([element], Ordinals(0, 1)))
         window.admit(Block([element] * count, Ordinals(0, count)))
     finally:
         loop.close()

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.runtime.queue import LoopSignal
 from tests.reference import Boom, Failed
 from tests.running import WAYS, collect, results
 
@@ -189,3 +192,31 @@ def test_a_queue_of_the_consumers_loop_feeds_a_pipeline() -> None:
 def test_cardinality() -> None:
     assert ad.Dataset.from_generator(lambda: iter([1])).cardinality() == ad.UNKNOWN_CARDINALITY
     assert ad.Dataset.from_async_iterable(Stream(1)).cardinality() == ad.UNKNOWN_CARDINALITY
+
+
+@pytest.mark.parametrize("ending", ["end", "failure"])
+def test_quick_items_come_in_groups_and_none_waits_for_the_next(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other side lets go of the interpreter lock after each item, so that the engine could be woken for each."""
+    woken: list[LoopSignal] = []
+    notify = LoopSignal.notify
+    monkeypatch.setattr(LoopSignal, "notify", lambda self: [woken.append(self), notify(self)])
+    seen = threading.Semaphore(0)
+
+    def bursts() -> Iterator[int]:
+        for number in range(2000):
+            os.sched_yield()
+            yield number
+            if number % 100 == 99:
+                assert seen.acquire(timeout=30)  # the consumer has all that came so far
+        if ending == "failure":
+            raise Boom(2000)
+
+    found: list[int] = []
+    elements = iter(ad.Dataset.from_generator(bursts))
+    with suppress(StopIteration, Boom):
+        while True:
+            found.append(next(elements))
+            if found[-1] % 100 == 99:
+                seen.release()
+    assert found == list(range(2000))
+    assert len(woken) < 1500
