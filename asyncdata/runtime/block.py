@@ -80,7 +80,10 @@ class Block:
     @property
     def weight(self) -> int:
         """About how many bytes an item occupies."""
-        return self.columns[0].weight if self.columns else nbytes(self.items[0])
+        if self.columns:
+            return self.columns[0].weight
+        first = self.items[0]
+        return len(first) * first.weight if type(first) is Block and len(first) else nbytes(first)
 
     def __repr__(self) -> str:
         return f"Block({self.items!r}, {self.tickets!r}{', failed=True' if self.failed else ''})"

@@ -11,6 +11,7 @@ import anyio
 
 from asyncdata.errors import AsyncDataError, ResumeError
 from asyncdata.plan import Node
+from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.memory import keep_memory_warm
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.scope import Owned, Scope
@@ -29,7 +30,8 @@ class Pipeline:
         queue: BlockQueue,
         epoch: tuple[Any, ...],
         home: asyncio.AbstractEventLoop | None,
-        start: Start = FRESH,
+        start: Start,
+        budget: Budget,
     ) -> None:
         keep_memory_warm()
         self.plan = plan
@@ -37,7 +39,7 @@ class Pipeline:
         self.epoch = epoch
         self.home = home
         self.start = start
-        self.owned = Owned()
+        self.owned = Owned(budget)
         self.group_scope: anyio.CancelScope | None = None
 
     def cancel(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
+from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.executors import Workers
 
 __all__ = ("Owned", "Scope")
@@ -24,9 +25,10 @@ PATIENCE: Final = 0.8
 
 
 class Owned:
-    """The threads and foreign tasks of one pipeline: started here, ended and awaited here."""
+    """The threads and foreign tasks of one pipeline: started here, ended and awaited here; and its budget."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
         self.threads: set[threading.Thread] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.readers = Workers(self.start, READERS, "asyncdata-read")

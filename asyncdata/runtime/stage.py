@@ -145,7 +145,8 @@ class Transfer:
         return self.run(scope, inputs[0], want, start)
 
     async def run(self, scope: Scope, opener: Opener, want: Demand, start: Start) -> Blocks:
-        queue = BlockQueue(Depth(self.items), LoopSignal(scope.loop), signal := LoopSignal(scope.loop))
+        depth = Depth(self.items, scope.owned.budget.share())
+        queue = BlockQueue(depth, LoopSignal(scope.loop), signal := LoopSignal(scope.loop))
         cancel = scope.spawn(lambda: fill(queue, opener, scope, start))
         try:
             while True:
