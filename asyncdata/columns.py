@@ -8,6 +8,7 @@ from typing import Any, cast, final
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.memory import joined
 from asyncdata.structure import leading, map_leaves, open_level, rows_of, stack
 
 __all__ = ("Columns", "divided")
@@ -158,11 +159,11 @@ def concatenated(parts: Sequence[Columns], values: Sequence[Any]) -> Any:
     if isinstance(first, np.ndarray):
         arrays = cast("Sequence[npt.NDArray[Any]]", values)
         if len(parts) == 1:
-            return parts[0].leaf(arrays[0]).copy()
+            return joined([parts[0].leaf(arrays[0])])
         dtype, shape = arrays[0].dtype, arrays[0].shape[1:]
         if any(type(array) is not np.ndarray or array.dtype != dtype or array.shape[1:] != shape for array in arrays):
             return None
-        return np.concatenate([part.leaf(array) for part, array in zip(parts, arrays, strict=True)])
+        return joined([part.leaf(array) for part, array in zip(parts, arrays, strict=True)])
     levels = [open_level(value) for value in values]
     whole = levels[0]
     if whole is None or any(level is None or level.names != whole.names for level in levels):

@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 import anyio
 
 from asyncdata.errors import AsyncDataError, ResumeError
+from asyncdata.memory import keep_memory_warm
 from asyncdata.plan import Node
-from asyncdata.runtime.memory import keep_memory_warm
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.scope import Owned, Scope
 from asyncdata.runtime.stage import fill
