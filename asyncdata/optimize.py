@@ -35,8 +35,8 @@ class Rewrite(NamedTuple):
     """What one rule did, for `Dataset.explain`."""
 
     rule: str
-    before: str
-    after: str
+    before: Node
+    after: Node
 
 
 class Optimized(NamedTuple):
@@ -253,7 +253,7 @@ def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node
     for rule in rules:
         better = rule(node)
         if better is not None:
-            story.append(Rewrite(rule.__name__, str(node), str(better)))
+            story.append(Rewrite(rule.__name__, node, better))
             if len(story) > MOST_REWRITES:
                 raise StageError(f"the rewrite rules do not settle; the last one was {rule.__name__}")
             return better

@@ -275,6 +275,10 @@ class Unary(Node):
     input: Node
 
     @property
+    def inputs(self) -> tuple[Node]:
+        return (self.input,)
+
+    @property
     def cardinality(self) -> int:
         return self.input.cardinality
 

@@ -54,7 +54,8 @@ class Pipeline:
                 scope = Scope(group, self.owned, epoch=self.epoch, home=self.home)
                 if not self.queue.stopped:
                     await fill(self.queue, self.plan.open, scope, self.start)
-                group.cancel_scope.cancel()
+                if self.owned.has_spawned:
+                    group.cancel_scope.cancel()
             self.queue.finish()
         except asyncio.CancelledError:  # not by `cancel`: its loop is being shut down, and whoever does so says why
             raise
