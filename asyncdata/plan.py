@@ -94,6 +94,8 @@ class Node:
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Run from a position on, which only a transparent node's inputs may have to give something before."""
         inputs = [node.open for node in self.inputs]
+        if start.position is None:
+            return self.stage().open(scope, inputs, want, start)
         return self.told(start.position, lambda _: self.stage().open(scope, inputs, want, start))
 
     def told(self, position: Position, parse: Callable[[Any], P]) -> P:

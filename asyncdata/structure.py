@@ -20,6 +20,7 @@ from asyncdata.memory import LARGE, joined
 from asyncdata.ragged import Ragged
 
 __all__ = (
+    "LEAVES",
     "Leading",
     "Opened",
     "TensorSpec",
@@ -45,7 +46,11 @@ __all__ = (
 
 Shape: TypeAlias = Sequence[int | None]
 
-LEAVES = frozenset({np.ndarray, int, float, bool, complex, str, bytes, bytearray, type(None), list})
+LEAVES: frozenset[type[Any]] = frozenset(
+    {np.ndarray, int, float, bool, complex, str, bytes, bytearray, type(None), list}
+)
+"""The types of most leaves, which are not opened."""
+
 NUMBERS = frozenset({int, float, bool, complex})
 
 

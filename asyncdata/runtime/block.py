@@ -117,10 +117,11 @@ def cut(columns: Sequence[Columns], start: int, stop: int) -> list[Columns]:
     """Return items `start` to `stop` of columns in parts that follow each other."""
     parts: list[Columns] = []
     for part in columns:
-        piece = part[max(0, start) : max(0, stop)]
-        if piece:
-            parts.append(piece)
-        start, stop = start - len(part), stop - len(part)
+        rows = len(part)
+        begin, end = max(0, start), min(stop, rows)
+        if begin < end:
+            parts.append(part.rows(begin, end))
+        start, stop = start - rows, stop - rows
     return parts
 
 
