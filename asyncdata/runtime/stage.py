@@ -107,6 +107,7 @@ class Fold:
         async with aclosing(source):
             while not step.done:
                 inner.items = step.need(min(want.items, pace.group))
+                block = out = part = None  # what was given out is not held while the next is made
                 block = await anext(source, None)
                 if block is None:
                     break
@@ -149,6 +150,7 @@ class Transfer:
         cancel = scope.spawn(lambda: fill(queue, opener, scope, start))
         try:
             while True:
+                block = None
                 if not queue.may_read():
                     queue.crave()
                     await signal.until(queue.may_read)
@@ -183,8 +185,9 @@ async def fill(
                         queue.finish()
                         return
                     queue.put(block)
+                    size, block = len(block), None
                     await breathe()
-                    if len(block) == room:
+                    if size == room:
                         break
 
 
@@ -224,7 +227,7 @@ class Apply:
         """Call the functions right here, over about a millisecond's worth of elements at a time."""
         pace = Pace(INLINE_GROUP)
         async with aclosing(source):
-            async for block in source:
+            while (block := await anext(source, None)) is not None:
                 start = 0
                 while start < len(block):
                     size = min(pace.group, want.items)
@@ -237,6 +240,8 @@ class Apply:
                         yield result
                     else:
                         await breathe()
+                    group = result = None  # what was given out is not held while the next is made
+                block = None
 
     async def awaited(self, work: Work, source: Blocks, want: Demand) -> Blocks:
         """Await the functions on one element after the other; none waits for the next."""
