@@ -88,9 +88,9 @@ class Block:
 
     def pieces(self) -> Iterator[Block]:
         """Yield the block in pieces: whole if nothing failed, else runs of good items and each failure alone."""
-        if not self.failed:
-            yield self
-            return
+        return self.apart() if self.failed else iter((self,))
+
+    def apart(self) -> Iterator[Block]:
         start = 0
         for place, item in enumerate(self.items):
             if type(item) is Failure:

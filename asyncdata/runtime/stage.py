@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
@@ -265,12 +265,15 @@ class Apply:
             lanes.stop()
 
 
-def split(block: Block, want: Demand) -> Iterator[Block]:
-    """Yield a block in parts of at most as many items as are wanted when each is asked for."""
-    if len(block) <= want.items:
-        if len(block):
-            yield block
-        return
+def split(block: Block, want: Demand) -> Iterable[Block]:
+    """Return a block in parts of at most as many items as are wanted when each is asked for."""
+    size = len(block)
+    if size <= want.items:
+        return (block,) if size else ()
+    return parts_of(block, want)
+
+
+def parts_of(block: Block, want: Demand) -> Iterator[Block]:
     start = 0
     while start < len(block):
         size = want.items
