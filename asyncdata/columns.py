@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import StructureError
+from asyncdata.memory import LARGE, joined
 from asyncdata.structure import is_number, leading, map_leaves, nbytes, open_level, rows_of, stack
 
 __all__ = ("Columns", "Empty", "divided")
@@ -100,9 +101,13 @@ class Columns:
         return self.stop - self.start
 
     def __getitem__(self, span: slice[int | None, int | None, None]) -> Columns:
-        start, stop, _ = span.indices(len(self))
+        start, stop, _ = span.indices(self.stop - self.start)
+        return self.rows(start, max(start, stop))
+
+    def rows(self, start: int, stop: int) -> Columns:
+        """Return rows `start` to `stop` of these, which has as many."""
         part = Columns.__new__(Columns)
-        part.whole, part.start, part.stop = self.whole, self.start + start, self.start + max(start, stop)
+        part.whole, part.start, part.stop = self.whole, self.start + start, self.start + stop
         return part
 
     def __iter__(self) -> Iterator[Any]:
@@ -170,13 +175,14 @@ def divided(columns: Sequence[Columns], stops: Sequence[int]) -> Iterator[list[C
     """Yield the parts of columns that follow each other up to each of `stops`."""
     parts = iter(columns)
     part, begin, at = next(parts), 0, 0
+    end = len(part)
     for stop in stops:
         found: list[Columns] = []
-        while begin + len(part) < stop:
-            found.append(part[at - begin :])
-            begin = at = begin + len(part)
-            part = next(parts)
-        found.append(part[at - begin : stop - begin])
+        while end < stop:
+            found.append(part.rows(at - begin, end - begin))
+            part, begin = next(parts), end
+            at, end = begin, begin + len(part)
+        found.append(part.rows(at - begin, stop - begin))
         at = stop
         yield found
 
@@ -273,11 +279,14 @@ def concatenated(parts: Sequence[Columns], values: Sequence[Any]) -> Any:
     if isinstance(first, np.ndarray):
         arrays = cast("Sequence[npt.NDArray[Any]]", values)
         if len(parts) == 1:
-            return parts[0].leaf(arrays[0]).copy()
+            rows = parts[0].leaf(arrays[0])
+            return joined([rows]) if rows.nbytes >= LARGE else rows.copy()
         dtype, shape = arrays[0].dtype, arrays[0].shape[1:]
-        if any(type(array) is not np.ndarray or array.dtype != dtype or array.shape[1:] != shape for array in arrays):
-            return None
-        return np.concatenate([part.leaf(array) for part, array in zip(parts, arrays, strict=True)])
+        for array in arrays:
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape[1:] != shape:
+                return None
+        pieces = [part.leaf(array) for part, array in zip(parts, arrays, strict=True)]
+        return joined(pieces) if sum([piece.nbytes for piece in pieces]) >= LARGE else np.concatenate(pieces)
     levels = [open_level(value) for value in values]
     whole = levels[0]
     if whole is None or any(level is None or level.names != whole.names for level in levels):

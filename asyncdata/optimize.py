@@ -38,8 +38,8 @@ class Rewrite(NamedTuple):
     """What one rule did, for `Dataset.explain`."""
 
     rule: str
-    before: str
-    after: str
+    before: Node
+    after: Node
 
 
 class Optimized(NamedTuple):
@@ -331,17 +331,18 @@ def with_copies(node: Node, hoarded: bool = False) -> Node:
 
 def optimize(plan: Node, options: Options) -> Optimized:
     """Apply the rules bottom-up until none applies, then those for the last node; tell what each did."""
-    rules, story = enabled(RULES, options), list[Rewrite]()
-
-    def visit(node: Node) -> Node:
-        inputs = node.inputs if node.sealed else [visit(part) for part in node.inputs]
-        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            node = node.with_inputs(*inputs)
-        better = apply_first(rules, node, story)
-        return node if better is None else visit(better)
-
-    plan = with_copies(visit(settle(plan, options)))
+    story: list[Rewrite] = []
+    plan = with_copies(rewritten(settle(plan, options), enabled(RULES, options), story))
     return Optimized(apply_first(enabled(LAST_RULES, options), plan, story) or plan, story)
+
+
+def rewritten(node: Node, rules: Sequence[Rule], story: list[Rewrite]) -> Node:
+    """Return a plan of which no rule makes anything better."""
+    inputs = node.inputs if node.sealed else [rewritten(part, rules, story) for part in node.inputs]
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(*inputs)
+    better = apply_first(rules, node, story)
+    return node if better is None else rewritten(better, rules, story)
 
 
 def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node | None:
@@ -349,7 +350,7 @@ def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node
     for rule in rules:
         better = rule(node)
         if better is not None:
-            story.append(Rewrite(rule.__name__, str(node), str(better)))
+            story.append(Rewrite(rule.__name__, node, better))
             if len(story) > MOST_REWRITES:
                 raise StageError(f"the rewrite rules do not settle; the last one was {rule.__name__}")
             return better

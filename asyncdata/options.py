@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from asyncdata.errors import PlanError
@@ -70,11 +70,8 @@ class Options:
 
     def merge(self, later: Options) -> Options:
         """Return options in which what `later` sets wins over what this sets."""
-        merged = Options()
-        for field in fields(Options):
-            value = getattr(later, field.name)
-            setattr(merged, field.name, getattr(self, field.name) if value is None else value)
-        return merged
+        told = {field.name: getattr(later, field.name) for field in fields(Options)}
+        return replace(self, **{name: value for name, value in told.items() if value is not None})
 
 
 def check_option(name: str, value: Any) -> None:

@@ -94,6 +94,8 @@ class Node:
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Run from a position on, which only a transparent node's inputs may have to give something before."""
         inputs = [node.open for node in self.inputs]
+        if start.position is None:
+            return self.stage().open(scope, inputs, want, start)
         return self.told(start.position, lambda _: self.stage().open(scope, inputs, want, start))
 
     def told(self, position: Position, parse: Callable[[Any], P]) -> P:
@@ -273,6 +275,10 @@ class Unary(Node):
     """A node with one input, whose elements come out as they are and as many, unless it says otherwise."""
 
     input: Node
+
+    @property
+    def inputs(self) -> tuple[Node]:
+        return (self.input,)
 
     @property
     def cardinality(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -368,3 +370,15 @@ def test_explain_says_how_a_state_of_the_pipeline_goes_on(build: Any, said: list
     end = next(place for place, line in enumerate(lines) if line.startswith("rewrites"))
     assert [line[11:] for line in lines[place:end]] == said
     assert {line[:11] for line in lines[place + 1 : end]} <= {11 * " "}
+
+
+def test_no_plan_waits_for_the_garbage_collector() -> None:
+    ds = ad.Dataset.range(9).map(inc).skip(0)
+    living = weakref.ref(ds.plan)
+    gc.disable()
+    try:
+        assert optimize(ds.plan, ad.Options()).story
+        del ds
+        assert living() is None
+    finally:
+        gc.enable()

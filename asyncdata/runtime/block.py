@@ -107,9 +107,9 @@ class Block:
 
     def pieces(self) -> Iterator[Block]:
         """Yield the block in pieces: whole if nothing failed, else runs of good items and each failure alone."""
-        if not self.failed:
-            yield self
-            return
+        return self.apart() if self.failed else iter((self,))
+
+    def apart(self) -> Iterator[Block]:
         start = 0
         for place, item in enumerate(self.items):
             if type(item) is Failure:
@@ -136,10 +136,11 @@ def cut(columns: Sequence[Columns], start: int, stop: int) -> list[Columns]:
     """Return items `start` to `stop` of columns in parts that follow each other."""
     parts: list[Columns] = []
     for part in columns:
-        piece = part[max(0, start) : max(0, stop)]
-        if piece:
-            parts.append(piece)
-        start, stop = start - len(part), stop - len(part)
+        rows = len(part)
+        begin, end = max(0, start), min(stop, rows)
+        if begin < end:
+            parts.append(part.rows(begin, end))
+        start, stop = start - rows, stop - rows
     return parts
 
 

@@ -129,8 +129,7 @@ class ThreadEngine:
     def main(self) -> None:
         """The thread: run the pipeline, then wait for the threads that it started."""
         try:
-            with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
-                runner.run(self.pipeline.run(), context=self.context)
+            self.serve()
         except BaseException as error:  # SystemExit from a user's function reaches the consumer
             self.queue.finish(error)
         finally:
@@ -141,6 +140,23 @@ class ThreadEngine:
             if self.on_end is not None:
                 with suppress(RuntimeError):  # the consumer's loop has been closed
                     self.on_end()
+
+    def serve(self) -> None:
+        """Run the pipeline on the loop, and close that; each time that a loop is run again costs as much as a block."""
+        runner, clean = asyncio.Runner(loop_factory=lambda: self.loop), False
+        try:
+            clean = runner.run(self.whole(), context=self.context)
+        finally:
+            self.loop.close() if clean else runner.close()
+
+    async def whole(self) -> bool:
+        """Run the pipeline and end the loop, unless tasks are left there; return whether it was ended."""
+        await self.pipeline.run()
+        if len(asyncio.all_tasks()) > 1:
+            return False
+        await self.loop.shutdown_asyncgens()
+        await self.loop.shutdown_default_executor()
+        return True
 
     def wait(self, ready: Callable[[], object]) -> None:
         wait_in_thread(self.queue, ready)
@@ -253,11 +269,16 @@ class LoopEngine:
     def finish(self) -> None:
         """Cancel the pipeline, let it end, and close the loop."""
         self.queue.stop()
-        self.loop.call_soon(self.pipeline.cancel)
-        self.loop.run_until_complete(asyncio.wait([self.task], timeout=PATIENCE))
-        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.run_until_complete(self.end())
         self.loop.close()
         self.pipeline.owned.join()
+
+    async def end(self) -> None:
+        """End what is on the loop."""
+        if not self.task.done():
+            self.pipeline.cancel()
+            await asyncio.wait([self.task], timeout=PATIENCE)
+        await self.loop.shutdown_asyncgens()
 
     def join(self) -> None:
         """Return at once: `stop` has waited already."""

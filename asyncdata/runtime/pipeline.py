@@ -10,9 +10,9 @@ from typing import Any, Final, cast
 import anyio
 
 from asyncdata.errors import AsyncDataError, ResumeError
+from asyncdata.memory import keep_memory_warm
 from asyncdata.plan import Node
 from asyncdata.runtime.budget import Budget
-from asyncdata.runtime.memory import keep_memory_warm
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.scope import Owned, Scope
 from asyncdata.runtime.stage import fill
@@ -56,7 +56,8 @@ class Pipeline:
                 scope = Scope(group, self.owned, epoch=self.epoch, home=self.home)
                 if not self.queue.stopped:
                     await fill(self.queue, self.plan.open, scope, self.start)
-                group.cancel_scope.cancel()
+                if self.owned.has_spawned:
+                    group.cancel_scope.cancel()
             self.queue.finish()
         except asyncio.CancelledError:  # not by `cancel`: its loop is being shut down, and whoever does so says why
             raise

@@ -33,6 +33,7 @@ class Owned:
         self.tasks: set[asyncio.Task[None]] = set()
         self.readers = Workers(self.start, READERS, "asyncdata-read")
         self.unstarted: set[Coroutine[Any, Any, None]] = set()
+        self.has_spawned = False
         self.emptied: Callable[[], object] | None = None
 
     def start(self, run: Callable[[], None], name: str) -> None:
@@ -126,6 +127,7 @@ class Scope:
 
         coroutine = task()
         self.owned.unstarted.add(coroutine)
+        self.owned.has_spawned = True
         self.group.start_soon(lambda: coroutine)
         return cancel
 

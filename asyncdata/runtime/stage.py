@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
@@ -107,6 +107,7 @@ class Fold:
         async with aclosing(source):
             while not step.done:
                 inner.items = step.need(min(want.items, pace.group))
+                block = out = part = None  # what was given out is not held while the next is made
                 block = await anext(source, None)
                 if block is None:
                     break
@@ -150,6 +151,7 @@ class Transfer:
         cancel = scope.spawn(lambda: fill(queue, opener, scope, start))
         try:
             while True:
+                block = None
                 if not queue.may_read():
                     queue.crave()
                     await signal.until(queue.may_read)
@@ -184,8 +186,9 @@ async def fill(
                         queue.finish()
                         return
                     queue.put(block)
+                    size, block = len(block), None
                     await breathe()
-                    if len(block) == room:
+                    if size == room:
                         break
 
 
@@ -226,7 +229,7 @@ class Apply:
         """Call the functions right here, over about a millisecond's worth of elements at a time."""
         pace = Pace(INLINE_GROUP)
         async with aclosing(source):
-            async for block in source:
+            while (block := await anext(source, None)) is not None:
                 start = 0
                 while start < len(block):
                     size = min(pace.group, want.items)
@@ -239,6 +242,8 @@ class Apply:
                         yield result
                     else:
                         await breathe()
+                    group = result = None  # what was given out is not held while the next is made
+                block = None
 
     async def awaited(self, work: Work, source: Blocks, want: Demand) -> Blocks:
         """Await the functions on one element after the other; none waits for the next."""
@@ -262,12 +267,15 @@ class Apply:
             window.stop()
 
 
-def split(block: Block, want: Demand) -> Iterator[Block]:
-    """Yield a block in parts of at most as many items as are wanted when each is asked for."""
-    if len(block) <= want.items:
-        if len(block):
-            yield block
-        return
+def split(block: Block, want: Demand) -> Iterable[Block]:
+    """Return a block in parts of at most as many items as are wanted when each is asked for."""
+    size = len(block)
+    if size <= want.items:
+        return (block,) if size else ()
+    return parts_of(block, want)
+
+
+def parts_of(block: Block, want: Demand) -> Iterator[Block]:
     start = 0
     while start < len(block):
         size = want.items
