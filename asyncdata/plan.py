@@ -87,6 +87,8 @@ class Node:
         """Start to run the pipeline up to this node."""
         if start.skip:
             return self.run_past(scope, want, start)
+        if not self.transparent and not self.arranges:
+            start = start.within()
         if start.back and not self.transparent:
             return self.run_after(scope, want, start)
         return self.run(scope, want, start) if start.back or start.position != END else nothing()
@@ -192,6 +194,11 @@ class Node:
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         """Return the tickets of the elements at these places, of an addressable node."""
         raise NotImplementedError
+
+    @property
+    def arranges(self) -> bool:
+        """Whether its position may say that the order of its elements did not matter."""
+        return False
 
     @property
     def transparent(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import doctest
 import json
+import random
 import re
 import threading
 import time
@@ -601,3 +602,22 @@ def test_thousands_of_states_while_the_engine_runs(deterministic: bool) -> None:
     for place in np.random.default_rng(0).integers(1, len(pairs), 20).tolist():
         found, expected = rest(build(), json.loads(json.dumps(pairs[place - 1][1]))), whole[place:]
         assert found == expected if deterministic else sorted(found) == sorted(expected)
+
+
+def unordered_twice() -> ad.Dataset[int]:
+    """What is in flight in the second map has passed the filter; what is in flight in the first has not."""
+    ds = ad.Dataset.range(100).map(lambda x: x, num_parallel_calls=2, deterministic=False)
+    ds = ds.filter(lambda x: x % 3 != 0).map(lambda x: x, num_parallel_calls=2, deterministic=False)
+    return ds.filter(lambda x: x % 5 != 0, num_parallel_calls=1)
+
+
+def test_a_filter_between_two_steps_without_order() -> None:
+    dice = random.Random(3)
+    for _ in range(150):
+        found: list[int] = []
+        state = None
+        for most in (dice.randrange(30), dice.randrange(12), dice.randrange(12), 1000):
+            with unordered_twice().iterate(state=state) as elements:
+                found += islice(elements, most)
+                state = json.loads(json.dumps(elements.state_dict()))
+        assert sorted(found) == [x for x in range(100) if x % 3 and x % 5]

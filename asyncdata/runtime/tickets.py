@@ -21,6 +21,7 @@ __all__ = (
     "END",
     "FRESH",
     "NOTHING",
+    "UNORDERED",
     "Arrived",
     "Children",
     "Given",
@@ -49,6 +50,10 @@ Position: TypeAlias = Any
 
 END: Final = "end"
 """The position after everything."""
+
+UNORDERED: Final = "unordered"
+"""Names the position of a step whose elements came in no order: what it gives first is not among what a step above it
+gives first, since a filter may lie between them."""
 
 
 class Numbered(NamedTuple):
@@ -251,7 +256,7 @@ class Arrived(Same):
 
     def at(self, count: int) -> Position:
         behind = self.whole.part(count, len(self.whole))
-        return {"unordered": going_on(self.last.at(len(self.last)), [behind, *self.missing])}
+        return {UNORDERED: going_on(self.last.at(len(self.last)), [behind, *self.missing])}
 
 
 @final
@@ -360,6 +365,13 @@ class Start:
             skip += told.get("skip", 0)
             position = told["from"]
         return cls(position, back, skip)
+
+    def within(self) -> Start:
+        """Return the start for a node below all those whose elements came in no order, and in some order now."""
+        position, back = self.position, self.back
+        if not isinstance(position, dict) or UNORDERED not in position:
+            return self
+        return Start.of(cast("dict[str, Any]", position)[UNORDERED], back).within()
 
     def told(self) -> Position:
         """Return the start as a position."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +16,11 @@ from asyncdata.processes.crew import Pool
 from asyncdata.processes.lanes import pickled
 from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Blocks, Demand
-from asyncdata.runtime.dealing import Deal, named
+from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.executors import Call, default_workers
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
-from asyncdata.runtime.tickets import END, Position, Start, Ticket
+from asyncdata.runtime.tickets import END, UNORDERED, Position, Start, Ticket, Wrapped
 from asyncdata.runtime.work import Work
 
 __all__ = ("Called", "travels", "tuned", "tuning_for")
@@ -47,8 +48,11 @@ def tuned(plan: Node) -> list[dict[str, Any]]:
 
 def inner_position(position: Position) -> Position:
     """Return the input's position for that of a call, which says so if its order did not matter."""
-    told = named(position, "unordered")
-    return told.get("unordered", position)
+    return position[UNORDERED] if is_unordered(position) else position
+
+
+def is_unordered(position: Position) -> bool:
+    return isinstance(position, dict) and UNORDERED in position
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,15 +91,32 @@ class Called(Unary):
     def in_order(self) -> bool:
         return (self.workers is None or self.ordered is not False) and self.input.in_order
 
+    @property
+    def arranges(self) -> bool:
+        return True
+
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        position = inner_position(start.position)
-        return super().run(scope, want, start if position is start.position else Start.of(position, start.back))
+        """Run. What comes first is the input's to give, unless a node further down has others to give before."""
+        if is_unordered(start.position) and not start.back:
+            start = Start.of(inner_position(start.position))
+        return super().run(scope, want, start)
+
+    async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Yield what is to be given once more, in positions that say that it is this step's to give."""
+
+        def position(_: int, told: Position) -> Position:
+            return told if told == END else {UNORDERED: told}
+
+        async with aclosing(super().again(scope, want, start)) as source:
+            async for block in source:
+                yield block.ticketed(Wrapped(block.tickets, position))
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return dataclasses.replace(self, ordered=True).run(scope, want, Start(END, tickets))
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
-        return self.input.dealt([inner_position(position) for position in positions], deal)
+        inner = self.input.dealt([inner_position(position) for position in positions], deal)
+        return {UNORDERED: inner} if inner != END and any(map(is_unordered, positions)) else inner
 
     def calling(self, functions: tuple[Call, ...]) -> Apply:
         """Return the stage that calls these functions."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter, truth
 from types import CoroutineType
-from typing import Any
+from typing import Any, cast
 
 from asyncdata.options import AUTOTUNE, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, check_arguments, check_called, check_parallel
@@ -16,7 +16,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call, locate
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
-from asyncdata.runtime.tickets import END, Position, Start, Ticket, Wrapped
+from asyncdata.runtime.tickets import END, UNORDERED, Position, Start, Ticket, Wrapped
 from asyncdata.transforms.called import Called, tuning_for
 from asyncdata.transforms.fields import Fields, check_fields, shown
 
@@ -88,7 +88,9 @@ class Filter(Called):
         """Yield what of the input's elements is kept: a state may tell some that nobody has looked at yet."""
 
         def position(_: int, rest: Position) -> Position:
-            return start.position if rest == END else {"from": start.position, "back": rest["back"]}
+            if rest == END:
+                return END if start.position == END else {UNORDERED: start.position}
+            return {UNORDERED: {"from": start.position, "back": cast("dict[str, Any]", rest)["back"]}}
 
         async with aclosing(self.fetch(scope, want, start.back)) as source:
             async for block in source:
