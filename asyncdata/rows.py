@@ -12,10 +12,24 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Ticket, Tickets
 
-__all__ = ("Rows",)
+__all__ = ("Placed", "Rows")
 
 
-class Rows(Node):
+class Placed(Node):
+    """A source whose elements are told apart by their places, and read from any of them on."""
+
+    @property
+    def addressable(self) -> bool:
+        return True
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return places
+
+    def seek(self, count: int) -> Position:
+        return count
+
+
+class Rows(Placed):
     """A source in memory, whose rows are read by position and are the same in each epoch."""
 
     def rows(self, start: int, stop: int) -> list[Any]:
@@ -30,16 +44,6 @@ class Rows(Node):
     @property
     def cardinality(self) -> int:
         return self.size
-
-    @property
-    def addressable(self) -> bool:
-        return True
-
-    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
-        return places
-
-    def seek(self, count: int) -> Position:
-        return count
 
     def block(self, start: int, stop: int) -> Block:
         """Return rows `start` to `stop` as a block."""

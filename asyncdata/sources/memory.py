@@ -15,7 +15,7 @@ from asyncdata.columns import Columns
 from asyncdata.errors import PlanError, StageError, StructureError
 from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.plan import Node, check_integer
-from asyncdata.rows import Rows
+from asyncdata.rows import Placed, Rows
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.random import Chance, epoch_key, mixed, scrambled
@@ -168,7 +168,7 @@ class Counter(Rows):
 
 
 @dataclass(frozen=True, eq=False)
-class Random(Node):
+class Random(Placed):
     """Integers below 2**32 at random, for ever: a hash of each one's number, so that any can be had at once."""
 
     seed: int = field(repr=False)
@@ -217,16 +217,6 @@ class Random(Node):
     @property
     def signature(self) -> TensorSpec:
         return TensorSpec((), "int64")
-
-    @property
-    def addressable(self) -> bool:
-        return True
-
-    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
-        return places
-
-    def seek(self, count: int) -> Position:
-        return count
 
     def label(self) -> str:
         return f"random({'rerandomize_each_iteration=True' if self.rerandomize else ''})"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, final
 
 from asyncdata.errors import StructureError
 from asyncdata.plan import Node, Unary, scaled
+from asyncdata.rows import Placed
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
@@ -201,7 +202,7 @@ def check_parts(names: Sequence[list[str] | None], where: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Members(Node):
+class Members(Placed):
     """The elements of a window, which are there already, failures in their places."""
 
     items: Sequence[Any] = field(repr=False)
@@ -216,16 +217,6 @@ class Members(Node):
     @property
     def cardinality(self) -> int:
         return len(self.items)
-
-    @property
-    def addressable(self) -> bool:
-        return True
-
-    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
-        return places
-
-    def seek(self, count: int) -> Position:
-        return count
 
     def label(self) -> str:
         return f"window of {len(self.items)}"
