@@ -28,7 +28,7 @@ LAYERS = (
     ("runtime.tickets",),
     ("runtime.dealing",),
     ("runtime.block", "runtime.memory", "runtime.queue"),
-    ("runtime.executors",),
+    ("runtime.executors", "runtime.usage"),
     ("runtime.random", "runtime.scope", "runtime.work"),
     ("runtime.lanes", "runtime.pump"),
     ("runtime.autotune",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,10 @@ class Function:
     computing: float = 1.0
     speedup: Callable[[Choice], float] = lambda choice: 1.0
     """How many times as many calls are done as in one thread."""
+    crowd: float = 1.0
+    """How many times as long it all takes because of other programs."""
+    lock: float = 0.0
+    """How long a call waits for the interpreter lock, as a multiple of what it computes."""
 
 
 def alone(_: Choice) -> float:
@@ -53,6 +58,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return clock
 
 
+def add_group(tuning: Tuning, function: Function, choice: Choice, now: float) -> float:
+    """Have one group done, and return how long it is until the next one is."""
+    group = max(1, int(5e-4 / function.cost))
+    speedup = function.speedup(choice)
+    seconds = group * function.cost / speedup * function.crowd
+    took = group * function.cost * (max(1.0, choice.workers / speedup) + function.lock)
+    queued = (function.crowd - 1) * group * function.cost * function.computing
+    cpu = group * function.cost * function.computing
+    pauses = 0 if function.computing == 1.0 and not function.lock else group
+    tuning.samples.append(Sample(group, took + queued, cpu, queued, pauses, choice, now + seconds))
+    return seconds
+
+
 def drive(tuning: Tuning, clock: Any, function: Function, seconds: float, hungry: bool = True) -> list[Choice]:
     """Run a stage for some seconds, and return its choices one after the other."""
     end, choices = clock.now + seconds, [tuning.choice]
@@ -60,14 +78,7 @@ def drive(tuning: Tuning, clock: Any, function: Function, seconds: float, hungry
         choice = tuning.consider()
         if choice is not choices[-1]:
             choices.append(choice)
-        group = max(1, int(5e-4 / function.cost))
-        rate = function.speedup(choice) / function.cost
-        clock.now += group / rate
-        took = group * function.cost * max(1.0, choice.workers / function.speedup(choice))
-        pauses = 0 if function.computing == 1.0 else group
-        tuning.samples.append(
-            Sample(group, took, group * function.cost * function.computing, pauses, choice, clock.now)
-        )
+        clock.now += add_group(tuning, function, choice, clock.now)
         tuning.read(hungry)
     return choices
 
@@ -76,6 +87,67 @@ def test_cheap_functions_stay_on_the_engines_thread(clock: Any) -> None:
     tuning = Tuning(processes=True)
     drive(tuning, clock, Function(1e-6), 5)
     assert tuning.choice[:2] == ("inline", 1)
+
+
+@pytest.mark.parametrize("crowd", [1.5, 2, 4])
+def test_what_else_the_machine_does_is_not_counted(clock: Any, crowd: float) -> None:
+    """A busy machine takes cores away: calls take longer, are less than twice as many in two threads, and compute."""
+    decoder, python = Tuning(processes=True), Tuning(processes=True)
+    choices = drive(decoder, clock, Function(4e-3, speedup=frees_the_lock, crowd=crowd), 4)
+    assert decoder.choice[:2] == ("thread", 2)
+    assert {choice.workers for choice in choices} == {1, 2}
+    drive(python, clock, Function(6e-4, speedup=holds_the_lock, crowd=crowd), 4)
+    assert python.choice[:2] == ("process", 2)
+
+
+def test_calls_that_waited_for_the_lock_alone_are_seen_to_compute(clock: Any) -> None:
+    """While the consumer runs Python code, calls wait to have the interpreter lock: that looks like waiting."""
+    tuning = Tuning(processes=True)
+    choices = drive(tuning, clock, Function(6e-4, speedup=holds_the_lock, lock=1.0), 2)
+    assert choices[1][:2] == ("thread", 8)
+    assert tuning.choice[:2] == ("process", 2)
+    assert "and computes" in tuning.choice.why
+
+
+def test_there_are_no_more_threads_when_all_cores_compute(clock: Any) -> None:
+    tuning = Tuning(processes=True)
+    drive(tuning, clock, Function(1e-3, speedup=frees_the_lock, lock=1.0), 60)
+    assert tuning.choice[:2] == ("thread", 8)
+    assert tuning.choice.why.endswith("all cores compute so")
+
+
+def test_calls_that_wait_after_the_first_few_get_many_threads(clock: Any) -> None:
+    """What they read was in the cache at first."""
+    tuning = Tuning()
+    while tuning.alone:
+        clock.now += add_group(tuning, Function(1e-3), tuning.choice, clock.now)
+        tuning.consider()
+    drive(tuning, clock, Function(2e-3, 0.01, waits), 2)
+    assert tuning.choice[:2] == ("thread", 64)
+
+
+def test_python_code_gets_threads_where_they_do_not_take_turns(clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an interpreter lock processes are not tried, whether threads help or not."""
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    for speedup, workers in ((frees_the_lock, 2), (alone, 1)):
+        tuning = Tuning(processes=True)
+        choices = drive(tuning, clock, Function(6e-4, speedup=speedup), 60)
+        assert tuning.choice[:2] == ("thread", workers)
+        assert all(choice.where == "thread" for choice in choices)
+
+
+@pytest.mark.parametrize("locked", [True, None])
+def test_python_code_gets_processes_where_threads_take_turns(
+    clock: Any, monkeypatch: pytest.MonkeyPatch, locked: bool | None
+) -> None:
+    """A free-threaded interpreter may have its lock, too; older ones cannot be asked."""
+    if locked is None:
+        monkeypatch.delattr(sys, "_is_gil_enabled", raising=False)
+    else:
+        monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True, raising=False)
+    tuning = Tuning(processes=True)
+    drive(tuning, clock, Function(6e-4, speedup=holds_the_lock), 2)
+    assert tuning.choice[:2] == ("process", 2)
 
 
 def test_a_decoder_gets_a_thread_for_each_core(clock: Any) -> None:
@@ -149,7 +221,7 @@ def test_it_settles_within_two_seconds(clock: Any) -> None:
     ):
         tuning = Tuning(processes=True)
         drive(tuning, clock, function, 2)
-        assert tuning.judge == tuning.watch, tuning.choice
+        assert tuning.settled, tuning.choice
 
 
 # with functions that run
