@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import StructureError
+from asyncdata.memory import LARGE, joined
 from asyncdata.structure import is_number, leading, map_leaves, nbytes, open_level, rows_of, stack
 
 __all__ = ("Columns", "Empty", "divided")
@@ -87,11 +88,10 @@ class Columns:
         """Travel as these rows alone."""
         if isinstance(self.whole, Integers):
             return Columns.ints, (self.whole.values[self.start : self.stop],)
-        value = map_leaves(lambda leaf, _: self.leaf(leaf), self.whole.value)
-        return Columns, (value, len(self), self.whole.owned)
+        return Columns, (self.value, len(self), self.whole.owned)
 
     @staticmethod
-    def ints(values: range) -> Columns:
+    def ints(values: Sequence[int]) -> Columns:
         """Return Python's integers, whose array is made when somebody wants that."""
         columns = Columns.__new__(Columns)
         columns.whole, columns.start, columns.stop = Integers(values), 0, len(values)
@@ -101,9 +101,13 @@ class Columns:
         return self.stop - self.start
 
     def __getitem__(self, span: slice[int | None, int | None, None]) -> Columns:
-        start, stop, _ = span.indices(len(self))
+        start, stop, _ = span.indices(self.stop - self.start)
+        return self.rows(start, max(start, stop))
+
+    def rows(self, start: int, stop: int) -> Columns:
+        """Return rows `start` to `stop` of these, which has as many."""
         part = Columns.__new__(Columns)
-        part.whole, part.start, part.stop = self.whole, self.start + start, self.start + max(start, stop)
+        part.whole, part.start, part.stop = self.whole, self.start + start, self.start + stop
         return part
 
     def __iter__(self) -> Iterator[Any]:
@@ -111,6 +115,21 @@ class Columns:
 
     def __repr__(self) -> str:
         return f"Columns({self.elements()!r})"
+
+    @property
+    def integers(self) -> bool:
+        """Whether the elements are Python's integers."""
+        return type(self.whole) is Integers
+
+    def at(self, places: Sequence[int]) -> Columns:
+        """Return the rows at some places, as a view of those that are a range."""
+        if isinstance(self.whole, Integers):
+            values = self.whole.values[self.start : self.stop]
+            if isinstance(places, range) and isinstance(values, range):
+                return Columns.ints(values[places.start : places.stop : places.step])
+            return Columns.ints([values[place] for place in places])
+        at = slice(places.start, places.stop, places.step) if isinstance(places, range) else np.array(places, np.intp)
+        return Columns(map_leaves(lambda leaf, _: self.leaf(leaf)[at], self.whole.value), len(places))
 
     def elements(self) -> list[Any]:
         """Return the elements."""
@@ -120,12 +139,17 @@ class Columns:
     @property
     def weight(self) -> int:
         """The bytes of an element, as far as they are known."""
-        return 8 if type(self.whole) is Integers else max(1, nbytes(self.whole.value) // self.whole.rows)
+        return 8 if self.integers else max(1, nbytes(self.whole.value) // self.whole.rows)
 
     @property
     def bare(self) -> bool:
         """Whether elements are rows of one array that others see too, and cheap to make and to stack."""
-        return not self.whole.owned and (type(self.whole) is Integers or isinstance(self.whole.value, np.ndarray))
+        return not self.whole.owned and (self.integers or isinstance(self.whole.value, np.ndarray))
+
+    @property
+    def value(self) -> Any:
+        """The structure of arrays, as views."""
+        return map_leaves(lambda leaf, _: self.leaf(leaf), self.whole.value)
 
     def leaf(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return these rows of one array, as a view."""
@@ -151,13 +175,14 @@ def divided(columns: Sequence[Columns], stops: Sequence[int]) -> Iterator[list[C
     """Yield the parts of columns that follow each other up to each of `stops`."""
     parts = iter(columns)
     part, begin, at = next(parts), 0, 0
+    end = len(part)
     for stop in stops:
         found: list[Columns] = []
-        while begin + len(part) < stop:
-            found.append(part[at - begin :])
-            begin = at = begin + len(part)
-            part = next(parts)
-        found.append(part[at - begin : stop - begin])
+        while end < stop:
+            found.append(part.rows(at - begin, end - begin))
+            part, begin = next(parts), end
+            at, end = begin, begin + len(part)
+        found.append(part.rows(at - begin, stop - begin))
         at = stop
         yield found
 
@@ -180,13 +205,13 @@ class Whole:
 
 
 class Integers(Whole):
-    """A range."""
+    """Python's integers, most likely a range."""
 
     __slots__ = ("values",)
 
     value: Any
 
-    def __init__(self, values: range) -> None:
+    def __init__(self, values: Sequence[int]) -> None:
         self.values = values
         self.rows = len(values)
         self.owned = False
@@ -195,8 +220,11 @@ class Integers(Whole):
     def __getattr__(self, name: str) -> Any:
         if name != "value":  # which has no value yet
             raise AttributeError(name)
-        self.value = np.arange(self.values.start, self.values.stop, self.values.step, dtype=np.int64)
-        return self.value
+        of = self.values
+        ordered = isinstance(of, range)
+        value = np.arange(of.start, of.stop, of.step, dtype=np.int64) if ordered else np.array(of, np.int64)
+        self.value = value
+        return value
 
     def elements(self) -> list[Any]:
         if self.made is None:
@@ -251,11 +279,14 @@ def concatenated(parts: Sequence[Columns], values: Sequence[Any]) -> Any:
     if isinstance(first, np.ndarray):
         arrays = cast("Sequence[npt.NDArray[Any]]", values)
         if len(parts) == 1:
-            return parts[0].leaf(arrays[0]).copy()
+            rows = parts[0].leaf(arrays[0])
+            return joined([rows]) if rows.nbytes >= LARGE else rows.copy()
         dtype, shape = arrays[0].dtype, arrays[0].shape[1:]
-        if any(type(array) is not np.ndarray or array.dtype != dtype or array.shape[1:] != shape for array in arrays):
-            return None
-        return np.concatenate([part.leaf(array) for part, array in zip(parts, arrays, strict=True)])
+        for array in arrays:
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape[1:] != shape:
+                return None
+        pieces = [part.leaf(array) for part, array in zip(parts, arrays, strict=True)]
+        return joined(pieces) if sum([piece.nbytes for piece in pieces]) >= LARGE else np.concatenate(pieces)
     levels = [open_level(value) for value in values]
     whole = levels[0]
     if whole is None or any(level is None or level.names != whole.names for level in levels):

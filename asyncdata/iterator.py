@@ -179,7 +179,7 @@ class Reader:
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline where the options say; its last prefetch fills the queue that is read here."""
-        run = Run.of(self.plan, self.epoch, self.first)
+        run = Run.of(self.plan, self.epoch, self.first, self.options.ram_budget)
         if self.placement == "process":
             self.engine = ProcessEngine(self.user_plan, self.options, run)
         elif self.placement == "thread":

@@ -10,12 +10,15 @@ from asyncdata.errors import PlanError, StageError
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node, OneForOne, nodes_of
 from asyncdata.runtime.autotune import Tuning
+from asyncdata.runtime.executors import Call
 from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.called import Called
-from asyncdata.transforms.filter import Filter
+from asyncdata.transforms.fields import Fields
+from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.map_and_batch import MapAndBatch
+from asyncdata.transforms.map_batches import MapBatches
 from asyncdata.transforms.permute import Permute
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.repeat import Repeat
@@ -35,8 +38,8 @@ class Rewrite(NamedTuple):
     """What one rule did, for `Dataset.explain`."""
 
     rule: str
-    before: str
-    after: str
+    before: Node
+    after: Node
 
 
 class Optimized(NamedTuple):
@@ -72,10 +75,15 @@ def map_and_filter_fusion(node: Node) -> Node | None:
     """filter.map, map.filter and filter.filter in one pass, in the workers of the first if the second is pure."""
     match node:
         case Filter(input=Map() | Filter() as first) | Map(input=Filter() as first) if fusible(first, node):
-            how = {name: getattr(first, name) for name in ("workers", "ordered", "executor", "pure", "pinned")}
-            return Filter(first.input, first.functions + node.functions, **how)
+            return in_one_pass(first, first.functions + node.functions)
         case _:
             return None
+
+
+def in_one_pass(first: Map | Filter, functions: tuple[Call, ...]) -> Filter:
+    """Return functions of maps and filters where those of the first are called."""
+    how = {name: getattr(first, name) for name in ("workers", "ordered", "executor", "pure", "pinned")}
+    return Filter(first.input, functions, **how)
 
 
 def fusible(first: Map | Filter, second: Map | Filter) -> bool:
@@ -174,12 +182,80 @@ def shard_pushdown(node: Node) -> Node | None:
 
 
 def shuffle_lift(node: Node) -> Node | None:
-    """Shuffle before elementwise work, so that the buffer holds what is read and not what is made of it."""
+    """Shuffle before elementwise work, so that the buffer holds what is read and not what is made of it.
+
+    Not before a map that is said to shrink elements.
+    """
     match node:
+        case Shuffle(input=work) if shrinking(work):
+            return None
         case Shuffle() | Permute() if isinstance(node.input, OneForOne) and node.input.elementwise:
             return node.input.with_inputs(dataclasses.replace(node, input=node.input.input))
         case _:
             return None
+
+
+def filter_pushdown(node: Node) -> Node | None:
+    """Filter before maps that keep the fields it reads, so that nothing is made only to be dropped (reorder=True)."""
+    match node:
+        case Filter(functions=(Predicate(reads=(_, *_)),), input=Prefetch() as buffer):
+            return buffer.with_inputs(dataclasses.replace(node, input=buffer.input))
+        case Filter(functions=(Predicate(reads=(_, *_) as fields),), input=Called() as work) if called_freely(work):
+            calls = calls_of(work)
+            place = earliest(calls, fields)
+            if place == 0:
+                return work.with_inputs(dataclasses.replace(node, input=work.input))
+            if place < len(calls) and isinstance(work, (Map, Filter)) and fusible(work, node):
+                return in_one_pass(work, calls[:place] + node.functions + calls[place:])
+            return None
+        case _:
+            return None
+
+
+def called_freely(work: Called) -> bool:
+    """Tell whether functions may be called in any order or not at all, and elements keep their order."""
+    return work.transparent and (work.pure or work.workers is not None)
+
+
+def calls_of(node: Called) -> tuple[Call, ...]:
+    """Return the functions that a node calls, one after the other."""
+    match node:
+        case Map(functions=functions) | Filter(functions=functions):
+            return functions
+        case MapBatches(function=function):
+            return (function,)
+        case _:
+            return ()
+
+
+def earliest(calls: Sequence[Call], fields: Fields) -> int:
+    """Return before which of some calls a filter may come that reads these fields: always a map, else after the last.
+
+    So a filter only ever passes maps, which it never follows again.
+    """
+    place = len(calls)
+    for number in reversed(range(len(calls))):
+        if not calls[number].keeps:
+            if not set(fields) <= set(calls[number].untouched):
+                break
+            place = number
+    return place
+
+
+def shrink_pushdown(node: Node) -> Node | None:
+    """Call maps that shrink elements before a shuffle or prefetch, which then holds less (reorder=True)."""
+    match node:
+        case Map(input=Shuffle() | Prefetch() as buffer) | MapBatches(input=Shuffle() | Prefetch() as buffer) if (
+            node.elementwise and all(call.shrinks for call in calls_of(node))
+        ):
+            return buffer.with_inputs(dataclasses.replace(node, input=buffer.input))
+        case _:
+            return None
+
+
+def shrinking(node: Node) -> bool:
+    """Tell whether elements are smaller after a node than before it, as its user said."""
+    return isinstance(node, Called) and calls_of(node)[-1].shrinks
 
 
 def inject_prefetch(node: Node) -> Node | None:
@@ -195,6 +271,8 @@ def inject_prefetch(node: Node) -> Node | None:
 
 RULES: Final[tuple[Rule, ...]] = (
     noop_elimination,
+    filter_pushdown,
+    shrink_pushdown,
     map_fusion,
     map_and_filter_fusion,
     shuffle_and_repeat_fusion,
@@ -207,6 +285,8 @@ RULES: Final[tuple[Rule, ...]] = (
     map_and_batch_fusion,
 )
 LAST_RULES: Final[tuple[Rule, ...]] = (inject_prefetch,)
+REORDERING: Final[tuple[Rule, ...]] = (filter_pushdown, shrink_pushdown)
+"""Rules that must be asked for, by `Options(reorder=True)`: with them other elements fail."""
 
 
 def enabled(rules: Sequence[Rule], options: Options) -> list[Rule]:
@@ -216,7 +296,10 @@ def enabled(rules: Sequence[Rule], options: Options) -> list[Rule]:
     for name in disabled:
         if name not in known:
             raise PlanError(f"Options(disabled_rules=) has no rule {name!r}; rules are {', '.join(sorted(known))}")
-    return [rule for rule in rules if rule.__name__ not in disabled] if options.optimize is not False else []
+    if options.optimize is False:
+        return []
+    asked = () if options.reorder else REORDERING
+    return [rule for rule in rules if rule.__name__ not in disabled and rule not in asked]
 
 
 def settle(node: Node, options: Options, numbered: bool = False) -> Node:
@@ -248,17 +331,18 @@ def with_copies(node: Node, hoarded: bool = False) -> Node:
 
 def optimize(plan: Node, options: Options) -> Optimized:
     """Apply the rules bottom-up until none applies, then those for the last node; tell what each did."""
-    rules, story = enabled(RULES, options), list[Rewrite]()
-
-    def visit(node: Node) -> Node:
-        inputs = node.inputs if node.sealed else [visit(part) for part in node.inputs]
-        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            node = node.with_inputs(*inputs)
-        better = apply_first(rules, node, story)
-        return node if better is None else visit(better)
-
-    plan = with_copies(visit(settle(plan, options)))
+    story: list[Rewrite] = []
+    plan = with_copies(rewritten(settle(plan, options), enabled(RULES, options), story))
     return Optimized(apply_first(enabled(LAST_RULES, options), plan, story) or plan, story)
+
+
+def rewritten(node: Node, rules: Sequence[Rule], story: list[Rewrite]) -> Node:
+    """Return a plan of which no rule makes anything better."""
+    inputs = node.inputs if node.sealed else [rewritten(part, rules, story) for part in node.inputs]
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(*inputs)
+    better = apply_first(rules, node, story)
+    return node if better is None else rewritten(better, rules, story)
 
 
 def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node | None:
@@ -266,7 +350,7 @@ def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node
     for rule in rules:
         better = rule(node)
         if better is not None:
-            story.append(Rewrite(rule.__name__, str(node), str(better)))
+            story.append(Rewrite(rule.__name__, node, better))
             if len(story) > MOST_REWRITES:
                 raise StageError(f"the rewrite rules do not settle; the last one was {rule.__name__}")
             return better

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from asyncdata.errors import PlanError
@@ -46,8 +46,19 @@ class Options:
     """Whether `AUTOTUNE` finds out while running where functions are called and how many calls at once (the default);
     else it is as many threads as there are cores, and four."""
 
+    ram_budget: int | None = None
+    """How many bytes the buffers that tune themselves may hold together: those of `prefetch(AUTOTUNE)`, of parallel
+    `interleave`, and what is in flight in maps with `AUTOTUNE`. By default half of the memory that is available when
+    the pipeline starts, in its container if it runs in one. Each holds one element at least. What you give a size
+    (`prefetch(n)`, `shuffle(n)`, the `2n` elements in flight of `num_parallel_calls=n`) is as you say."""
+
     optimize: bool | None = None
     """Whether the plan is rewritten before it runs (the default). Never changes results, only speed."""
+
+    reorder: bool | None = None
+    """Whether filters also come before maps that keep what they read, and maps that shrink elements before what holds
+    them (not so by default), as `filter(reads=)` and `map(keeps=, shrinks=)` declare: see docs/data-flow.md. Elements
+    and their order are the same. But of elements that a filter drops fewer fail, as maps no longer see them."""
 
     disabled_rules: tuple[str, ...] | None = None
     """Names of rewrite rules to leave out, as `Dataset.explain` shows them."""
@@ -59,18 +70,17 @@ class Options:
 
     def merge(self, later: Options) -> Options:
         """Return options in which what `later` sets wins over what this sets."""
-        merged = Options()
-        for field in fields(Options):
-            value = getattr(later, field.name)
-            setattr(merged, field.name, getattr(self, field.name) if value is None else value)
-        return merged
+        told = {field.name: getattr(later, field.name) for field in fields(Options)}
+        return replace(self, **{name: value for name, value in told.items() if value is not None})
 
 
 def check_option(name: str, value: Any) -> None:
     """Raise `PlanError` if a field cannot have this value."""
     if name == "placement" and value not in PLACEMENTS:
         raise PlanError(f"placement must be one of {PLACEMENTS}, got {value!r}")
-    if name in {"autotune", "deterministic", "optimize"} and not isinstance(value, bool):
+    if name in {"autotune", "deterministic", "optimize", "reorder"} and not isinstance(value, bool):
         raise PlanError(f"Options({name}=) must be True, False or None, got {value!r:.80}")
+    if name == "ram_budget" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise PlanError(f"Options(ram_budget=) must be a number of bytes, at least 1, or None, got {value!r:.80}")
     if name == "disabled_rules" and (isinstance(value, str) or not isinstance(value, (tuple, list))):
         raise PlanError(f"Options(disabled_rules=) must be a tuple of names of rules, got {value!r:.80}")

@@ -94,6 +94,8 @@ class Node:
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Run from a position on, which only a transparent node's inputs may have to give something before."""
         inputs = [node.open for node in self.inputs]
+        if start.position is None:
+            return self.stage().open(scope, inputs, want, start)
         return self.told(start.position, lambda _: self.stage().open(scope, inputs, want, start))
 
     def told(self, position: Position, parse: Callable[[Any], P]) -> P:
@@ -131,7 +133,7 @@ class Node:
             async for block in source:
                 tickets = Given(start.back, done, done + len(block), start.position)
                 done += len(block)
-                yield Block(block.items, tickets, block.failed)
+                yield block.ticketed(tickets)
         if done != len(start.back):
             lost = start.back[done]
             raise ResumeError(f"{self.label()}: {describe(lost)} was there when the state was saved, and is not now")
@@ -273,6 +275,10 @@ class Unary(Node):
     """A node with one input, whose elements come out as they are and as many, unless it says otherwise."""
 
     input: Node
+
+    @property
+    def inputs(self) -> tuple[Node]:
+        return (self.input,)
 
     @property
     def cardinality(self) -> int:

@@ -16,9 +16,11 @@ import numpy.typing as npt
 import optree
 
 from asyncdata.errors import PlanError, StructureError
+from asyncdata.memory import LARGE, joined
 from asyncdata.ragged import Ragged
 
 __all__ = (
+    "LEAVES",
     "Leading",
     "Opened",
     "TensorSpec",
@@ -44,7 +46,11 @@ __all__ = (
 
 Shape: TypeAlias = Sequence[int | None]
 
-LEAVES = frozenset({np.ndarray, int, float, bool, complex, str, bytes, bytearray, type(None), list})
+LEAVES: frozenset[type[Any]] = frozenset(
+    {np.ndarray, int, float, bool, complex, str, bytes, bytearray, type(None), list}
+)
+"""The types of most leaves, which are not opened."""
+
 NUMBERS = frozenset({int, float, bool, complex})
 
 
@@ -234,7 +240,8 @@ def stack_arrays(column: list[npt.NDArray[Any]], where: str) -> npt.NDArray[Any]
     check_same(column, shapes, "shape", where)
     if not shapes[0]:
         return np.array(column)
-    return np.concatenate(column).reshape((len(column), *shapes[0]))
+    join = joined if column[0].nbytes * len(column) >= LARGE else np.concatenate
+    return join(column).reshape((len(column), *shapes[0]))
 
 
 def array_of(value: Any, index: int, where: str) -> npt.NDArray[Any]:

@@ -10,7 +10,6 @@ import asyncio
 import dataclasses
 import gc
 import json
-import math
 import os
 import selectors
 import threading
@@ -271,7 +270,7 @@ def same(one: Any, other: Any) -> bool:
         return named.keys() == other.keys() and all(same(part, other[key]) for key, part in named.items())
     if dataclasses.is_dataclass(one) and not isinstance(one, type):
         return all(same(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
-    return bool(one == other) or (isinstance(one, float) and math.isnan(one) and math.isnan(other))
+    return bool(one == other) or (isinstance(one, (float, complex)) and repr(one) == repr(other))  # not a number
 
 
 def same_arrays(one: Array, other: Array) -> bool:

@@ -20,13 +20,14 @@ from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.cache import Cache, MemoryCache
 from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
 from asyncdata.transforms.distinct import Distinct
+from asyncdata.transforms.fields import Field, fields_of
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.group_by_reducer import GroupByReducer, Reducer
 from asyncdata.transforms.groups import Buckets, KeyWindows
 from asyncdata.transforms.ignore_errors import Budget, IgnoreErrors
 from asyncdata.transforms.interleave import Interleave
-from asyncdata.transforms.map import Map, call_for
+from asyncdata.transforms.map import Map, call_for, declared
 from asyncdata.transforms.map_batches import MapBatches
 from asyncdata.transforms.pack import PackSequences
 from asyncdata.transforms.padded import PaddedBatch, Padding
@@ -79,6 +80,8 @@ class Transformations(Generic[T]):
         batch: int | None = None,
         pure: bool = False,
         vectorized: bool = False,
+        keeps: Field | tuple[Field, ...] | None = None,
+        shrinks: bool = False,
     ) -> Dataset[U]: ...
 
     @overload
@@ -94,6 +97,8 @@ class Transformations(Generic[T]):
         batch: int | None = None,
         pure: bool = False,
         vectorized: bool = False,
+        keeps: Field | tuple[Field, ...] | None = None,
+        shrinks: bool = False,
     ) -> Dataset[U]: ...
 
     def map(
@@ -108,6 +113,8 @@ class Transformations(Generic[T]):
         batch: int | None = None,
         pure: bool = False,
         vectorized: bool = False,
+        keeps: Field | tuple[Field, ...] | None = None,
+        shrinks: bool = False,
     ) -> Dataset[Any]:
         """Call a function on each element; a tuple is unpacked into arguments.
 
@@ -155,15 +162,27 @@ class Transformations(Generic[T]):
 
         >>> list(ad.Dataset.range(4).map(lambda x: x / 2, vectorized=True).batch(2))
         [array([0. , 0.5]), array([1. , 1.5])]
+
+        `keeps` names the fields of an element, keys of a dict or places in a tuple, that the result has as well, with
+        the same values; `shrinks=True` says that results take less memory than elements. The map must be `pure` or
+        parallel. With `Options(reorder=True)` a `filter(reads=)` of such fields then comes before it, and it before a
+        `shuffle` with a buffer or a `prefetch`, which hold less.
+
+        >>> images = ad.Dataset.from_tensor_slices({"image": [b"a", b"bb"], "label": [3, 4]})
+        >>> ds = images.map(lambda x: {**x, "size": len(x["image"])}, pure=True, keeps="label")
+        >>> ds = ds.filter(lambda label: label > 3, reads="label").with_options(ad.Options(reorder=True))
+        >>> list(ds)
+        [{'image': b'bb', 'label': np.int64(4), 'size': 2}]
         """
         if batch is not None:
             if vectorized:
                 raise PlanError("map(batch=) takes a function of batches alone: leave vectorized=True out")
-            return self._next(
-                MapBatches.of(self._plan, batched_for(map_func, rng, seed), batch, num_parallel_calls, executor, pure)
-            )
+            fn = batched_for(map_func, rng, seed)
+            batches = MapBatches.of(self._plan, fn, batch, num_parallel_calls, executor, pure)
+            return self._next(declared(batches, batches.function, keeps, shrinks))
         call = call_for(self._plan, map_func, rng, seed)
-        return self._next(Map.of(self._plan, call, num_parallel_calls, deterministic, executor, pure, vectorized))
+        node = Map.of(self._plan, call, num_parallel_calls, deterministic, executor, pure, vectorized)
+        return self._next(declared(node, call, keeps, shrinks))
 
     def filter(
         self,
@@ -172,16 +191,23 @@ class Transformations(Generic[T]):
         deterministic: bool | None = None,
         *,
         pure: bool = False,
+        reads: Field | tuple[Field, ...] | None = None,
     ) -> Dataset[T]:
         """Keep the elements for which `predicate` is true. It is called, or awaited, as the function of `map` is.
 
         `pure=True` says of it what it says of a function of `map`: it may be called in any order, at once and again.
+        With `reads` it is given these fields of an element alone, one argument each: keys of a dict or places in a
+        tuple. `Options(reorder=True)` then puts it before maps that keep them, see `map(keeps=)`.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(6).filter(lambda x: x % 2))
         [1, 3, 5]
+        >>> list(ad.Dataset.from_tensor_slices(([1, 2], ["a", "b"])).filter(lambda name: name == "b", reads=1))
+        [(np.int64(2), 'b')]
         """
-        return self._next(Filter.of(self._plan, Predicate(predicate), num_parallel_calls, deterministic, pure))
+        fields = () if reads is None else fields_of("filter", "reads", reads)
+        call = Predicate(predicate, reads=fields)
+        return self._next(Filter.of(self._plan, call, num_parallel_calls, deterministic, pure))
 
     def scan(self, initial_state: Any, scan_func: Callable[[Any, T], Any]) -> Dataset[Any]:
         """Call `scan_func(state, element)`, which returns the next state and what is given in the element's place.

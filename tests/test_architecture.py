@@ -21,13 +21,14 @@ PACKAGE = Path(__file__).parents[1] / "asyncdata"
 
 # A module may import from the layers above its own, and from its own package within its own layer.
 LAYERS = (
+    ("memory",),
     ("errors", "structure", "options", "distributed", "ragged", "trying"),
     ("columns", "zeros"),
     ("formats",),
-    ("runtime.anchors", "runtime.packing"),
+    ("runtime.anchors", "runtime.machine", "runtime.packing"),
     ("runtime.tickets",),
     ("runtime.dealing",),
-    ("runtime.block", "runtime.memory", "runtime.queue"),
+    ("runtime.block", "runtime.budget", "runtime.queue"),
     ("runtime.executors", "runtime.usage"),
     ("runtime.random", "runtime.scope", "runtime.work"),
     ("runtime.lanes", "runtime.pump"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -115,6 +117,140 @@ def test_picture(ds: ad.Dataset[int], picture: str) -> None:
     assert plan(ds) == picture
 
 
+FIELDS = ad.Dataset.from_iterable([{"id": number, "size": 0} for number in range(10)])
+
+
+def grow(element: dict[str, int]) -> dict[str, int]:
+    return {**element, "size": element["size"] + 1}
+
+
+def grow_id(element: dict[str, int]) -> dict[str, int]:
+    return {**element, "id": element["id"] + 1}
+
+
+async def grow_awaited(element: dict[str, int]) -> dict[str, int]:
+    return grow(element)
+
+
+def batches(element: dict[str, Any]) -> dict[str, Any]:
+    return {**element, "size": element["size"] + 1}
+
+
+EVEN = "filter(is_even, reads='id')"
+
+
+@pytest.mark.parametrize(
+    ("ds", "picture"),
+    [
+        (FIELDS.map(grow, 2, keeps="id").filter(is_even, reads="id"), f"{EVEN} → map(grow, num_parallel_calls=2)"),
+        (FIELDS.map(grow, 2, keeps="id").prefetch(3).filter(is_even, reads="id").prefetch(3), None),
+        (
+            FIELDS.map(dict, 2, keeps=("size", "id")).filter(lambda a, b: a < b, reads=("id", "size")),
+            "filter(<lambda>, reads=('id', 'size')) → map(dict, num_parallel_calls=2)",
+        ),
+        (FIELDS.map(grow_awaited, keeps="id", pure=True).filter(is_even, reads="id"), f"{EVEN} → map(grow_awaited)"),
+        (
+            FIELDS.map(batches, batch=4, keeps="id", pure=True).filter(is_even, reads="id"),
+            f"{EVEN} → map(batches, batch=4)",
+        ),
+        # what it does not pass
+        (FIELDS.map(grow, 2).filter(is_even, reads="id"), f"map(grow, num_parallel_calls=2) → {EVEN}"),
+        (FIELDS.map(grow, 2, keeps="id").filter(bool), "map(grow, num_parallel_calls=2) → filter(bool)"),
+        (
+            FIELDS.map(grow, 2, keeps="id").filter(lambda a, b: a < b, reads=("id", "size")),
+            "map(grow, num_parallel_calls=2) → filter(<lambda>, reads=('id', 'size'))",
+        ),
+        (
+            FIELDS.map(grow, 2, deterministic=False, keeps="id").filter(is_even, reads="id"),
+            f"map(grow, num_parallel_calls=2, deterministic=False) → {EVEN}",
+        ),
+        (
+            FIELDS.map(grow, 2, keeps="id").enumerate().map(lambda i, x: x).filter(is_even, reads="id"),
+            f"map(grow, num_parallel_calls=2) → enumerate() → map_and_filter(map(<lambda>) → {EVEN})",
+        ),
+        (FIELDS.shuffle(3).filter(is_even, reads="id"), f"shuffle(3) → {EVEN}"),
+        # several of them, and of others
+        (
+            FIELDS.map(grow, 2, keeps="id").filter(is_even, pure=True, reads="size").filter(is_even, reads="id"),
+            f"{EVEN} → map_and_filter(map(grow) → filter(is_even, reads='size'), num_parallel_calls=2)",
+        ),
+        (
+            FIELDS.map(grow, 2, keeps="id").filter(is_even, reads="size").filter(is_even, reads="id"),
+            f"map(grow, num_parallel_calls=2) → map_and_filter(filter(is_even, reads='size') → {EVEN})",
+        ),
+        (
+            FIELDS.map(grow, 2, keeps="id").filter(is_even, reads="id").filter(is_even, reads="id"),
+            f"map_and_filter({EVEN} → {EVEN}) → map(grow, num_parallel_calls=2)",
+        ),
+        (
+            FIELDS.map(grow_id, 2, keeps="size")
+            .map(grow, keeps="id", pure=True)
+            .filter(is_even, pure=True, reads="id"),
+            f"map_and_filter(map(grow_id) → {EVEN} → map(grow), num_parallel_calls=2)",
+        ),
+        (
+            FIELDS.map(grow, 2, keeps="id").shuffle(3).filter(is_even, reads="id"),
+            f"shuffle(3) → {EVEN} → map(grow, num_parallel_calls=2)",
+        ),
+        # maps that shrink
+        (FIELDS.shuffle(3).map(grow, 2, shrinks=True), "map(grow, num_parallel_calls=2) → shuffle(3)"),
+        (FIELDS.map(grow, 2, shrinks=True).shuffle(3), "map(grow, num_parallel_calls=2) → shuffle(3)"),
+        (
+            FIELDS.shuffle(3).prefetch(2).map(batches, 2, batch=4, shrinks=True),
+            "map(batches, batch=4, num_parallel_calls=2) → shuffle(3) → prefetch(2)",
+        ),
+        (
+            FIELDS.shuffle(3).map(grow, 2).map(grow, 2, shrinks=True),
+            "shuffle(3) → map(grow, num_parallel_calls=2) → map(grow, num_parallel_calls=2)",
+        ),
+        (
+            FIELDS.shuffle(3).filter(is_even, reads="id").map(grow, 2, shrinks=True),
+            f"shuffle(3) → {EVEN} → map(grow, num_parallel_calls=2)",
+        ),
+        (
+            FIELDS.shuffle(3).map(grow, 2, deterministic=False, shrinks=True),
+            "shuffle(3) → map(grow, num_parallel_calls=2, deterministic=False)",
+        ),
+    ],
+)
+def test_what_is_reordered_when_asked_for(ds: ad.Dataset[Any], picture: str | None) -> None:
+    first = str(FIELDS.plan)
+    if picture is None:
+        picture = f"{EVEN} → map(grow, num_parallel_calls=2) → prefetch(3) → prefetch(3)"
+    assert plan(ds, reorder=True) == f"{first} → {picture}"
+    ran, asked = list(ds), list(ds.with_options(ad.Options(reorder=True)))
+    assert sorted(map(repr, ran)) == sorted(map(repr, asked))
+    fired = {rewrite.rule for rewrite in optimize(ds.plan, ad.Options()).story}
+    assert not fired & {"filter_pushdown", "shrink_pushdown"}
+
+
+def test_a_map_that_shrinks_comes_before_the_buffer_of_a_shuffle_once() -> None:
+    """Declared or not, no rule undoes what another one did."""
+    ds = FIELDS.map(grow, 2).map(grow, 2, shrinks=True).shuffle(3).map(grow, 2, shrinks=True).map(grow, 2).shuffle(3)
+    for reorder in (False, True):
+        assert len(optimize(ds.plan, ad.Options(reorder=reorder)).story) < 9
+
+
+def test_explain_tells_what_was_reordered() -> None:
+    ds = FIELDS.map(grow, 2, keeps="id").filter(is_even, reads="id").with_options(ad.Options(reorder=True))
+    before, after = f"map(grow, num_parallel_calls=2) → {EVEN}", f"{EVEN} → map(grow, num_parallel_calls=2)"
+    assert f"  filter_pushdown  {FIELDS.plan} → {before}  ⇒  {FIELDS.plan} → {after}" in ds.explain().splitlines()
+
+
+def test_what_a_filter_drops_is_not_mapped_and_cannot_fail_there() -> None:
+    calls: list[int] = []
+
+    def reciprocal(element: dict[str, int]) -> dict[str, float]:
+        calls.append(element["id"])
+        return {"id": element["id"], "size": 1 / element["id"]}
+
+    ds = FIELDS.map(reciprocal, pure=True, executor="inline", keeps="id").filter(bool, reads="id")
+    with pytest.raises(ZeroDivisionError):
+        list(ds)
+    calls.clear()
+    assert [element["id"] for element in ds.with_options(ad.Options(reorder=True))] == [*range(1, 10)] == calls
+
+
 def test_shuffle_and_repeat_become_one() -> None:
     assert plan(R.shuffle(4, seed=1).repeat(2)) == "range(10) → shuffle_and_repeat(4, count=2)"
 
@@ -140,7 +276,9 @@ def test_nothing_is_rewritten_when_switched_off() -> None:
 @pytest.mark.parametrize("rule", [rule.__name__ for rule in RULES])
 def test_each_rule_can_be_switched_off_by_name(rule: str) -> None:
     ds = (
-        R.map(inc, pure=True)
+        R.shuffle(2, seed=0)
+        .map(inc, 2, shrinks=True)
+        .map(inc, pure=True)
         .filter(is_even)
         .map(inc)
         .map(double)
@@ -152,10 +290,11 @@ def test_each_rule_can_be_switched_off_by_name(rule: str) -> None:
         .repeat(2)
     )
     ds = ds.map(inc, 2).take(1).map(inc, 2).skip(1).map(inc, 2).shard(2, 0)
-    ds = ds.map(inc, 2).shuffle(2, seed=0).map(inc, vectorized=True).batch(2).map(inc, 2).batch(2)
-    fired = {rewrite.rule for rewrite in optimize(ds.plan, ad.Options()).story}
+    ds = ds.map(inc, 2).shuffle(2, seed=0).map(inc, 2, keeps="x").filter(is_even, reads="x")
+    ds = ds.map(inc, vectorized=True).batch(2).map(inc, 2).batch(2)
+    fired = {rewrite.rule for rewrite in optimize(ds.plan, ad.Options(reorder=True)).story}
     assert rule in fired
-    fired = {rewrite.rule for rewrite in optimize(ds.plan, ad.Options(disabled_rules=(rule,))).story}
+    fired = {rewrite.rule for rewrite in optimize(ds.plan, ad.Options(disabled_rules=(rule,), reorder=True)).story}
     assert rule not in fired
 
 
@@ -231,3 +370,15 @@ def test_explain_says_how_a_state_of_the_pipeline_goes_on(build: Any, said: list
     end = next(place for place, line in enumerate(lines) if line.startswith("rewrites"))
     assert [line[11:] for line in lines[place:end]] == said
     assert {line[:11] for line in lines[place + 1 : end]} <= {11 * " "}
+
+
+def test_no_plan_waits_for_the_garbage_collector() -> None:
+    ds = ad.Dataset.range(9).map(inc).skip(0)
+    living = weakref.ref(ds.plan)
+    gc.disable()
+    try:
+        assert optimize(ds.plan, ad.Options()).story
+        del ds
+        assert living() is None
+    finally:
+        gc.enable()

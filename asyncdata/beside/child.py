@@ -199,7 +199,7 @@ class Service:
         try:
             order: Order = self.attached.open(letter.parcel, copied=True)
             plan = optimize(self.plan, order.options).plan
-            run = Run.of(plan, order.epoch, Start.of(order.start))
+            run = Run.of(plan, order.epoch, Start.of(order.start), order.options.ram_budget)
             self.passages[letter.run] = Passage(letter.run, run, self.office)
         except Exception as error:
             self.office.send(Ended(letter.run, self.office.parcel(Carried.of(error))))

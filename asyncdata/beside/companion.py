@@ -36,7 +36,7 @@ from asyncdata.beside.line import GoneError, Line
 from asyncdata.errors import AsyncDataError, PlanError, StageError
 from asyncdata.plan import Node, nodes_of
 from asyncdata.processes.arena import INLINE, Attached, Parcel, Slots, Spot, pack, whole
-from asyncdata.processes.crew import ending, most_bytes
+from asyncdata.processes.crew import ending, most_slots
 from asyncdata.processes.errand import Carried
 from asyncdata.processes.starting import WorkerProcess, preload
 
@@ -58,8 +58,8 @@ class Correspondence:
         self.numbers = itertools.count()
         self.lines: dict[int, Line] = {}
         self.questions: dict[int, SimpleQueue[Parcel | None]] = {}
-        self.baggage = Slots(most_bytes())
-        self.slots = Slots(most_bytes())
+        self.baggage = Slots(most_slots())
+        self.slots = Slots(most_slots())
         self.attached = Attached()
         self.process: WorkerProcess | None = None
         self.error: BaseException | None = None
@@ -132,7 +132,7 @@ class Correspondence:
     def start(self, plan: Parcel) -> None:
         """Start the process."""
         preload(set())
-        self.process = WorkerProcess(target=serve, args=(*self.theirs, plan, most_bytes()), name="asyncdata-pipeline")
+        self.process = WorkerProcess(target=serve, args=(*self.theirs, plan, most_slots()), name="asyncdata-pipeline")
         self.process.start()
         for connection in self.theirs:
             connection.close()

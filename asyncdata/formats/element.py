@@ -29,7 +29,7 @@ from asyncdata.ragged import Ragged
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ("decode_element", "encode_element")
+__all__ = ("Reader", "decode_element", "encode_element")
 
 ALIGNMENT: Final = 16
 

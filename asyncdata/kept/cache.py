@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from asyncdata.errors import DataLossError, ResumeError, StructureError
-from asyncdata.formats.element import decode_element
 from asyncdata.kept.heading import HEAD, TAIL, Heading, told_count
-from asyncdata.kept.reading import elements_at
+from asyncdata.kept.reading import decoded, elements_at
 from asyncdata.kept.writing import Mark, Writing, begin_writing
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, nodes_of, picked
@@ -213,7 +212,7 @@ class FileCache(Unary):
         async with aclosing(RecordFile(path).parts(scope, want, offset)) as source:
             async for found in source:
                 records: list[Any] = [*found.elements]
-                items = [self.element(path, record, number + place) for place, record in enumerate(records)]
+                items = self.elements(path, records, number)
                 first, number = number, number + len(items)
                 if first < 0:
                     items, first = items[1:], 0
@@ -235,15 +234,17 @@ class FileCache(Unary):
             return self.indexes.now(path).span(number + 1)[0], number
         return 0, -1
 
-    def element(self, path: str, record: Any, number: int) -> Any:
-        """Return the element of a record, or the failure in its place; `END` for the record that ends a file."""
-        if isinstance(record, bytes) and record.startswith((HEAD, TAIL)):
-            return END
-        try:
-            return decode_element(record) if isinstance(record, bytes) else noted(record, self.label(), number)
-        except (DataLossError, StructureError) as error:
-            error.add_note(f"in file {path}")
-            return noted(error, self.label(), number)
+    def elements(self, path: str, records: list[Any], first: int) -> list[Any]:
+        """Return elements, or failures in their places; `END` for a record that begins or ends the file."""
+        begins, ends = is_mark(records[0]), len(records) > 1 and is_mark(records[-1])
+        items: list[Any] = [END] * begins + decoded(records[begins : len(records) - ends]) + [END] * ends
+        if any(issubclass(kind, Exception) for kind in set(map(type, items))):
+            for place, item in enumerate(items):
+                if isinstance(item, Exception):
+                    if item is not records[place]:  # whose message names the file
+                        item.add_note(f"in file {path}")
+                    items[place] = noted(item, self.label(), first + place)
+        return items
 
     def checked(self, path: str, tail: bytes, count: int) -> list[Failure]:
         """Return nothing if a file has as many elements as its end says, else the failure that follows them."""
@@ -258,6 +259,10 @@ def in_passing(block: Block) -> Block:
     """Return a block with tickets that say where the input was."""
     tickets = Children(FIRST, block.tickets, lambda position: dataclasses.asdict(CachePlace(0, position)))
     return Block(block.items, tickets, block.failed)
+
+
+def is_mark(record: Any) -> bool:
+    return isinstance(record, bytes) and record.startswith((HEAD, TAIL))
 
 
 def has_failed(items: list[Any]) -> bool:

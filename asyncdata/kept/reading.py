@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 from asyncdata.errors import DataLossError, StructureError
+from asyncdata.formats.alike import decode_alike
 from asyncdata.formats.element import decode_element
 from asyncdata.runtime.block import Block, Blocks, Failure
 from asyncdata.runtime.executors import noted
@@ -15,7 +16,13 @@ from asyncdata.sources.parsed import Spot
 __all__ = ("decoded", "elements_at")
 
 
-def decoded(record: Any) -> Any:
+def decoded(records: Sequence[Any]) -> list[Any]:
+    """Return the elements of records, errors in the places of those that are lost."""
+    alike = decode_alike(records)
+    return [element_of(record) for record in records] if alike is None else alike
+
+
+def element_of(record: Any) -> Any:
     """Return the element of a record, or the error in its place."""
     try:
         return decode_element(record) if isinstance(record, bytes) else record
@@ -28,7 +35,7 @@ async def elements_at(records: Blocks, spots: Sequence[Spot], method: str) -> Bl
     done = 0
     async with aclosing(records):
         async for block in records:
-            items = [decoded(record) for record in block.items]
+            items = decoded(block.items)
             for place, item in enumerate(items):
                 if isinstance(item, Exception):
                     items[place] = noted(item, f"{method}({spots[done + place][0]})", block.tickets[place])

@@ -263,7 +263,7 @@ class ElementFile(RecordFile):
         return None
 
     def block(self, file: File, found: Found, ordinal: int) -> Block:
-        elements = [decoded(record) for record in found.elements]
+        elements = decoded(list(found.elements))
         return super().block(file, Found(elements, found.begin, found.passed, found.end), ordinal)
 
 

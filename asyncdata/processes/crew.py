@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import signal
 import threading
 import weakref
@@ -22,8 +21,9 @@ from asyncdata.processes.board import Board
 from asyncdata.processes.segment import Segment
 from asyncdata.processes.starting import Context, WorkerProcess, preload
 from asyncdata.processes.worker import Duty, Order, Reply, be_ready, do, prepare
+from asyncdata.runtime.machine import most_bytes
 
-__all__ = ("Crew", "Job", "Pool", "end_crews", "ending", "most_bytes", "pool_of")
+__all__ = ("Crew", "Job", "Pool", "end_crews", "ending", "most_slots", "pool_of")
 
 PATIENCE: Final = 2.0
 MOST_BARREN: Final = 3
@@ -81,7 +81,7 @@ class Crew:
         self.thread: threading.Thread | None = None
         self.board = Board.create()
         self.attached = Attached()
-        self.slots = Slots(most_bytes())
+        self.slots = Slots(most_slots())
         self.duties: dict[bytes, Segment] = {}
         self.modules: set[str] = set()
         self.settled = 0
@@ -178,7 +178,7 @@ class Crew:
             self.count,
             mp_context=cast("Any", self.context),
             initializer=prepare,
-            initargs=(self.board.segment.handle if self.board.segment else "", most_bytes() // self.count),
+            initargs=(self.board.segment.handle if self.board.segment else "", most_slots() // self.count),
         )
         for _ in range(self.count):
             executor.submit(be_ready)
@@ -255,11 +255,9 @@ def kill(processes: list[WorkerProcess]) -> None:
         process.kill()
 
 
-def most_bytes() -> int:
-    """Return how much shared memory the slots of one side may take: an eighth of what the machine has."""
-    if not hasattr(os, "sysconf"):
-        return 1 << 30
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+def most_slots() -> int:
+    """Return how many bytes of shared memory the slots of one side may take: an eighth of what there could be."""
+    return most_bytes() // 8
 
 
 class Pool:

@@ -14,12 +14,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from asyncdata.memory import keep_memory_warm
 from asyncdata.processes.arena import Attached, Draft, Parcel, Slots, dumps, pack
 from asyncdata.processes.board import Board
 from asyncdata.processes.errand import Carried, Errand, Outcome, carry_out
 from asyncdata.processes.segment import Segment
 from asyncdata.runtime.executors import Note
-from asyncdata.runtime.memory import keep_memory_warm
 from asyncdata.runtime.work import Work
 
 __all__ = ("Duty", "Order", "Reply", "attend", "be_ready", "do", "prepare")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from asyncdata.runtime.executors import usable_cores
+from asyncdata.runtime.machine import usable_cores
 
 __all__ = ("Choice", "Sample", "Tuning", "Where")
 

@@ -80,7 +80,10 @@ class Block:
     @property
     def weight(self) -> int:
         """About how many bytes an item occupies."""
-        return self.columns[0].weight if self.columns else nbytes(self.items[0])
+        if self.columns:
+            return self.columns[0].weight
+        first = self.items[0]
+        return len(first) * first.weight if type(first) is Block and len(first) else nbytes(first)
 
     def __repr__(self) -> str:
         return f"Block({self.items!r}, {self.tickets!r}{', failed=True' if self.failed else ''})"
@@ -92,11 +95,21 @@ class Block:
         items = self.items[start:stop]
         return Block(items, self.tickets.part(start, stop), self.failed and has_failure(items))
 
+    def at(self, places: Sequence[int], tickets: Tickets) -> Block:
+        """Return the items at some places as a block with other tickets."""
+        if len(self.columns) == 1 and len(places):
+            return Block.of_columns([self.columns[0].at(places)], tickets)
+        if isinstance(places, range):
+            items = self.items[places.start : places.stop : places.step]
+        else:
+            items = [self.items[place] for place in places]
+        return Block(items, tickets, self.failed and has_failure(items))
+
     def pieces(self) -> Iterator[Block]:
         """Yield the block in pieces: whole if nothing failed, else runs of good items and each failure alone."""
-        if not self.failed:
-            yield self
-            return
+        return self.apart() if self.failed else iter((self,))
+
+    def apart(self) -> Iterator[Block]:
         start = 0
         for place, item in enumerate(self.items):
             if type(item) is Failure:
@@ -123,10 +136,11 @@ def cut(columns: Sequence[Columns], start: int, stop: int) -> list[Columns]:
     """Return items `start` to `stop` of columns in parts that follow each other."""
     parts: list[Columns] = []
     for part in columns:
-        piece = part[max(0, start) : max(0, stop)]
-        if piece:
-            parts.append(piece)
-        start, stop = start - len(part), stop - len(part)
+        rows = len(part)
+        begin, end = max(0, start), min(stop, rows)
+        if begin < end:
+            parts.append(part.rows(begin, end))
+        start, stop = start - rows, stop - rows
     return parts
 
 

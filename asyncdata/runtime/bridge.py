@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.errors import StageError
 from asyncdata.plan import Node
+from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.pipeline import Pipeline
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Start
@@ -49,18 +50,24 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 class Run(NamedTuple):
-    """What an engine runs: a plan, how many items its consumer's buffer holds, in which epoch, and where to begin."""
+    """What an engine runs: a plan, how much its consumer's buffer holds, in which epoch, where to begin, its budget."""
 
     plan: Node
-    depth: int
+    depth: Depth
     epoch: tuple[Any, ...]
     start: Start
+    budget: Budget
 
     @staticmethod
-    def of(plan: Node, epoch: int, start: Start) -> Run:
+    def of(plan: Node, epoch: int, start: Start, ram_budget: int | None) -> Run:
         """Return how a plan is run: its last prefetch is the consumer's buffer."""
         plan, depth = (plan.input, plan.buffer_size) if isinstance(plan, Prefetch) else (plan, 0)
-        return Run(plan, depth, (epoch,), start)
+        budget = Budget(ram_budget)
+        return Run(plan, Depth(depth, budget.share()), (epoch,), start, budget)
+
+    def pipeline(self, queue: BlockQueue, home: asyncio.AbstractEventLoop | None) -> Pipeline:
+        """Return the pipeline, which writes to `queue`."""
+        return Pipeline(self.plan, queue, self.epoch, home, self.start, self.budget)
 
 
 class Engine(Protocol):
@@ -110,8 +117,8 @@ class ThreadEngine:
 
     def __init__(self, run: Run, home: asyncio.AbstractEventLoop | None) -> None:
         self.loop = new_loop()
-        self.queue = BlockQueue(Depth(run.depth), LoopSignal(self.loop, threadsafe=True), ThreadSignal())
-        self.pipeline = Pipeline(run.plan, self.queue, run.epoch, home, run.start)
+        self.queue = BlockQueue(run.depth, LoopSignal(self.loop, threadsafe=True), ThreadSignal())
+        self.pipeline = run.pipeline(self.queue, home)
         self.context = copy_context()
         self.over = False
         self.on_end: Callable[[], object] | None = None
@@ -122,8 +129,7 @@ class ThreadEngine:
     def main(self) -> None:
         """The thread: run the pipeline, then wait for the threads that it started."""
         try:
-            with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
-                runner.run(self.pipeline.run(), context=self.context)
+            self.serve()
         except BaseException as error:  # SystemExit from a user's function reaches the consumer
             self.queue.finish(error)
         finally:
@@ -134,6 +140,23 @@ class ThreadEngine:
             if self.on_end is not None:
                 with suppress(RuntimeError):  # the consumer's loop has been closed
                     self.on_end()
+
+    def serve(self) -> None:
+        """Run the pipeline on the loop, and close that; each time that a loop is run again costs as much as a block."""
+        runner, clean = asyncio.Runner(loop_factory=lambda: self.loop), False
+        try:
+            clean = runner.run(self.whole(), context=self.context)
+        finally:
+            self.loop.close() if clean else runner.close()
+
+    async def whole(self) -> bool:
+        """Run the pipeline and end the loop, unless tasks are left there; return whether it was ended."""
+        await self.pipeline.run()
+        if len(asyncio.all_tasks()) > 1:
+            return False
+        await self.loop.shutdown_asyncgens()
+        await self.loop.shutdown_default_executor()
+        return True
 
     def wait(self, ready: Callable[[], object]) -> None:
         wait_in_thread(self.queue, ready)
@@ -178,8 +201,8 @@ class TaskEngine:
     def __init__(self, run: Run) -> None:
         self.loop = asyncio.get_running_loop()
         self.signal = LoopSignal(self.loop)
-        self.queue = BlockQueue(Depth(run.depth), LoopSignal(self.loop), self.signal)
-        self.pipeline = Pipeline(run.plan, self.queue, run.epoch, self.loop, run.start)
+        self.queue = BlockQueue(run.depth, LoopSignal(self.loop), self.signal)
+        self.pipeline = run.pipeline(self.queue, self.loop)
         self.task = self.loop.create_task(self.pipeline.run(), name="asyncdata-pipeline")
         self.task.add_done_callback(self.done)
 
@@ -217,8 +240,8 @@ class LoopEngine:
         self.loop = asyncio.new_event_loop()  # not uvloop's, which Ctrl-C in the main thread can leave unusable
         self.stopping = False
         self.signal = LoopSignal(self.loop)
-        self.queue = BlockQueue(Depth(run.depth), LoopSignal(self.loop), self.signal)
-        self.pipeline = Pipeline(run.plan, self.queue, run.epoch, None, run.start)
+        self.queue = BlockQueue(run.depth, LoopSignal(self.loop), self.signal)
+        self.pipeline = run.pipeline(self.queue, None)
         self.task = self.loop.create_task(self.pipeline.run(), name="asyncdata-pipeline")
 
     def wait(self, ready: Callable[[], object]) -> None:
@@ -246,11 +269,16 @@ class LoopEngine:
     def finish(self) -> None:
         """Cancel the pipeline, let it end, and close the loop."""
         self.queue.stop()
-        self.loop.call_soon(self.pipeline.cancel)
-        self.loop.run_until_complete(asyncio.wait([self.task], timeout=PATIENCE))
-        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.run_until_complete(self.end())
         self.loop.close()
         self.pipeline.owned.join()
+
+    async def end(self) -> None:
+        """End what is on the loop."""
+        if not self.task.done():
+            self.pipeline.cancel()
+            await asyncio.wait([self.task], timeout=PATIENCE)
+        await self.loop.shutdown_asyncgens()
 
     def join(self) -> None:
         """Return at once: `stop` has waited already."""

@@ -20,10 +20,11 @@ from typing import Any, Final, Self, cast
 
 from asyncdata.errors import PlanError
 from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
 from asyncdata.trying import Retried
 
-__all__ = ("Call", "Note", "Pace", "Place", "Workers", "default_workers", "describe", "locate", "noted", "usable_cores")
+__all__ = ("Call", "Note", "Pace", "Place", "Workers", "default_workers", "describe", "locate", "noted")
 
 log = logging.getLogger("asyncdata")
 
@@ -111,7 +112,7 @@ def noted(error: BaseException, label: str, ticket: Ticket) -> Failure:
 class Call:
     """A user's function, its name for messages, and the ways to run it over elements."""
 
-    __slots__ = ("fn", "is_async", "label", "name", "spread", "waits")
+    __slots__ = ("fn", "is_async", "label", "name", "shrinks", "spread", "untouched", "waits")
 
     keyed = False
     """Whether what it does with an element depends on the element's ticket."""
@@ -127,6 +128,8 @@ class Call:
         self.name = f"{kind}({short(fn)})"
         self.label = self.name + locate(fn)
         self.waits = type(fn) is Retried
+        self.untouched: tuple[str | int, ...] = ()  # fields that its user said it leaves as they are
+        self.shrinks = False  # whether its user said that it makes elements smaller
         self.is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(cast("Any", type(fn)).__call__)
 
     def prompt(self) -> Self:
@@ -335,8 +338,3 @@ class Workers:
 def default_workers() -> int:
     """Return how many workers AUTOTUNE starts: as many as the standard thread pool does."""
     return min(32, usable_cores() + 4)
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -51,6 +51,9 @@ class Lanes:
     pace: Pace
     workers: int
 
+    tuned = False
+    """Whether AUTOTUNE chooses how many workers there are: then there may also be fewer groups than keep them busy."""
+
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         """Let a lane work on `group`."""
         raise NotImplementedError
@@ -160,7 +163,10 @@ class Window:
         self.pending: dict[Group, None] = {}  # without order: what was admitted and is not out yet
         self.last: Tickets = NOTHING
         self.held = 0
-        self.most = MOST_BYTES
+        self.part = scope.owned.budget.share()
+        self.load = 0  # bytes of an element, before and after; after is not known to begin with
+        self.known = False
+        self.most = 1 if lanes.tuned else 2 * lanes.workers
         self.ended = self.stopped = False
         self.reader = LoopSignal(scope.loop, threadsafe=True)
         self.feeder = LoopSignal(scope.loop)
@@ -185,9 +191,13 @@ class Window:
 
     def bound(self) -> int:
         """Return how many elements may be in flight."""
-        most, groups = min(self.most, MOST_HELD), 2 * self.lanes.workers
-        bound = min(groups * self.lanes.pace.group, max(groups, most))
-        return max(bound, self.batches() * (self.rows or 0))
+        most = self.most if self.lanes.tuned else max(self.most, 2 * self.lanes.workers)
+        return max(min(self.wanted(), most), self.batches() * (self.rows or 0))
+
+    def wanted(self) -> int:
+        """Return how many elements in flight keep the workers busy."""
+        groups = 2 * self.lanes.workers
+        return min(groups * self.lanes.pace.group, max(groups, MOST_HELD)) if self.known else groups
 
     def share(self) -> int:
         """Return how many elements make a group: no more than leave room for all the groups that keep workers busy."""
@@ -197,9 +207,14 @@ class Window:
         return share - share % self.rows if share >= self.rows else self.rows if self.batches() else share
 
     def batches(self) -> int:
-        """Return how many batches are made at once, each by one worker; 0 if workers do not make whole batches.
+        """Return how many batches are made at once, each by one worker; 0 if there is no room for so many."""
+        count = self.whole_batches()
+        return count if self.most >= count * (self.rows or 0) else 0
 
-        They do if a batch is so large that it should not be copied once more, and none has to be waited for long.
+    def whole_batches(self) -> int:
+        """Return how many batches should be made at once; 0 if workers should not make whole batches.
+
+        They should if a batch is so large that it should not be copied once more, and none has to be waited for long.
         """
         size, count = self.weight * (self.rows or 0), self.lanes.workers + 1
         if LEAST_BATCH <= size <= MOST_BATCHES // count and self.lanes.pace.each * (self.rows or 0) <= LONGEST:
@@ -213,15 +228,24 @@ class Window:
         """
         return self.room() >= self.share()
 
-    def weigh(self, group: Group) -> None:
-        """Bound the window in bytes by what an element of `group` weighs, before or after."""
-        self.weight = group.result.weight
-        self.most = MOST_BYTES // max(group.block.weight, self.weight)
+    def weigh(self, block: Block, result: Block | None = None) -> None:
+        """Bound the window in bytes by what an element weighs; of those that differ by the heavier ones."""
+        load = block.weight
+        if result is not None:
+            self.weight = result.weight
+            load += self.weight
+        if not self.load < 2 * load <= 2 * self.load:
+            self.load = load
+        batches = self.whole_batches() * (self.rows or 0) * self.load
+        wanted = min(self.wanted() * self.load, MOST_BYTES)
+        room = min(self.part.claim(max(wanted, batches), self.load), max(MOST_BYTES, batches))
+        self.most = max(1, room // self.load)
 
     def admit(self, block: Block) -> None:
         """Cut a block into groups, small enough that no worker idles."""
         self.held += len(block)
-        self.most = min(self.most, MOST_BYTES // block.weight)
+        if not self.known:
+            self.weigh(block)
         if self.rows is not None:
             self.admit_rows(block, self.rows)
             return
@@ -310,11 +334,12 @@ class Window:
             self.pending.pop(group, None)
             self.held -= len(group.block)
             limit -= len(group.result)
+            self.known = True
             if self.rows is not None and group.result.failed:
                 failures = sum([type(item) is Failure for item in group.result.items])
                 self.row = (self.row - failures) % self.rows
+            self.weigh(group.block, group.result if len(group.result) else None)
             if len(group.result):
-                self.weigh(group)
                 done.append(group.result)
         self.feeder.notify()
         if done:

@@ -10,8 +10,9 @@ from typing import Any, Final, cast
 import anyio
 
 from asyncdata.errors import AsyncDataError, ResumeError
+from asyncdata.memory import keep_memory_warm
 from asyncdata.plan import Node
-from asyncdata.runtime.memory import keep_memory_warm
+from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.scope import Owned, Scope
 from asyncdata.runtime.stage import fill
@@ -29,7 +30,8 @@ class Pipeline:
         queue: BlockQueue,
         epoch: tuple[Any, ...],
         home: asyncio.AbstractEventLoop | None,
-        start: Start = FRESH,
+        start: Start,
+        budget: Budget,
     ) -> None:
         keep_memory_warm()
         self.plan = plan
@@ -37,7 +39,7 @@ class Pipeline:
         self.epoch = epoch
         self.home = home
         self.start = start
-        self.owned = Owned()
+        self.owned = Owned(budget)
         self.group_scope: anyio.CancelScope | None = None
 
     def cancel(self) -> None:
@@ -54,7 +56,8 @@ class Pipeline:
                 scope = Scope(group, self.owned, epoch=self.epoch, home=self.home)
                 if not self.queue.stopped:
                     await fill(self.queue, self.plan.open, scope, self.start)
-                group.cancel_scope.cancel()
+                if self.owned.has_spawned:
+                    group.cancel_scope.cancel()
             self.queue.finish()
         except asyncio.CancelledError:  # not by `cancel`: its loop is being shut down, and whoever does so says why
             raise

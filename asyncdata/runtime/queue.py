@@ -15,12 +15,13 @@ from typing import Final, Protocol
 
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block
-from asyncdata.structure import nbytes
+from asyncdata.runtime.budget import Budget, Share
 
 __all__ = ("MOST_BYTES", "BlockQueue", "Depth", "LoopSignal", "Signal", "ThreadSignal")
 
 MOST_ITEMS: Final = 4096
 MOST_BYTES: Final = 64 << 20
+"""What a buffer may grow to only because it holds little work: large elements that take no time are not worth more."""
 LEAST_WORK: Final = 2e-3
 
 
@@ -95,15 +96,18 @@ class Depth:
     """How many items a buffer may hold: fixed, or with AUTOTUNE doubled as it proves too small.
 
     It does when a reader finds it empty after it was full (the rule of tf.data's first prefetch tuner), or while all
-    that it may hold is less than two milliseconds of work. A buffer that tunes itself also stays below 64 MB.
+    that it may hold is less than two milliseconds of work, and 64 MB. One that tunes itself has a `share` of the
+    budget, and holds at least one item. It begins with the `first` number of items, of a weight if that is known.
     """
 
-    __slots__ = ("auto", "filled", "items", "most", "since", "written")
+    __slots__ = ("auto", "filled", "items", "share", "since", "weight", "written")
 
-    def __init__(self, items: int, first: int = 2) -> None:
+    def __init__(self, items: int, share: Share | None = None, first: tuple[int, int] = (2, 0)) -> None:
         self.auto = items == AUTOTUNE
-        self.items = first if self.auto else items
-        self.most = MOST_ITEMS
+        self.items, self.weight = first if self.auto else (items, 0)
+        self.share = share or Budget().share()
+        if self.weight:
+            self.fit()
         self.filled = False
         self.since = 0.0
         self.written = 0
@@ -114,10 +118,16 @@ class Depth:
         return max(1, self.items // 4)
 
     def weigh(self, block: Block) -> None:
-        """Bound the buffer in bytes by what an item of `block` weighs."""
-        if self.auto:
-            self.most = max(2, min(MOST_ITEMS, MOST_BYTES // nbytes(block.items[0])))
-            self.items = min(self.items, self.most)
+        """Bound the buffer in bytes by what an item of `block` weighs; of items that differ by the heavier ones."""
+        if self.auto and not self.weight < 2 * (weight := block.weight) <= 2 * self.weight:
+            self.weight = weight
+            self.fit()
+
+    def fit(self) -> None:
+        """Have room in the budget for what the buffer may hold with the block being made, or hold less."""
+        most = self.share.claim((self.items + self.chunk) * self.weight, 2 * self.weight) // max(1, self.weight)
+        if self.weight and most < self.items + self.chunk:
+            self.items = max(1, most * 4 // 5)
 
     def starved(self, written: int) -> None:
         """Take note that a reader found the buffer empty, when `written` items had been written in all."""
@@ -128,8 +138,10 @@ class Depth:
     def emptied(self, written: int, full: bool = False) -> None:
         """Take note that a reader took all there was, and double if the buffer is known to be too small."""
         now, fresh = time.perf_counter(), written - self.written
-        if full or (fresh and (now - self.since) / fresh * self.items < LEAST_WORK):
-            self.items = min(self.items * 2, self.most)
+        little = fresh and (now - self.since) / fresh * self.items < LEAST_WORK
+        if full or (little and 2 * self.items * self.weight <= MOST_BYTES):
+            self.items = min(self.items * 2, MOST_ITEMS)
+            self.fit()
         self.since, self.written = now, written
 
 

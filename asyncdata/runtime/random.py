@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -71,7 +72,9 @@ class Randomized(Call):
 
     def seeded(self, seed: int) -> Randomized:
         """Return the same function with another seed."""
-        return Randomized(self.fn, self.chance._replace(seed=seed), self.salt, self.epoch)
+        other = copy(self)
+        other.chance = self.chance._replace(seed=seed)
+        return other
 
     def generator(self, ticket: Ticket) -> np.random.Generator:
         """Return the generator of one element: a counter-based one, keyed by seed, function, epoch and ticket."""

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
+from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.executors import Workers
 
 __all__ = ("Owned", "Scope")
@@ -24,13 +25,15 @@ PATIENCE: Final = 0.8
 
 
 class Owned:
-    """The threads and foreign tasks of one pipeline: started here, ended and awaited here."""
+    """The threads and foreign tasks of one pipeline: started here, ended and awaited here; and its budget."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
         self.threads: set[threading.Thread] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.readers = Workers(self.start, READERS, "asyncdata-read")
         self.unstarted: set[Coroutine[Any, Any, None]] = set()
+        self.has_spawned = False
         self.emptied: Callable[[], object] | None = None
 
     def start(self, run: Callable[[], None], name: str) -> None:
@@ -124,6 +127,7 @@ class Scope:
 
         coroutine = task()
         self.owned.unstarted.add(coroutine)
+        self.owned.has_spawned = True
         self.group.start_soon(lambda: coroutine)
         return cancel
 

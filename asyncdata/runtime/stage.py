@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
@@ -107,6 +107,7 @@ class Fold:
         async with aclosing(source):
             while not step.done:
                 inner.items = step.need(min(want.items, pace.group))
+                block = out = part = None  # what was given out is not held while the next is made
                 block = await anext(source, None)
                 if block is None:
                     break
@@ -145,10 +146,12 @@ class Transfer:
         return self.run(scope, inputs[0], want, start)
 
     async def run(self, scope: Scope, opener: Opener, want: Demand, start: Start) -> Blocks:
-        queue = BlockQueue(Depth(self.items), LoopSignal(scope.loop), signal := LoopSignal(scope.loop))
+        depth = Depth(self.items, scope.owned.budget.share())
+        queue = BlockQueue(depth, LoopSignal(scope.loop), signal := LoopSignal(scope.loop))
         cancel = scope.spawn(lambda: fill(queue, opener, scope, start))
         try:
             while True:
+                block = None
                 if not queue.may_read():
                     queue.crave()
                     await signal.until(queue.may_read)
@@ -183,8 +186,9 @@ async def fill(
                         queue.finish()
                         return
                     queue.put(block)
+                    size, block = len(block), None
                     await breathe()
-                    if len(block) == room:
+                    if size == room:
                         break
 
 
@@ -225,7 +229,7 @@ class Apply:
         """Call the functions right here, over about a millisecond's worth of elements at a time."""
         pace = Pace(INLINE_GROUP)
         async with aclosing(source):
-            async for block in source:
+            while (block := await anext(source, None)) is not None:
                 start = 0
                 while start < len(block):
                     size = min(pace.group, want.items)
@@ -238,6 +242,8 @@ class Apply:
                         yield result
                     else:
                         await breathe()
+                    group = result = None  # what was given out is not held while the next is made
+                block = None
 
     async def awaited(self, work: Work, source: Blocks, want: Demand) -> Blocks:
         """Await the functions on one element after the other; none waits for the next."""
@@ -261,12 +267,15 @@ class Apply:
             window.stop()
 
 
-def split(block: Block, want: Demand) -> Iterator[Block]:
-    """Yield a block in parts of at most as many items as are wanted when each is asked for."""
-    if len(block) <= want.items:
-        if len(block):
-            yield block
-        return
+def split(block: Block, want: Demand) -> Iterable[Block]:
+    """Return a block in parts of at most as many items as are wanted when each is asked for."""
+    size = len(block)
+    if size <= want.items:
+        return (block,) if size else ()
+    return parts_of(block, want)
+
+
+def parts_of(block: Block, want: Demand) -> Iterator[Block]:
     start = 0
     while start < len(block):
         size = want.items

@@ -12,8 +12,9 @@ from asyncdata.processes.crew import Pool, pool_of
 from asyncdata.processes.lanes import ExecutorLanes, ProcessLanes
 from asyncdata.runtime.autotune import Choice, Sample, Tuning
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.executors import Pace, usable_cores
+from asyncdata.runtime.executors import Pace
 from asyncdata.runtime.lanes import Group, Lanes, TaskLanes, ThreadLanes
+from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.work import Work
 
@@ -51,6 +52,8 @@ class Untold(Pace):
 
 class TunedLanes(Lanes):
     """Lanes of the kind that AUTOTUNE chooses for now. Groups that were begun elsewhere are finished there."""
+
+    tuned = True
 
     def __init__(self, scope: Scope, work: Work, tuning: Tuning, copied: bool) -> None:
         self.scope = scope

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Final
 
-import numpy as np
-
 from asyncdata.columns import Columns, Empty
+from asyncdata.memory import empty
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.tickets import Kept
@@ -38,7 +37,7 @@ class Work:
         """Return the work as it is done in an epoch."""
         return Work(tuple([call.at(epoch) for call in self.calls]), self.rows)
 
-    def run(self, block: Block, empty: Empty = np.empty) -> Block:
+    def run(self, block: Block, empty: Empty = empty) -> Block:
         """Call the functions over a block. Batches of large elements are made of arrays that `empty` gives."""
         rows, count = self.rows, len(block)
         if rows is None or block.failed or count % rows or not count:

@@ -23,7 +23,7 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket, Tickets
 from asyncdata.sources.files import Files
-from asyncdata.structure import TensorSpec, as_arrays, common_spec, leading, map_leaves, nbytes, slice_rows, spec_of
+from asyncdata.structure import TensorSpec, as_arrays, common_spec, leading, map_leaves, slice_rows, spec_of
 
 __all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
 
@@ -260,10 +260,14 @@ class Slices(Rows):
         return Block.of_columns([Columns(part, stop - start)], Ordinals(start, stop))
 
     def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
-        if not self.plain or len(places) < FEW or nbytes(self.rows(0, 1)[0]) > SMALL:
+        if not self.plain or len(places) < FEW or self.columns.weight > SMALL:
             return super().gather(places, tickets)
-        at = np.array([*places])
-        return Block.of_columns([Columns(map_leaves(lambda leaf, _: leaf[at], self.arrays), len(at))], tickets)
+        return Block.of_columns([self.columns.at(places)], tickets)
+
+    @property
+    def columns(self) -> Columns:
+        """All rows."""
+        return Columns(self.arrays, self.count)
 
     @property
     def size(self) -> int:

@@ -6,33 +6,47 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain
-from operator import truth
+from operator import itemgetter, truth
 from types import CoroutineType
 from typing import Any
 
 from asyncdata.options import AUTOTUNE, UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, check_arguments, check_parallel
+from asyncdata.plan import Node, check_arguments, check_called, check_parallel
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import Call
+from asyncdata.runtime.executors import Call, locate
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.tickets import END, Position, Start, Ticket, Wrapped
 from asyncdata.transforms.called import Called, tuning_for
+from asyncdata.transforms.fields import Fields, check_fields, shown
 
 __all__ = ("Filter", "Predicate")
 
 
 class Predicate(Call):
-    """A user's function whose results are true or false; what is neither (an array of several) is its failure."""
+    """A user's function whose results are true or false; what is neither (an array of several) is its failure.
 
-    __slots__ = ()
+    One that `reads` some fields of an element is given those alone, one argument each.
+    """
+
+    __slots__ = ("pick", "reads")
 
     keeps = True
 
-    def __init__(self, fn: Callable[..., Any], kind: str = "filter") -> None:
-        super().__init__(kind, fn)
+    def __init__(self, fn: Callable[..., Any], kind: str = "filter", reads: Fields = ()) -> None:
+        super().__init__(kind, fn, spread=len(reads) != 1)
+        self.reads = reads
+        self.pick: Callable[[Any], Any] | None = itemgetter(*reads) if reads else None
+        if reads:
+            self.name = f"{self.name[:-1]}, reads={shown(reads)})"
+            self.label = self.name + locate(fn)
+
+    def one(self, item: Any) -> Any:
+        return super().one(item if self.pick is None else self.pick(item))
 
     def over(self, items: Any, kinds: set[type]) -> Any:
+        if self.pick is not None:
+            items, kinds = map(self.pick, items), {tuple}
         verdicts = iter(super().over(items, kinds))
         for first in verdicts:
             if type(first) is CoroutineType:  # which nobody would await, and which counts as true
@@ -61,7 +75,7 @@ class Filter(Called):
     ) -> Filter:
         """Return a filter for what the user asked for."""
         check_parallel("filter", calls)
-        check_arguments(predicate, plan)
+        check_read(predicate, plan)
         workers = 1 if predicate.waits and calls is None else calls
         tuned = calls == AUTOTUNE or (pure and workers is None and not predicate.is_async)
         tuning = tuning_for(predicate, processes=pure) if tuned else None
@@ -93,3 +107,12 @@ class Filter(Called):
         if not others:
             return f"{first.name[:-1]}{self.how()})"
         return f"map_and_filter({' → '.join(call.name for call in self.functions)}{self.how()})"
+
+
+def check_read(predicate: Predicate, plan: Node) -> None:
+    """Raise `PlanError` if a predicate cannot be called with elements of a plan, or with the fields that it reads."""
+    if not predicate.reads:
+        check_arguments(predicate, plan)
+        return
+    check_fields("filter", "reads", predicate.reads, plan.signature)
+    check_called(predicate, f"{len(predicate.reads)} arguments, one for each field that it reads", predicate.reads)

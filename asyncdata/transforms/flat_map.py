@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from asyncdata.options import UNKNOWN_CARDINALITY
@@ -14,7 +15,7 @@ from asyncdata.runtime.dealing import Deal, dealt_begun, listed
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe
-from asyncdata.runtime.tickets import END, Children, Listed, Position, Start, Ticket, Tickets, plain, reopening
+from asyncdata.runtime.tickets import END, FRESH, Children, Listed, Position, Start, Ticket, Tickets, plain, reopening
 
 __all__ = ("Catalog", "FlatMap", "from_inner", "inner_plan", "not_made")
 
@@ -131,27 +132,30 @@ class FlatMap(Node):
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Read one element, run its dataset to the end, then read the next."""
         begin, *begun = self.told(position or (None,), list)
+        by_place = self.input.in_order and not self.input.shared
         async with aclosing(inputs[0](scope, Demand(), Start.of(begin))) as outer:
             async for block in outer:
-                async with aclosing(self.one(scope, block, want, begun)) as source:
+                plan = await inner_plan(self.function, block)
+                later, is_empty = begun[1:], True
+                if type(plan) is Failure:
+                    yield not_made(block.tickets, plan, later)
+                    begun = later
+                    continue
+                ticket, inside = block.tickets[0], partial(place_inside, block.tickets, by_place, later)
+                start = Start.of(begun[0]) if begun else FRESH
+                async with aclosing(plan.open(scope.at(ticket), want, start)) as source:
                     async for part in source:
-                        yield part
-                begun = begun[1:]
-                await breathe()
-
-    async def one(self, scope: Scope, block: Block, want: Demand, begun: Sequence[Position]) -> Blocks:
-        """Run the dataset of one element, from the first of `begun` on; the others are for those that follow."""
-        ticket, outer, later = block.tickets[0], block.tickets, begun[1:]
-        plan = await inner_plan(self.function, block)
-        if type(plan) is Failure:
-            yield not_made(outer, plan, later)
-            return
-        by_place = self.input.in_order and not self.input.shared
-        async with aclosing(plan.open(scope.at(ticket), want, Start.of(begun[0] if begun else None))) as source:
-            async for part in source:
-                tickets = Children(ticket, part.tickets, lambda at: [reopening(outer, by_place), at, *later])
-                yield part.ticketed(tickets)
+                        is_empty = False
+                        yield part.ticketed(Children(ticket, part.tickets, inside))
+                begun = later
+                if is_empty:
+                    await breathe()
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         outer, inners = dealt_begun(map(listed, positions), deal, self.input.dealt)
         return [outer, *inners]
+
+
+def place_inside(outer: Tickets, by_place: bool, later: Sequence[Position], position: Position) -> Position:
+    """Return a position in what is made of one element; `later` are those in what is made of the ones that follow."""
+    return [reopening(outer, by_place), position, *later]

@@ -138,7 +138,7 @@ class Dropper(Step):
         before = (self.account.seen, self.account.dropped)
         if not block.failed:
             self.account.seen += len(block)
-            return block if self.node.transparent else Block(block.items, Survivors(block.tickets, None, before))
+            return block if self.node.transparent else block.ticketed(Survivors(block.tickets, None, before))
         kept: list[tuple[int, Any]] = []
         for place, item in enumerate(block.items):
             self.account.seen += 1

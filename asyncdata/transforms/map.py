@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
@@ -15,13 +15,15 @@ from asyncdata.plan import Node, OneForOne, check_arguments, check_count, check_
 from asyncdata.processes.crew import Pool, pool_of
 from asyncdata.processes.lanes import pickled
 from asyncdata.runtime.autotune import Tuning
-from asyncdata.runtime.executors import Call, usable_cores
+from asyncdata.runtime.executors import Call
+from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.random import Chance, Randomized
 from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.work import Work
 from asyncdata.transforms.called import Called, tuning_for
+from asyncdata.transforms.fields import check_fields, fields_of
 
-__all__ = ("EXECUTORS", "Map", "call_for", "workers_for")
+__all__ = ("EXECUTORS", "Map", "call_for", "declared", "workers_for")
 
 EXECUTORS: Final = (None, AUTOTUNE, "inline", "thread", "process")
 
@@ -129,3 +131,22 @@ class Map(Called, OneForOne):
             return self.functions[0].name
         names = " → ".join(call.name[4:-1] if call.name.startswith("map(") else call.name for call in self.functions)
         return f"map({names}{self.how()})"
+
+
+M = TypeVar("M", bound=Called)
+
+
+def declared(node: M, call: Call, keeps: Any, shrinks: bool) -> M:
+    """Return a new map whose function was said to leave fields as they are, or to shrink elements."""
+    if keeps is None and not shrinks:
+        return node
+    if not node.pure and node.workers is None:
+        raise PlanError(
+            f"map(keeps=, shrinks=) say that a step may be moved, and {call.name} is called once for each element, in "
+            "order: add pure=True if it may be called in any order or not at all, or num_parallel_calls"
+        )
+    if keeps is not None:
+        call.untouched = fields_of("map", "keeps", keeps)
+        check_fields("map", "keeps", call.untouched, node.input.signature)
+    call.shrinks = bool(shrinks)
+    return node

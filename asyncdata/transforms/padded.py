@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import PlanError, StructureError
+from asyncdata.memory import empty
 from asyncdata.plan import Node
 from asyncdata.structure import (
     Opened,
@@ -179,7 +180,10 @@ def filled(arrays: list[Array], target: tuple[int, ...], value: Any, where: str)
     dtypes = {array.dtype for array in arrays}
     dtype = dtypes.pop() if len(dtypes) == 1 else np.result_type(*[array.dtype for array in arrays])
     shape = (len(arrays), *target)
-    if value is None and dtype.kind != "O":
+    if dtype.kind in "biufc":
+        out = empty(shape, dtype)
+        out.fill(0 if value is None else fitting(value, dtype, where))
+    elif value is None and dtype.kind != "O":
         out = np.zeros(shape, dtype)
     else:
         out = np.full(shape, empty_like(arrays) if value is None else fitting(value, dtype, where), dtype)

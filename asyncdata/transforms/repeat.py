@@ -23,6 +23,9 @@ from asyncdata.transforms.draw import Choices, Draws
 
 __all__ = ("Concatenate", "Repeat", "from_parts", "in_turn", "turn_and_places")
 
+MANY: Final = 64
+"""Rows of a source from which on it is no loss to put turns together of blocks, and not of elements."""
+
 OPEN: Final = 16
 """How many parts are open at once to fetch elements, unless a node has more of them open anyway."""
 
@@ -94,7 +97,7 @@ class Repeat(Unary):
         start, end = turn * size + min(place, size), sys.maxsize if self.count < 0 else self.count * size
         while size and start < end:
             stop = min(end, start + want.items)
-            yield Block(several_turns(source, start, stop), TurnsOfRows(start, stop, size))
+            yield several_turns(source, start, stop).ticketed(TurnsOfRows(start, stop, size))
             start = stop
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
@@ -113,15 +116,18 @@ def whole(place: Position) -> bool:
     return place is None or type(place) is int
 
 
-def several_turns(source: Rows, start: int, stop: int) -> list[Any]:
-    """Return rows, counted from the beginning of the first turn."""
+def several_turns(source: Rows, start: int, stop: int) -> Block:
+    """Return rows, counted from the beginning of the first turn, with any tickets."""
     size = source.size
     (turn, first), (last, rest) = divmod(start, size), divmod(stop, size)
     if turn == last:
-        return source.rows(first, rest)
+        return source.block(first, rest)
+    if size >= MANY:
+        turns = [source.block(first, size), *[source.block(0, size)] * (last - turn - 1)]
+        return Block.join([*turns, source.block(0, rest)] if rest else turns)
     head = source.rows(first, size)
     between = source.rows(0, size) * (last - turn - 1) if last - turn > 1 else []
-    return head + between + (source.rows(0, rest) if rest else [])
+    return Block(head + between + (source.rows(0, rest) if rest else []))
 
 
 @final

@@ -200,8 +200,7 @@ class Sharder(Step):
         before = self.tally
         left, self.tally = before.passing(len(block))
         places = left[(self.index - before.number) % self.shares :: self.shares]
-        mine = Block(at_places(block.items, places), Shared(block.tickets, places, before), block.failed)
-        mine = mine.part(0, len(mine)) if block.failed else mine
+        mine = block.at(places, Shared(block.tickets, places, before))
         if self.drop:
             return self.whole_rows(mine)
         return self.masked(block, mine) if self.pad else mine
@@ -211,7 +210,7 @@ class Sharder(Step):
         found = Block.join([*self.waiting, mine]) if self.waiting else mine
         waits = len(found) > 0 and self.tally.number % self.shares > self.index
         ready = len(found) - waits
-        self.waiting = ([mine.part(len(mine) - 1, len(mine))] if mine.items else self.waiting) if waits else []
+        self.waiting = ([mine.part(len(mine) - 1, len(mine))] if len(mine) else self.waiting) if waits else []
         return found.part(0, ready)
 
     def masked(self, block: Block, mine: Block) -> Block:
@@ -228,13 +227,6 @@ class Sharder(Step):
 
             tickets = Listed([("padding", last.tickets[0])], position)
             yield with_mask(Block(last.items, tickets, last.failed), [False])
-
-
-def at_places(items: list[Any], places: Sequence[int]) -> list[Any]:
-    """Return the items at some places."""
-    if isinstance(places, range):
-        return items[places.start : places.stop : places.step]
-    return [items[place] for place in places]
 
 
 @final

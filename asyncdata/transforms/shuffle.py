@@ -33,6 +33,7 @@ from asyncdata.runtime.tickets import (
     encode_all,
 )
 from asyncdata.transforms.repeat import from_parts, in_turn, turn_and_places
+from asyncdata.transforms.shelf import Shelf
 
 __all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "slots")
 
@@ -179,6 +180,8 @@ class Shuffler(Step):
         self.dense = True
         self.journal: Journal | None = None
         self.expected = 0  # elements that were held already, and come first
+        self.shelf: Shelf | None = None
+        """Where rows of arrays lie; what is held of them is their place."""
 
     def begin(self, position: Position) -> Start:
         """Take up where an earlier run stood, if there was one that had not come to its end."""
@@ -215,7 +218,24 @@ class Shuffler(Step):
         return block.part(count, len(block))
 
     def hold(self, block: Block, count: int) -> None:
-        self.held.extend(zip(block.items[:count], block.tickets.part(0, count), strict=True))
+        part = block if count == len(block) else block.part(0, count)
+        kept = self.kept(part)
+        self.held.extend(zip(kept, part.tickets, strict=True))
+
+    def kept(self, block: Block) -> list[Any]:
+        """Return what is held of a block: elements, or places on the shelf as long as all are rows of one kind."""
+        if self.shelf is None and not self.held and block.columns:
+            self.shelf = Shelf.like(block.columns[0])
+        if self.shelf is None:
+            return block.items
+        places = self.shelf.put_block(block)
+        if places is not None:
+            return places
+        if self.held:
+            held, tickets = zip(*self.held, strict=True)
+            self.held = list(zip(self.shelf.look(held), tickets, strict=True))
+        self.shelf = None
+        return block.items
 
     def count(self, tickets: Tickets) -> None:
         """Take note of elements that come in."""
@@ -225,6 +245,7 @@ class Shuffler(Step):
 
     def exchange(self, block: Block) -> Block:
         """Put each item into its slot; what was there comes out."""
+        kept = self.kept(block)
         held, before = self.held, self.seen
         places = slots(before, before + len(block), self.size, self.key)
         self.count(block.tickets)
@@ -232,7 +253,7 @@ class Shuffler(Step):
         since = None if self.dense else self.note(places, tickets)
         out: list[tuple[Any, Ticket]] = []
         push = out.append
-        for place, pair in zip(places, zip(block.items, tickets, strict=True), strict=True):
+        for place, pair in zip(places, zip(kept, tickets, strict=True), strict=True):
             push(held[place])
             held[place] = pair
 
@@ -263,6 +284,8 @@ class Shuffler(Step):
 
     def block(self, pairs: list[tuple[Any, Ticket]], position: Callable[[int], Position]) -> Block:
         items, tickets = map(list, zip(*pairs, strict=True))
+        if self.shelf is not None:
+            return Block.of_columns([self.shelf.take(items)], Listed(tickets, position))
         return Block(items, Listed(tickets, position), self.failed and Failure in set(map(type, items)))
 
 
@@ -308,15 +331,15 @@ class ShuffleRepeat(Unary):
             places = places[1:]
             async with aclosing(self.turn.again(epoch, want, place)) as source:
                 async for block in source:
-                    yield Block(block.items, in_turn(repetition, block.tickets, places), block.failed)
+                    yield block.ticketed(in_turn(repetition, block.tickets, places))
             async with aclosing(inputs[0](epoch, inner, shuffler.begin(place.position))) as source:
                 async for block in self.overlap(shuffler, source, inner, drained, want):
                     yield block
                 async for block in self.epoch(shuffler, source, inner, want):
-                    yield Block(block.items, in_turn(repetition, block.tickets, places), block.failed)
+                    yield block.ticketed(in_turn(repetition, block.tickets, places))
             if shuffler.seen == 0 and place == FRESH:
                 return
-            drained = [Block(b.items, in_turn(repetition, b.tickets, places), b.failed) for b in shuffler.flush()]
+            drained = [block.ticketed(in_turn(repetition, block.tickets, places)) for block in shuffler.flush()]
             repetition += 1
         for block in drained:
             for part in split(block, want):
@@ -341,7 +364,7 @@ class ShuffleRepeat(Unary):
             if read is None:
                 return
             out = shuffler.feed(read)
-            if not out.items:
+            if not len(out):
                 await breathe()
             for part in split(out, want):
                 yield part

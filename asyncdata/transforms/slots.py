@@ -217,7 +217,7 @@ class ParallelInputs:
         self.vacancy = LoopSignal(scope.loop)
         self.turn = asyncio.Semaphore(workers) if workers < node.cycle_length else nullcontext()
         self.reading = 0
-        self.depth = node.block_length + 1
+        self.first = (node.block_length + 1, 0)
         self.standby: deque[Slot | Refused] = deque()
         self.numbers = count()
         self.ended = False
@@ -252,7 +252,8 @@ class ParallelInputs:
 
     def admit(self, plan: Node, outer: Tickets, begin: Position) -> None:
         """Start to read an inner dataset."""
-        queue = BlockQueue(Depth(AUTOTUNE, self.depth), LoopSignal(self.scope.loop), self.signal)
+        depth = Depth(AUTOTUNE, self.scope.owned.budget.share(copies=2), self.first)
+        queue = BlockQueue(depth, LoopSignal(self.scope.loop), self.signal)
         self.reading += 1
         self.standby.append(ReaderSlot(outer, begin, queue, self.signal))
         number, inner = next(self.numbers), self.scope.at(outer[0])
@@ -265,7 +266,7 @@ class ParallelInputs:
         finally:
             del self.tasks[number]
             self.reading -= 1
-            self.depth = queue.depth.items  # the next dataset will need about as much
+            self.first = queue.depth.items, queue.depth.weight  # the next dataset will need about as much
             self.vacancy.notify()
 
     async def next(self) -> Slot | Refused | None:

@@ -16,7 +16,7 @@ from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Produce, Step
 from asyncdata.runtime.tickets import END, Given, Kept, Ordinals, Position, Start, Ticket, Tickets, going_on
-from asyncdata.structure import open_level
+from asyncdata.structure import LEAVES, open_level
 from asyncdata.transforms.batch import remade
 
 __all__ = ("Make", "Members", "Window")
@@ -73,14 +73,14 @@ class Window(Unary):
         return [self.input.seek(count * self.shift), 0]
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return remade(self.input, scope, tickets, self.window)
+        return remade(self.input, scope, tickets, lambda members: self.window(members.items, [members.tickets], 0))
 
-    def window(self, members: Block) -> Any:
-        """Return a window of these elements, or the failure in its place."""
+    def window(self, members: Sequence[Any], tickets: Tickets | Sequence[Ticket], index: int) -> Any:
+        """Return a window of these elements, or the failure in its place, which has ticket number `index`."""
         try:
-            return opened(members.items, self.make)
+            return opened(members, self.make)
         except StructureError as error:
-            return noted(error, self.label(), members.tickets)
+            return noted(error, self.label(), tickets[index])
 
 
 class Windower(Step):
@@ -115,11 +115,11 @@ class Windower(Step):
         """Return the next windows, the last of which may have fewer elements."""
         whole = Block.join(self.held)
         tickets = Windows(whole.tickets, count, self.frame, self.by_place)
+        items, window, (_, shift, stride), span = whole.items, self.node.window, self.frame, self.frame.span
         made = [
-            self.node.window(Block(whole.items[places.start : places.stop : places.step], tickets[number]))
-            for number, places in enumerate(map(tickets.places, range(count)))
+            window(items[number * shift : number * shift + span : stride], tickets, number) for number in range(count)
         ]
-        self.leave(count * self.frame.shift)
+        self.leave(count * shift)
         return Block(made, tickets, Failure in set(map(type, made)))
 
     def leave(self, count: int) -> None:
@@ -175,6 +175,8 @@ class Windows(Tickets):
 
 def opened(items: Sequence[Any], make: Make, where: str = "") -> Any:
     """Return a dataset of elements, or a structure of datasets of their parts; a failure is in each of them."""
+    if LEAVES.issuperset(map(type, items)):
+        return make(Members(items))
     good = [item for item in items if type(item) is not Failure]
     levels = [open_level(item) for item in good]
     first = next(iter(levels), None)
@@ -203,6 +205,10 @@ class Members(Node):
     """The elements of a window, which are there already, failures in their places."""
 
     items: Sequence[Any] = field(repr=False)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
 
     def stage(self) -> Produce:
         return Produce(self.blocks)

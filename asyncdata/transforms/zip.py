@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from typing import Any, final
 
+from asyncdata.columns import Columns
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
@@ -73,7 +74,7 @@ class Zip(Node):
             while True:
                 longest = max(map(len, held))
                 for index, source in enumerate(sources):
-                    if not held[index].items:
+                    if not len(held[index]):
                         inner.items = longest or want.items
                         block = await anext(source, None)
                         if block is None:
@@ -85,6 +86,10 @@ class Zip(Node):
 
     def joined(self, parts: list[Block]) -> Block:
         """Put rows together; a row with a failure in it is that failure."""
+        columns = [part.columns[0] for part in parts if len(part.columns) == 1 and not part.columns[0].integers]
+        if len(columns) == len(parts):
+            together = Columns(self.rebuild([part.value for part in columns]), len(columns[0]))
+            return Block.of_columns([together], Rows([part.tickets for part in parts]))
         rows: Iterable[tuple[Any, ...]] = zip(*[part.items for part in parts], strict=True)
         tickets = Rows([part.tickets for part in parts])
         if not any(part.failed for part in parts):

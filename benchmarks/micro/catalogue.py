@@ -214,6 +214,9 @@ def in_groups(count: int) -> Iterator[Case]:
     def batches(api: Any) -> Any:
         return api.Dataset.range(count).batch(64)
 
+    def table(api: Any) -> Any:
+        return api.Dataset.from_tensor_slices({"x": np.zeros((count, 16), np.float32), "y": np.arange(count)})
+
     numbers = {
         "batch(64)": batches,
         "apply(batch(64))": lambda api: api.Dataset.range(count).apply(in_batches),
@@ -221,6 +224,8 @@ def in_groups(count: int) -> Iterator[Case]:
         "batch(64), rebatch(48)": lambda api: batches(api).rebatch(48),
         "batch(64), rebatch([16, 48])": lambda api: batches(api).rebatch([16, 48]),
         "window(8)": lambda api: api.Dataset.range(count).window(8),
+        "rows of two arrays, shuffle(1000), batch(64)": lambda api: table(api).shuffle(1000).batch(64),
+        "rows of two arrays, repeat, batch(64)": lambda api: table(api).repeat(2).take(count).batch(64),
     }
     pictures = {
         "batch(50) of 150 KB": lambda api: api.Dataset.from_tensors(PICTURES[0]).repeat(large).batch(50),

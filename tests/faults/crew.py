@@ -17,7 +17,7 @@ what = sys.argv[1]
 def work(number: int) -> np.ndarray:
     if what == "stuck" and number == 3:
         time.sleep(3600)
-    return np.full(50_000, number)
+    return np.full(1 << 20 if what == "hoarded" else 50_000, number)
 
 
 ds = ad.Dataset.range(1000).repeat().map(work, 2, executor="process")
@@ -28,6 +28,9 @@ with ds.iterate() as elements:
     if what == "run":
         for _ in elements:
             pass
+    elif what == "hoarded":
+        kept = [element for _, element in zip(range(20), elements)]
+        print(sum(int(element[-1]) for element in kept), sum(element.nbytes for element in kept) >> 20, flush=True)
     elif what == "interrupted":
         try:
             for _ in elements:

@@ -103,6 +103,12 @@ def test_what_cannot_be_written_is_named(value: Any) -> None:
         encode_element(value)
 
 
+def test_a_complex_number_may_have_a_part_that_is_no_number() -> None:
+    value = complex(0, float("nan"))
+    assert same(decode_element(encode_element(value)), value)
+    assert not same(decode_element(encode_element(value)), complex(1, float("nan")))
+
+
 def test_a_class_that_nobody_would_find_again_is_named() -> None:
     class Here(NamedTuple):
         x: int

@@ -57,6 +57,29 @@ def fail_sometimes(*parts: Any) -> Any:
     return whole(*parts)
 
 
+def fields(*parts: Any) -> Any:
+    """An element with fields that are easily told apart."""
+    return {"id": digest(*parts) % 13, "size": digest(*parts, 1) % 13, "value": whole(*parts)}
+
+
+def new_value(element: dict[str, Any]) -> Any:
+    """Leave the id and the size as they are."""
+    return {**element, "value": digest(element["value"], 2) % 97}
+
+
+def new_size(element: dict[str, Any]) -> Any:
+    """Leave the id as it is."""
+    return {"size": digest(element["size"], 3) % 13, "id": element["id"], "value": 0}
+
+
+def most_numbers(number: int) -> bool:
+    return number % 4 != 1
+
+
+def unlike(one: int, other: int) -> bool:
+    return one != other
+
+
 def class_of(*parts: Any) -> int:
     return digest(*parts) % 3
 

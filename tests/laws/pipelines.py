@@ -421,6 +421,47 @@ def filter_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return replace(kept, ordered=pipe.ordered and unordered(how) is False)
 
 
+def map_keeping(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """A map that filters may come before, or that shrinks elements; of elements with fields."""
+    fn, keeps = draw(st.sampled_from([(functions.new_value, ("id", "size")), (functions.new_size, "id")]))
+    is_coroutine, said = draw(st.booleans()), {"keeps": keeps, "shrinks": draw(st.booleans())}
+    how = draw(ways(is_coroutine).filter(lambda how: "pure" in how or "num_parallel_calls" in how))
+    run = functions.awaited(fn) if is_coroutine else fn
+    return replace(
+        pipe.then(
+            f"map({run.__name__}{arguments(how)}, {said})",
+            lambda ds: ds.map(run, **how, **said),
+            lambda epoch: reference.map_(pipe.meaning(epoch), fn),
+        ),
+        ordered=pipe.ordered and unordered(how) is False,
+    )
+
+
+def filter_reading(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """A filter that may come before other steps, of elements with fields."""
+    fn, reads = draw(
+        st.sampled_from([(functions.most_numbers, ("id",)), (functions.unlike, ("id", "size"))])
+        | st.just((functions.most_numbers, ("size",)))
+    )
+    is_coroutine = draw(st.booleans())
+    run = functions.awaited(fn) if is_coroutine else fn
+    how = {name: value for name, value in draw(ways(is_coroutine)).items() if name != "executor"}
+    kept = pipe.then(
+        f"filter({run.__name__}{arguments(how)}, reads={reads})",
+        lambda ds: ds.filter(run, **how, reads=reads),
+        lambda epoch: reference.filter_(pipe.meaning(epoch), lambda element: fn(*[element[name] for name in reads])),
+    )
+    return replace(kept, ordered=pipe.ordered and unordered(how) is False)
+
+
+def movable(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Elements with fields, and steps that `Options(reorder=True)` moves; none of them fails."""
+    pipe = mapped(pipe, functions.fields)
+    for step in draw(st.lists(st.sampled_from(MOVABLE_STEPS), min_size=2, max_size=6)):
+        pipe = step(draw, pipe)
+    return pipe
+
+
 @dataclass(frozen=True)
 class Inner:
     """A function for flat_map and interleave, as the dataset and as the reference want it."""
@@ -941,6 +982,8 @@ INNER_STEPS: tuple[Step, ...] = (
 )
 """What the inner datasets of flat_map and interleave are made of."""
 
+MOVABLE_STEPS: tuple[Step, ...] = (map_keeping, map_keeping, filter_reading, filter_reading, prefetch, shuffle)
+
 UNORDERED_STEPS: tuple[Step, ...] = (
     *(map_, filter_, prefetch, cache, unbatch, options, flat_map, concatenate, shuffle, group_all),
     sample_from_datasets,
@@ -967,7 +1010,7 @@ ORDERED_STEPS: tuple[Step, ...] = (
         skip,
     ),
     *(shard, cache, prefetch, enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality),
-    *(cache_in_file, rate_limit, distinct, pack_sequences, bucket_by_token_count),
+    *(cache_in_file, rate_limit, distinct, pack_sequences, bucket_by_token_count, movable),
 )
 
 GROUPING_STEPS: tuple[Step, ...] = (

@@ -84,5 +84,5 @@ def read_on(pipe: Pipeline, state: Any) -> None:
 
 @given(pipe=pipelines(), count=st.integers(0, 20), damages=DAMAGES)
 def test_a_damaged_state_is_refused_or_works(pipe: Pipeline, count: int, damages: list[Damage]) -> None:
-    _, state = run(pipe.build(), (count, False, "thread", True), None)
+    _, state = run(pipe.build(), (count, False, "thread", ad.Options()), None)
     read_on(pipe, damaged(json.loads(json.dumps(state)), damages))

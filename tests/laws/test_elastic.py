@@ -13,7 +13,7 @@ from asyncdata.checkpoint import merge_states
 from tests import reference
 from tests.laws import functions, pipelines
 from tests.laws.pipelines import ORDERED_STEPS, Pipeline, Step, chains, sources
-from tests.laws.test_resume import Leg, run
+from tests.laws.test_resume import REWRITTEN, Leg, run
 from tests.running import MOST
 
 
@@ -116,7 +116,7 @@ def shared_pipelines(draw: st.DrawFn) -> Pipeline:
 
 def legs(most: int) -> st.SearchStrategy[Leg]:
     far = st.integers(0, most)
-    return st.tuples(far, st.booleans(), st.sampled_from(["thread", "current"]), st.booleans())
+    return st.tuples(far, st.booleans(), st.sampled_from(["thread", "current"]), st.sampled_from(REWRITTEN))
 
 
 @st.composite

@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 import asyncdata as ad
 from asyncdata.runtime.autotune import Choice, Tuning
 from asyncdata.testing import leaves_nothing
+from tests.laws import pipelines as steps
 from tests.laws.pipelines import Pipeline, pipelines
 from tests.running import WAYS, collect, read_async, read_plain
 
 RULES = (
     "noop_elimination",
+    "filter_pushdown",
+    "shrink_pushdown",
     "map_fusion",
     "map_and_filter_fusion",
     "shuffle_and_repeat_fusion",
@@ -56,7 +59,17 @@ def test_without_the_optimizer_nothing_changes(pipe: Pipeline, way: Callable[...
 @QUARTER
 @given(pipe=pipelines())
 def test_without_a_rule_nothing_changes(rule: str, pipe: Pipeline) -> None:
-    check(pipe, read_plain(pipe.build().with_options(ad.Options(disabled_rules=(rule,)))))
+    check(pipe, read_plain(pipe.build().with_options(ad.Options(disabled_rules=(rule,), reorder=True))))
+
+
+@st.composite
+def movable(draw: st.DrawFn) -> Pipeline:
+    return steps.movable(draw, draw(pipelines()))
+
+
+@given(pipe=movable(), way=st.sampled_from(WAYS))
+def test_reordering_changes_nothing_where_nothing_fails(pipe: Pipeline, way: Callable[..., list[Any]]) -> None:
+    check(pipe, way(pipe.build().with_options(ad.Options(reorder=True))))
 
 
 def fickle(tuning: Tuning) -> Choice:

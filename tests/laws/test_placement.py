@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import asyncdata as ad
 from asyncdata.plan import nodes_of
 from tests.laws.pipelines import Pipeline, pipelines
-from tests.laws.test_resume import MOST, run
+from tests.laws.test_resume import MOST, REWRITTEN, run
 from tests.running import read_async, read_plain
 
 BESIDE = ad.Options(placement="process")
@@ -32,7 +32,9 @@ def test_running_gives_the_meaning(pipe: Pipeline) -> None:
 
 
 PLACEMENTS = st.sampled_from(["process", "process", "thread"])
-LEGS = st.lists(st.tuples(st.integers(0, 25), st.booleans(), PLACEMENTS, st.booleans()), min_size=1, max_size=3)
+LEGS = st.lists(
+    st.tuples(st.integers(0, 25), st.booleans(), PLACEMENTS, st.sampled_from(REWRITTEN)), min_size=1, max_size=3
+)
 
 
 @FEW
@@ -40,7 +42,7 @@ LEGS = st.lists(st.tuples(st.integers(0, 25), st.booleans(), PLACEMENTS, st.bool
 def test_going_on_is_as_if_nothing_had_happened(pipe: Pipeline, legs: list[Any]) -> None:
     found: list[Any] = []
     state = None
-    for leg in [*legs, (MOST, False, "process", True)]:
+    for leg in [*legs, (MOST, False, "process", ad.Options())]:
         elements, state = run(pipe.build(), leg, state)
         state = json.loads(json.dumps(state))
         found += elements

@@ -11,22 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import asyncdata as ad
+from tests.laws import pipelines as steps
 from tests.laws.pipelines import Pipeline, pipelines
 from tests.reference import failed
 from tests.running import MOST
 
-Leg: TypeAlias = tuple[int, bool, Literal["thread", "current"], bool]
-"""How far one run goes, whether it is read with `async for`, where it runs, and whether it is rewritten."""
+Leg: TypeAlias = tuple[int, bool, Literal["thread", "current"], ad.Options]
+"""How far one run goes, whether it is read with `async for`, where it runs, and how it is rewritten."""
+
+REWRITTEN = (ad.Options(), ad.Options(optimize=False), ad.Options(reorder=True))
 
 legs = st.lists(
-    st.tuples(st.integers(0, 25), st.booleans(), st.sampled_from(["thread", "current"]), st.booleans()), max_size=4
+    st.tuples(st.integers(0, 25), st.booleans(), st.sampled_from(["thread", "current"]), st.sampled_from(REWRITTEN)),
+    max_size=4,
 )
 
 
 def run(ds: ad.Dataset[Any], leg: Leg, state: Any) -> tuple[list[Any], Any]:
     """Deliver some elements from a state on, and return them with the state after them."""
-    most, is_async, placement, optimize = leg
-    ds = ds.with_options(ad.Options(placement=placement, optimize=optimize))
+    most, is_async, placement, rewritten = leg
+    ds = ds.with_options(ad.Options(placement=placement)).with_options(rewritten)
     found: list[Any] = []
 
     async def read() -> Any:
@@ -57,7 +61,7 @@ def read_in_legs(pipe: Pipeline, legs: list[Leg]) -> list[Any]:
     """Run a pipeline in several legs, each in a dataset of its own, as another process would build it."""
     found: list[Any] = []
     state = None
-    for leg in [*legs, (MOST, False, "thread", True)]:
+    for leg in [*legs, (MOST, False, "thread", ad.Options())]:
         elements, state = run(pipe.build(), leg, state)
         state = json.loads(json.dumps(state))
         assert state["delivered"] == len(found) + len(elements)
@@ -72,19 +76,29 @@ def test_going_on_is_as_if_nothing_had_happened(pipe: Pipeline, legs: list[Leg])
     assert pipe.comparable(read_in_legs(pipe, legs)) == pipe.elements()
 
 
+@st.composite
+def movable(draw: st.DrawFn) -> Pipeline:
+    return steps.movable(draw, draw(pipelines()))
+
+
+@given(pipe=movable(), legs=legs)
+def test_a_state_goes_on_whatever_was_reordered(pipe: Pipeline, legs: list[Leg]) -> None:
+    assert pipe.comparable(read_in_legs(pipe, legs)) == pipe.elements()
+
+
 @given(pipe=pipelines())
 def test_a_state_is_the_same_before_and_after_going_on(pipe: Pipeline) -> None:
-    _, state = run(pipe.build(), (3, False, "thread", True), None)
-    _, again = run(pipe.build(), (0, False, "current", False), state)
+    _, state = run(pipe.build(), (3, False, "thread", ad.Options()), None)
+    _, again = run(pipe.build(), (0, False, "current", ad.Options(optimize=False)), state)
     assert again == state
 
 
 @given(pipe=pipelines().filter(lambda pipe: pipe.ordered and pipe.counted), legs=legs, skipped=st.integers(0, 30))
 def test_what_is_skipped_is_left_out_and_nothing_else(pipe: Pipeline, legs: list[Leg], skipped: int) -> None:
     """Skip somewhere, also in a state that is saved before anything else is read."""
-    found, state = run(pipe.build(), legs[0] if legs else (0, False, "thread", True), None)
+    found, state = run(pipe.build(), legs[0] if legs else (0, False, "thread", ad.Options()), None)
     with pipe.build().iterate(state=state) as elements:
         elements.skip(skipped)
         state = elements.state_dict()
-    rest, _ = run(pipe.build(), (MOST, False, "thread", True), json.loads(json.dumps(state)))
+    rest, _ = run(pipe.build(), (MOST, False, "thread", ad.Options()), json.loads(json.dumps(state)))
     assert pipe.comparable(rest) == pipe.elements()[len(found) + skipped :]

@@ -142,7 +142,7 @@ def test_a_batch_is_made_by_one_worker_and_not_copied(monkeypatch: pytest.Monkey
         return picture(number)
 
     monkeypatch.setattr(work.Work.run, "__defaults__", (noted,))
-    batches = list(mapped(seen, count=40 * SIZE).batch(SIZE))
+    batches = list(mapped(seen, count=100 * SIZE).batch(SIZE))
     assert len(made) > 10  # the first ones find out what an element costs and weighs
     assert sum(any(batch is one for one in made) for batch in batches) > 10
     assert sum(len(who) == 1 for who in threads.values()) > 10

@@ -74,6 +74,11 @@ def test_all_epochs_run_in_one_other_process() -> None:
     assert pid != os.getpid()
 
 
+def test_the_smallest_budget_lets_everything_through() -> None:
+    ds = beside(ad.Dataset.range(500).map(lambda x: [x] * 100, ad.AUTOTUNE).prefetch())
+    assert sum(map(len, ds.with_options(ad.Options(ram_budget=1)))) == 50_000
+
+
 def test_each_epoch_is_shuffled_as_in_a_thread() -> None:
     ds = ad.Dataset.range(50).shuffle(10, seed=3).map(lambda x, rng: (x, rng.integers(99)), rng=True, seed=4)
     here, there = ds.with_options(ad.Options()), beside(ds)

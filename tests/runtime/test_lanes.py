@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import numpy as np
 import pytest
 
+import asyncdata as ad
 from asyncdata.runtime.block import Block
+from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.executors import Pace
-from asyncdata.runtime.lanes import Group, Window
+from asyncdata.runtime.lanes import Group, ThreadLanes, Window
 from asyncdata.runtime.tickets import Ordinals
 
 __all__ = ()
@@ -22,11 +25,14 @@ def cut(workers: int, megabytes: int, count: int) -> list[int]:
     submitted: list[Group] = []
     pace = Pace(1.0)
     pace.group = 1000
-    lanes = SimpleNamespace(workers=workers, pace=pace, submit=lambda group, _: submitted.append(group))
+    lanes = SimpleNamespace(workers=workers, tuned=False, pace=pace, submit=lambda group, _: submitted.append(group))
     element = np.zeros(megabytes * 10**6, np.uint8)
     loop = asyncio.new_event_loop()
     try:
-        window = Window(cast("Any", SimpleNamespace(loop=loop)), cast("Any", lanes), ordered=True)
+        scope = SimpleNamespace(loop=loop, owned=SimpleNamespace(budget=Budget(64 << 20)))
+        window = Window(cast("Any", scope), cast("Any", lanes), ordered=True)
+        window.known = True
+        window.weigh(Block([element], Ordinals(0, 1)))
         window.admit(Block([element] * count, Ordinals(0, count)))
     finally:
         loop.close()
@@ -46,13 +52,28 @@ def test_elements_of_which_few_may_be_in_flight_are_shared_out_to_all_groups(
 def test_the_rest_of_a_batch_that_was_begun_is_shared_out_to_all_workers() -> None:
     """A consumer waits for the first batch; the others are made by one worker each."""
     submitted: list[Group] = []
-    lanes = SimpleNamespace(workers=2, pace=Pace(1.0), submit=lambda group, _: submitted.append(group))
+    lanes = SimpleNamespace(workers=2, pace=Pace(1.0), tuned=False, submit=lambda group, _: submitted.append(group))
     loop = asyncio.new_event_loop()
     try:
-        window = Window(cast("Any", SimpleNamespace(loop=loop)), cast("Any", lanes), ordered=True, rows=32)
+        scope = SimpleNamespace(loop=loop, owned=SimpleNamespace(budget=Budget()))
+        window = Window(cast("Any", scope), cast("Any", lanes), ordered=True, rows=32)
         window.admit(Block(list(range(3)), Ordinals(0, 3)))
-        window.weight, lanes.pace.each = 10_000, 1e-3
+        window.weight, window.most, window.known, lanes.pace.each = 10_000, 1000, True, 1e-3
         window.admit(Block(list(range(93)), Ordinals(3, 96)))
     finally:
         loop.close()
     assert [len(group.block) for group in submitted] == [1, 1, 1, 15, 14, 32, 32]
+
+
+def test_a_filter_that_drops_everything_is_called_on_groups_as_any_other() -> None:
+    """Its window need not see a result to know that more may be in flight."""
+    sizes: list[int] = []
+    submit = ThreadLanes.submit
+
+    def noted(lanes: ThreadLanes, group: Group, finished: Any) -> None:
+        sizes.append(len(group.block))
+        submit(lanes, group, finished)
+
+    with mock.patch.object(ThreadLanes, "submit", noted):
+        assert list(ad.Dataset.range(20_000).filter(lambda _: False, 2)) == []
+    assert max(sizes) > 1

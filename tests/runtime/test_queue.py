@@ -9,6 +9,7 @@ import pytest
 
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block
+from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Ordinals
 
@@ -138,7 +139,28 @@ def test_a_depth_that_tunes_itself_grows_while_it_holds_next_to_no_work(monkeypa
 
 
 def test_a_depth_that_tunes_itself_is_bounded_in_bytes() -> None:
-    depth = Depth(AUTOTUNE)
+    """What it holds, and the quarter that the block being made may have, are within the budget; one item always is."""
+    budget = Budget(165 << 20)
+    depth = Depth(AUTOTUNE, budget.share())
     depth.items = 4096
     depth.weigh(Block([bytes(16 << 20)], range(1)))
-    assert depth.items == 3
+    assert (depth.items, depth.chunk) == (8, 2)
+    other = Depth(AUTOTUNE, budget.share())
+    other.weigh(Block([bytes(16 << 20)], range(1)))
+    assert (other.items, other.chunk) == (1, 1)
+    assert Depth(AUTOTUNE, budget.share(), (depth.items, depth.weight)).items == 1
+    del depth
+    other.filled = True
+    other.starved(1)
+    assert other.items == 2
+
+
+def test_a_depth_does_not_grow_to_much_because_it_holds_little_work() -> None:
+    depth = Depth(AUTOTUNE, Budget(1 << 40).share())
+    depth.weigh(Block([bytes(24 << 20)], range(1)))
+    depth.starved(1)
+    depth.starved(1 << 40)
+    assert depth.items == 2
+    depth.filled = True
+    depth.starved(1 << 41)
+    assert depth.items == 4

@@ -23,6 +23,21 @@ def test_wrong_options_are_refused_where_they_are_given(wrong: dict[str, Any]) -
         ad.Options(**wrong)
 
 
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, "1 GB", True])
+def test_a_budget_is_a_number_of_bytes(wrong: Any) -> None:
+    with pytest.raises(ad.PlanError, match=r"Options\(ram_budget=\) must be a number of bytes"):
+        ad.Options(ram_budget=wrong)
+    with pytest.raises(ad.PlanError, match=r"Options\(reorder=\) must be True, False or None"):
+        ad.Options(reorder=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("placement", ["thread", "current"])
+def test_the_smallest_budget_lets_everything_through(placement: Any) -> None:
+    ds = ad.Dataset.range(6).interleave(lambda x: ad.Dataset.range(x, 90, 6), 3, num_parallel_calls=ad.AUTOTUNE)
+    ds = ds.map(lambda x: [x] * 1000, num_parallel_calls=3).map(len, ad.AUTOTUNE).batch(4).prefetch().unbatch()
+    assert sum(ds.with_options(ad.Options(ram_budget=1, placement=placement))) == 90_000
+
+
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(TypeError):
         ad.Options(speed=11)  # type: ignore[call-arg]

@@ -3,11 +3,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.processes.lanes import pickled
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.tickets import Ordinals
+from asyncdata.runtime.work import Work
 from asyncdata.testing import check_resumes, check_transform, virtual_time
+from asyncdata.transforms.filter import Predicate
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
 
@@ -158,3 +164,82 @@ def test_a_stop_iteration_is_a_failure_in_its_place() -> None:
 
     found = results(ad.Dataset.range(5).prefetch(9).filter(stop_at_2))
     assert found == [0, 1, Failed("RuntimeError"), 3, 4]
+
+
+NAMED = [{"id": number, "name": "ab"[number % 2], "pair": (number, 1)} for number in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "reads", "kept"),
+    [
+        (lambda name: name == "a", "name", [0, 2]),
+        (lambda name, number: name == "a" and number, ("name", "id"), [2]),
+        (lambda pair: pair[0] > 1, "pair", [2, 3]),  # a tuple in a field is one argument
+    ],
+)
+@pytest.mark.parametrize("calls", [None, 2])
+@pytest.mark.parametrize("is_coroutine", [False, True])
+def test_a_predicate_is_given_the_fields_that_it_reads(
+    predicate: Any, reads: Any, kept: list[int], calls: int | None, is_coroutine: bool
+) -> None:
+    async def awaited(*fields: Any) -> Any:
+        await asyncio.sleep(0)
+        return predicate(*fields)
+
+    ds = ad.Dataset.from_iterable(NAMED).filter(awaited if is_coroutine else predicate, calls, reads=reads)
+    assert [element["id"] for element in ds] == kept
+    if not is_coroutine:
+        assert str(ds.plan).startswith(f"from_iterable(list of 4) → filter(<lambda>, reads={reads!r}")
+
+
+def test_fields_of_a_tuple_are_places() -> None:
+    ds = ad.Dataset.from_tensor_slices((np.arange(4), np.arange(4) % 2)).filter(lambda label: label == 1, reads=1)
+    assert [tuple(map(int, pair)) for pair in ds] == [(1, 1), (3, 1)]
+
+
+def test_an_element_without_the_field_fails_in_its_place() -> None:
+    ds = ad.Dataset.from_iterable([{"a": 1}, {"b": 2}, 7, {"a": 3}]).filter(bool, reads="a")
+    assert results(ds) == [{"a": 1}, Failed("KeyError"), Failed("TypeError"), {"a": 3}]
+
+
+def test_a_filter_of_fields_can_be_sent_to_a_process() -> None:
+    work = Work((Predicate(lambda name, number: name == "a" and number, reads=("name", "id")),))
+    for calls in (work, cloudpickle.loads(pickled(work))):
+        assert calls.run(Block(NAMED, Ordinals(0, 4))).items == [NAMED[2]]
+
+
+@pytest.mark.parametrize("reads", [(), None, "", "id", 1.5, -1, True, ("a", "a"), ["a"], (b"a",)])
+def test_fields_that_are_none(reads: Any) -> None:
+    if isinstance(reads, str) or reads is None:
+        ad.Dataset.from_iterable([]).filter(bool, reads=reads)
+    else:
+        with pytest.raises(ad.PlanError, match=r"filter\(reads=\) must"):
+            ad.Dataset.from_iterable([]).filter(bool, reads=reads)
+
+
+@pytest.mark.parametrize(
+    ("ds", "reads", "said"),
+    [
+        (ad.Dataset.from_tensor_slices({"a": [1], "b": [2]}), "c", r"no field 'c'; their fields are 'a', 'b'"),
+        (ad.Dataset.from_tensor_slices(([1], [2])), 2, r"no field 2; their fields are 0, 1"),
+        (ad.Dataset.from_tensor_slices(([1], [2])), "a", r"no field 'a'"),
+        (ad.Dataset.range(3), 0, r"no field 0; elements are TensorSpec"),
+    ],
+)
+def test_fields_that_elements_do_not_have(ds: ad.Dataset[Any], reads: Any, said: str) -> None:
+    with pytest.raises(ad.PlanError, match=said):
+        ds.filter(bool, reads=reads)
+    with pytest.raises(ad.PlanError, match=said):
+        ds.map(lambda *x: x, 2, keeps=reads)
+
+
+def test_a_predicate_must_take_as_many_arguments_as_it_reads_fields() -> None:
+    with pytest.raises(ad.PlanError, match="called with 2 arguments, one for each field that it reads"):
+        ad.Dataset.from_iterable(NAMED).filter(lambda name: name, reads=("name", "id"))
+
+
+def test_a_state_is_of_a_filter_that_reads_the_same() -> None:
+    with ad.Dataset.from_iterable(NAMED).filter(bool, reads="name").iterate() as elements:
+        state = elements.state_dict()
+    with pytest.raises(ad.ResumeError, match="reads='name'"):
+        ad.Dataset.from_iterable(NAMED).filter(bool, reads="id").iterate(state=state)

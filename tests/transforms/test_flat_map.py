@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -105,3 +106,23 @@ def test_cardinality_is_unknown() -> None:
 def test_what_is_no_function_is_refused() -> None:
     with pytest.raises((ad.PlanError, TypeError)):
         ad.Dataset.range(1).flat_map(ad.Dataset.range(1))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_one_that_never_gives_anything_lets_others_run(size: int) -> None:
+    inner = ad.Dataset.range(size)
+    ds = ad.Dataset.counter().flat_map(lambda _: inner).filter(lambda _: False)
+
+    async def read() -> None:
+        async for _ in ds.with_options(ad.Options(placement="current")):
+            pass
+
+    async def read_for_a_while() -> None:
+        reading = asyncio.create_task(read())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+
+    asyncio.run(read_for_a_while())

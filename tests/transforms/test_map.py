@@ -251,3 +251,21 @@ def test_an_error_within_the_function_is_told_nothing_of_that() -> None:
     with pytest.raises(TypeError, match="positional argument") as caught:
         list(ad.Dataset.range(1).map(lambda x: alone(x)))  # type: ignore[call-arg]
     assert len(caught.value.__notes__) == 1
+
+
+@pytest.mark.parametrize("said", [{"keeps": "x"}, {"shrinks": True}])
+@pytest.mark.parametrize("how", [{}, {"batch": 2}, {"executor": "inline"}])
+def test_what_may_be_moved_must_be_pure_or_parallel(said: Any, how: Any) -> None:
+    with pytest.raises(ad.PlanError, match="add pure=True"):
+        ad.Dataset.from_iterable([]).map(lambda x: x, **how, **said)
+    ad.Dataset.from_iterable([]).map(lambda x: x, **how, **said, pure=True)
+
+
+def test_a_seed_of_a_state_leaves_what_was_said_of_the_function() -> None:
+    ds = ad.Dataset.from_list([{"x": number} for number in range(9)]).map(lambda x, rng: x, 2, rng=True, keeps="x")
+    ds = ds.filter(lambda x: x % 2, reads="x").with_options(ad.Options(reorder=True))
+    with ds.iterate() as elements:
+        state = elements.state_dict()
+    seeded = ds.iterate(state=state)
+    assert repr(seeded).index("filter") < repr(seeded).index("map")
+    assert [element["x"] for element in seeded] == [1, 3, 5, 7]

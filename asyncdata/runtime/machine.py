@@ -1,0 +1,118 @@
+"""What this process may use of the machine: cores and memory, also where a cgroup (a container) has less of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cache
+from math import ceil, inf
+from pathlib import Path
+from typing import Final, TypeVar
+
+__all__ = ("available_bytes", "most_bytes", "quota", "usable_cores")
+
+T = TypeVar("T")
+
+ROOT: Final = Path("/")
+UNKNOWN: Final = 4 << 30
+"""Bytes of memory that are taken to be there where the system does not tell."""
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may run on, or are worth as much as its cgroup's quota; at least one."""
+    counted: Callable[[], int | None] | None = getattr(os, "process_cpu_count", None)  # Python 3.13
+    if counted is not None:
+        cores = counted() or 1
+    else:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, ceil(quota()))) if quota() < inf else cores
+
+
+@cache
+def quota(root: Path = ROOT) -> float:
+    """Return how many cores' time the cgroups of this process may take, read once."""
+    least = inf
+    for folder in groups(root, "cpu"):
+        words = read(folder / "cpu.max", str.split)
+        if words is None:
+            words = [read(folder / f"cpu.cfs_{name}_us", str.strip) or "" for name in ("quota", "period")]
+        if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and words[1] != "0":  # else "max", or -1
+            least = min(least, int(words[0]) / int(words[1]))
+    return least
+
+
+def available_bytes(root: Path = ROOT) -> int:
+    """Return how much memory may still be taken: of the machine, and of what the cgroups of this process may have."""
+    free = meminfo(root).get("MemAvailable", installed_bytes(root))
+    for folder in groups(root, "memory"):
+        free = min(free, limit_of(folder) - used_in(folder))
+    return max(0, int(free))
+
+
+def most_bytes(root: Path = ROOT) -> int:
+    """Return how much memory this process could have if nobody else had any."""
+    return int(min([installed_bytes(root), *map(limit_of, groups(root, "memory"))]))
+
+
+def installed_bytes(root: Path) -> int:
+    """Return how much memory the machine has."""
+    if "MemTotal" in (found := meminfo(root)):
+        return found["MemTotal"]
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return UNKNOWN
+
+
+def limit_of(folder: Path) -> float:
+    """Return how much memory one cgroup may have."""
+    limits = [read(folder / name, int) for name in ("memory.max", "memory.limit_in_bytes")]  # or "max"
+    return min([limit for limit in limits if limit is not None], default=inf)
+
+
+def used_in(folder: Path) -> int:
+    """Return how much memory one cgroup has, without what the kernel keeps of files and gives back when asked."""
+    used = [read(folder / name, int) for name in ("memory.current", "memory.usage_in_bytes")]
+    found = table(folder / "memory.stat")
+    kept = [found.get(f"total_{name}", found.get(name, 0)) for name in ("inactive_file", "active_file")]
+    return max(0, (used[0] or used[1] or 0) - sum(kept))
+
+
+def meminfo(root: Path) -> dict[str, int]:
+    """Return what Linux tells of its memory, in bytes."""
+    return {name.rstrip(":"): 1024 * kilobytes for name, kilobytes in table(root / "proc/meminfo").items()}
+
+
+def groups(root: Path, controller: str) -> Iterator[Path]:
+    """Yield the folders of the cgroups of this process that a controller may have a say in, and of those around them.
+
+    In a container the path that is told may be the host's; what holds for the container then lies at the top.
+    """
+    for line in read(root / "proc/self/cgroup", str.splitlines) or []:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        tops = ["sys/fs/cgroup", "sys/fs/cgroup/unified"] if not controllers else [f"sys/fs/cgroup/{controllers}"]
+        if controllers and controller not in controllers.split(","):
+            continue
+        for top in tops:
+            folder = root / top
+            yield folder
+            for part in Path(path.lstrip("/")).parts:
+                folder /= part
+                if part == ".." or not folder.is_dir():
+                    break
+                yield folder
+
+
+def table(path: Path) -> dict[str, int]:
+    """Return the names and numbers of a file with one of each in a line."""
+    lines = [line.split() for line in (read(path, str.splitlines) or [])]
+    return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}
+
+
+def read(path: Path, parse: Callable[[str], T]) -> T | None:
+    """Return what is in a small file; `None` if it cannot be read or is something else."""
+    try:
+        return parse(path.read_text())
+    except (OSError, ValueError):
+        return None

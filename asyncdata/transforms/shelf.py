@@ -1,0 +1,104 @@
+"""A shelf: rows of arrays, kept in arrays of its own, that leave in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.columns import Columns
+from asyncdata.errors import StructureError
+from asyncdata.runtime.block import Block
+from asyncdata.structure import map_leaves, stack
+
+__all__ = ("Shelf",)
+
+SMALL: Final = 1 << 11
+"""Bytes of a row up to which it is quicker to copy it in and out than to make an element of it."""
+
+
+class Shelf:
+    """Rows like those of some columns, by place.
+
+    >>> shelf = Shelf.like(Columns(np.array([3.0, 1.0, 2.0]), 3))
+    >>> first, second, third = shelf.put([Columns(np.array([3.0, 1.0, 2.0]), 3)])
+    >>> shelf.take([third, first]).elements()
+    [np.float64(2.0), np.float64(3.0)]
+    """
+
+    def __init__(self, template: Any) -> None:
+        self.template = template
+        self.shape = shape_of(template)
+        self.leaves = [np.empty((0, *leaf.shape[1:]), leaf.dtype) for leaf in leaves_of(template)]
+        self.free: list[int] = []
+
+    @staticmethod
+    def like(columns: Columns) -> Shelf | None:
+        """Return an empty shelf for rows like these; `None` if elements do better."""
+        return None if columns.integers or columns.weight > SMALL else Shelf(columns.whole.value)
+
+    def put(self, parts: Sequence[Columns]) -> list[int] | None:
+        """Copy rows to free places, and return those; `None` if some rows are of another kind."""
+        if any(part.integers or shape_of(part.whole.value) != self.shape for part in parts):
+            return None
+        places = self.room(sum(map(len, parts)))
+        begin = 0
+        for part in parts:
+            at = places[begin : begin + len(part)]
+            for leaf, array in zip(self.leaves, leaves_of(part.whole.value), strict=True):
+                leaf[at] = part.leaf(array)
+            begin += len(part)
+        return places
+
+    def put_block(self, block: Block) -> list[int] | None:
+        """Copy the elements of a block to free places, and return those; `None` if some are of another kind."""
+        if block.columns:
+            return self.put(block.columns)
+        if block.failed:
+            return None
+        try:
+            columns = Columns.of(stack(block.items))
+        except (StructureError, ValueError, TypeError):
+            return None
+        return None if columns is None else self.put([columns])
+
+    def room(self, count: int) -> list[int]:
+        """Return so many free places, of a larger shelf if there are not enough."""
+        if (missing := count - len(self.free)) > 0:
+            size = len(self.leaves[0])
+            more = max(missing, size)
+            self.leaves = [
+                np.concatenate([leaf, np.empty((more, *leaf.shape[1:]), leaf.dtype)]) for leaf in self.leaves
+            ]
+            self.free += range(size, size + more)
+        places = self.free[-count:]
+        del self.free[-count:]
+        return places
+
+    def look(self, places: Sequence[int]) -> Columns:
+        """Return the rows at some places."""
+        at = np.array(places, np.intp)
+        leaves = iter([leaf[at] for leaf in self.leaves])
+        return Columns(map_leaves(lambda _, where: next(leaves), self.template), len(places))
+
+    def take(self, places: Sequence[int]) -> Columns:
+        """Return the rows at some places, which are free from then on."""
+        rows = self.look(places)
+        self.free += places
+        return rows
+
+
+def leaves_of(value: Any) -> list[npt.NDArray[Any]]:
+    """Return the arrays of a structure."""
+    leaves: list[npt.NDArray[Any]] = []
+    map_leaves(lambda leaf, _: leaves.append(leaf), value)
+    return leaves
+
+
+def shape_of(value: Any) -> list[Any]:
+    """Return what rows of one kind have in common: types, names, dtypes and shapes."""
+    found: list[Any] = [type(value)]
+    map_leaves(lambda leaf, where: found.append((where, leaf.dtype, leaf.shape[1:])), value)
+    return found

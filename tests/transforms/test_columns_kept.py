@@ -1,0 +1,120 @@
+"""Rows of arrays stay in arrays through steps that only move them, and nobody can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.columns import Columns
+from asyncdata.testing import check_resumes, same
+from asyncdata.transforms.shelf import Shelf
+
+ROWS = 300
+DS = ad.Dataset.from_tensor_slices
+SOURCES: dict[str, Callable[[], ad.Dataset[Any]]] = {
+    "array": lambda: DS(np.arange(ROWS) * 0.5),
+    "matrix": lambda: DS(np.arange(ROWS * 3, dtype=np.int8).reshape(ROWS, 3)),
+    "dict": lambda: DS({"x": np.arange(ROWS), "y": (np.ones((ROWS, 2), np.float32), np.arange(ROWS) % 3 == 0)}),
+    "range": lambda: ad.Dataset.range(ROWS),
+    "wide": lambda: DS(np.arange(ROWS * 600).reshape(ROWS, 600)),
+    "two kinds": lambda: DS(np.arange(ROWS)).concatenate(DS(np.arange(ROWS) * 0.5)),
+    "two shapes": lambda: DS(np.ones((ROWS, 1))).concatenate(DS(np.ones((ROWS, 2)))),
+    "two orders": lambda: DS({"x": np.arange(ROWS), "y": np.arange(ROWS)}).concatenate(
+        DS({"y": np.arange(ROWS), "x": np.arange(ROWS)})
+    ),
+    "text after numbers": lambda: DS(np.arange(ROWS)).concatenate(DS(["a", "b"] * 50)),
+    "unbatched": lambda: DS(np.arange(ROWS * 4).reshape(-1, 4)).unbatch(),
+}
+STEPS: dict[str, Callable[[ad.Dataset[Any]], ad.Dataset[Any]]] = {
+    "shuffle": lambda ds: ds.shuffle(50, seed=1),
+    "shuffle of everything": lambda ds: ds.shuffle(5000, seed=1),
+    "repeat": lambda ds: ds.repeat(3),
+    "shuffle, repeat": lambda ds: ds.shuffle(70, seed=2).repeat(2),
+    "repeat, shuffle": lambda ds: ds.repeat(2).shuffle(70, seed=2),
+    "shard": lambda ds: ds.shard(3, 1),
+    "shard of what was shuffled": lambda ds: ds.shuffle(40, seed=3).shard(2, 0).shard(2, 1),
+    "zip": lambda ds: ad.Dataset.zip((ds, ds.skip(5))),
+    "zip of dicts": lambda ds: ad.Dataset.zip({"a": ds, "b": (ds.shuffle(9, seed=3), ds)}),
+    "zip with a range": lambda ds: ad.Dataset.zip((ds, ad.Dataset.range(1000))),
+    "take, skip": lambda ds: ds.skip(7).take(200),
+}
+
+
+def outcomes(ds: ad.Dataset[Any]) -> list[Any]:
+    """Return elements, and errors as their words."""
+    found: list[Any] = []
+    elements = iter(ds)
+    while True:
+        try:
+            found.append(next(elements))
+        except StopIteration:
+            return found
+        except Exception as error:
+            found.append(repr(error))
+
+
+def listed(value: Any) -> Any:
+    """Return an element with what tells two apart that are equal."""
+    if isinstance(value, dict):
+        return [(key, listed(part)) for key, part in value.items()]
+    return tuple(map(listed, value)) if isinstance(value, tuple) else value
+
+
+@pytest.mark.parametrize("size", [None, 7, 64])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_elements_and_batches_are_what_they_are_without_arrays(source: str, step: str, size: int | None) -> None:
+    def build(ds: ad.Dataset[Any]) -> ad.Dataset[Any]:
+        ds = STEPS[step](ds)
+        return ds if size is None else ds.batch(size)
+
+    one = outcomes(build(SOURCES[source]()))
+    other = outcomes(build(SOURCES[source]().map(lambda *element: element[0] if len(element) == 1 else element)))
+    assert len(one) == len(other)
+    assert all(same(listed(a), listed(b)) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_it_resumes_anywhere(step: str) -> None:
+    check_resumes(lambda: STEPS[step](DS({"x": np.arange(100), "y": np.ones((100, 2))})).batch(8), places=8)
+
+
+@pytest.mark.parametrize("step", ["shuffle", "repeat", "shuffle, repeat", "repeat, shuffle", "shard", "zip"])
+def test_no_element_is_made_for_a_batch(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    elements = Columns.elements
+    monkeypatch.setattr(Columns, "elements", lambda self: [made.append(len(self)), elements(self)][1])
+    ds = STEPS[step](DS({"x": np.arange(6400), "y": np.ones((6400, 2))})).batch(64)
+    assert sum(len(batch["x"] if isinstance(batch, dict) else batch[0]["x"]) for batch in ds) > 2000
+    assert sum(made) < 200
+
+
+def test_batches_of_what_was_shuffled_are_the_consumers_own() -> None:
+    array = np.arange(640)
+    for batch in DS(array).shuffle(100, seed=1).batch(64):
+        batch[:] = -1
+    assert array.tolist() == list(range(640))
+    assert sorted(int(x) for x in DS(array).shuffle(100, seed=1)) == list(range(640))
+
+
+def test_a_shelf_uses_its_places_again() -> None:
+    rows = Columns((np.arange(10), np.arange(20.0).reshape(10, 2)), 10)
+    shelf = Shelf.like(rows)
+    assert shelf is not None
+    for _ in range(100):
+        places = shelf.put([rows[:6], rows[6:]])
+        assert places is not None
+        taken = shelf.take(places[::-1])
+        assert same(listed(tuple(taken.elements())), listed(tuple(rows.elements()[::-1])))
+    assert len(shelf.leaves[0]) == 10
+
+
+@pytest.mark.parametrize(
+    "columns", [Columns.ints(range(10)), Columns(np.zeros((2, 1000)), 2)], ids=["integers", "large rows"]
+)
+def test_elements_do_better(columns: Columns) -> None:
+    assert Shelf.like(columns) is None
