@@ -33,6 +33,7 @@ LAYERS = (
     ("runtime.random", "runtime.scope", "runtime.work"),
     ("runtime.lanes", "runtime.pump"),
     ("runtime.autotune",),
+    ("runtime.abreast",),
     ("processes",),
     ("runtime.tuned",),
     ("runtime.stage",),
