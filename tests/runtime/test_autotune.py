@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.runtime import autotune
@@ -299,3 +303,92 @@ def test_processes_are_used_only_where_they_were_allowed() -> None:
         assert isinstance(tuning, Tuning)
         assert tuning.processes is may
         assert list(ds) == [0, 1, 2]
+
+
+# with noise
+
+KINDS = {
+    "cheap": (Function(1e-6), "inline", 1),
+    "decoder": (Function(4e-3, speedup=frees_the_lock), "thread", 2),
+    "python": (Function(6e-4, speedup=holds_the_lock), "process", 2),
+    "sleep": (Function(0.02, 0.01, waits), "thread", 64),
+}
+
+
+def noisy(function: Function, draw: random.Random, amount: float) -> Function:
+    """Return a function that is a bit dearer this time, beside other programs, and waits for the lock."""
+    crowd, lock = 1 + amount * draw.expovariate(1), amount * draw.random() / 4
+    return replace(function, cost=function.cost * (1 + amount * draw.random()), crowd=crowd, lock=lock)
+
+
+def drive_noisy(tuning: Tuning, clock: Any, function: Function, seconds: float, draw: random.Random) -> list[Choice]:
+    """Run a stage for some seconds, each fiftieth of one with other noise; return its choices."""
+    end, choices = clock.now + seconds, [tuning.choice]
+    while clock.now < end:
+        hungry = draw.random() < 0.95
+        found = drive(tuning, clock, noisy(function, draw, 0.4), 0.02, hungry)
+        choices += [choice for choice in found if choice is not choices[-1]]
+    return choices
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=15, deadline=None)
+def test_with_noise_it_settles_soon_and_stays(kind: str, seed: int) -> None:
+    """Within two seconds; it then may try again, ever more seldom, but comes back."""
+    function, where, workers = KINDS[kind]
+    with mock.patch.object(autotune, "usable_cores", return_value=2):
+        tuning, clock, draw = Tuning(processes=True), SimpleNamespace(now=1.0), random.Random(seed)
+        drive_noisy(tuning, clock, function, 2, draw)
+        assert tuning.settled, tuning.choice
+        assert tuning.choice[:2] == (where, workers)
+        choices = drive_noisy(tuning, clock, function, 40, draw)
+        assert len(choices) < 30
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        *[("cheap", after) for after in ("decoder", "python", "sleep")],
+        *[(before, "cheap") for before in ("decoder", "python", "sleep")],
+        *[("python", "decoder"), ("python", "sleep"), ("decoder", "sleep"), ("sleep", "decoder")],
+    ],
+)
+def test_a_function_that_becomes_another_kind_is_tried_anew(clock: Any, before: str, after: str) -> None:
+    """If calls are seen to take four times as long, or a quarter; also after hours."""
+    function, where, workers = KINDS[after]
+    tuning = Tuning(processes=True)
+    drive(tuning, clock, KINDS[before][0], 5)
+    tuning.patience = 10_000.0
+    drive(tuning, clock, function, 22)
+    assert tuning.choice[:2] == (where, workers)
+
+
+@pytest.mark.parametrize("factor", [0.1, 10])
+@pytest.mark.parametrize("kind", ["decoder", "sleep"])
+def test_calls_that_become_dearer_or_cheaper_are_tried_anew(clock: Any, kind: str, factor: float) -> None:
+    function, where, workers = KINDS[kind]
+    tuning = Tuning(processes=True)
+    drive(tuning, clock, function, 5)
+    settled = tuning.choice
+    drive(tuning, clock, replace(function, cost=function.cost * factor), 20)
+    assert tuning.choice[:2] == (where, workers)
+    assert tuning.choice.why != settled.why
+    assert tuning.settled
+
+
+def test_a_reader_that_had_enough_for_hours_and_begins_to_wait_is_noticed_soon(clock: Any) -> None:
+    tuning = Tuning()
+    drive(tuning, clock, Function(4e-3, speedup=frees_the_lock), 5, hungry=False)
+    tuning.patience = 10_000.0
+    drive(tuning, clock, Function(4e-3, speedup=frees_the_lock), 18)
+    assert tuning.choice[:2] == ("thread", 2)
+
+
+def test_a_function_and_a_reader_that_change_for_ever_are_not_followed_for_ever(clock: Any) -> None:
+    """One that neither threads nor processes make faster, for a reader that waits now and again."""
+    tuning, changes = Tuning(processes=True), 0
+    for _ in range(300):
+        changes += len(drive(tuning, clock, Function(4e-3, speedup=alone), 1)) - 1
+        changes += len(drive(tuning, clock, Function(4e-3, speedup=alone), 1, hungry=False)) - 1
+    assert changes < 40
