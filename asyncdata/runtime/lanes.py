@@ -19,7 +19,7 @@ __all__ = ("Group", "Lanes", "TaskLanes", "ThreadLanes", "Window")
 
 THREAD_GROUP: Final = 5e-4
 
-MOST_HELD: Final = 4096
+MOST_HELD: Final = 8192
 """So many cheap elements in flight keep any number of workers busy; all of them run again after an interruption."""
 
 LEAST_BATCH: Final = 1 << 18
