@@ -140,7 +140,7 @@ def map_parallelisation(node: Node) -> Node | None:
     """map(f, pure=True) -> map(f, executor=AUTOTUNE), for plain functions: cheap ones stay on the engine's thread."""
     match node:
         case Map(workers=None, pure=True, pinned=False) | Filter(workers=None, pure=True) if not awaited(node):
-            return dataclasses.replace(node, workers=AUTOTUNE)
+            return dataclasses.replace(node, workers=AUTOTUNE, ordered=True)  # as one call after the other gave them
         case _:
             return None
 
