@@ -256,6 +256,7 @@ class DatasetIterator(Generic[T]):
 
         `step` is how `Dataset.explain` shows it; `where` its function is called: `"inline"` on the engine's thread,
         in `"thread"`s, `"task"`s or worker `"process"`es; `workers` how many calls are made at once, and `why`.
+        Of an `interleave` it is how many inputs are read at once.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.range(10_000).map(lambda x: x + 1, ad.AUTOTUNE).iterate() as elements:

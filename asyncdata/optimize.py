@@ -140,7 +140,7 @@ def map_parallelisation(node: Node) -> Node | None:
     """map(f, pure=True) -> map(f, executor=AUTOTUNE), for plain functions: cheap ones stay on the engine's thread."""
     match node:
         case Map(workers=None, pure=True, pinned=False) | Filter(workers=None, pure=True) if not awaited(node):
-            return dataclasses.replace(node, workers=AUTOTUNE)
+            return dataclasses.replace(node, workers=AUTOTUNE, ordered=True)  # as one call after the other gave them
         case _:
             return None
 
@@ -312,10 +312,12 @@ def settle(node: Node, options: Options, numbered: bool = False) -> Node:
     inputs = [settle(part, options, numbered) for part in node.inputs]
     if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
         node = node.with_inputs(*inputs)
-    if options.autotune is False and isinstance(node, Called) and isinstance(node.executor, Tuning):
-        node = dataclasses.replace(node, executor=None)
     if isinstance(node, (Called, Interleave)) and node.workers is not None and (numbered or node.ordered is None):
-        return dataclasses.replace(node, ordered=ordered or numbered)
+        node = dataclasses.replace(node, ordered=ordered or numbered)
+    if isinstance(node, Called) and isinstance(node.executor, Tuning) and options.autotune is False:
+        node = dataclasses.replace(node, executor=None)
+    if isinstance(node, Interleave) and node.abreast and (options.autotune is False or node.ordered is False):
+        node = dataclasses.replace(node, abreast=None)  # without order nothing waits for an input that takes long
     return node
 
 

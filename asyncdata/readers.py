@@ -13,6 +13,7 @@ from asyncdata.formats.compression import decompressor
 from asyncdata.formats.fixed import FixedLayout
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Node, check_count
+from asyncdata.runtime.abreast import Abreast
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.fixed import FixedFile, FixedFiles
 from asyncdata.sources.memory import Items
@@ -199,7 +200,9 @@ def files_of(
         names = plan.items if isinstance(plan, Items) and plan.files else None
         return FlatMap(plan, call, None if names is None or library is None else FileCatalog(names, library))
     workers = check_count(method, "num_parallel_reads", reads, 1, (AUTOTUNE,))
-    return Interleave(plan, call, CYCLE_LENGTH if workers == AUTOTUNE else workers, workers=workers)
+    if workers == AUTOTUNE:
+        return Interleave(plan, call, CYCLE_LENGTH, workers=workers, abreast=Abreast(CYCLE_LENGTH))
+    return Interleave(plan, call, workers, workers=workers)
 
 
 def record_file(

@@ -382,3 +382,9 @@ def test_no_plan_waits_for_the_garbage_collector() -> None:
         assert living() is None
     finally:
         gc.enable()
+
+
+def test_what_was_sequential_stays_in_order_when_it_is_parallel() -> None:
+    """`deterministic=False` says something of parallel calls alone."""
+    plan = optimize(R.map(inc, deterministic=False, pure=True).plan, ad.Options()).plan
+    assert plan.in_order

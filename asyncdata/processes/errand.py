@@ -17,6 +17,7 @@ from asyncdata.processes.arena import whole
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Note, Place, noted
 from asyncdata.runtime.tickets import Kept, Position, Ticket, Tickets, plain
+from asyncdata.runtime.usage import queued
 from asyncdata.runtime.work import Work
 
 __all__ = ("Carried", "Errand", "Outcome", "Sent", "back", "carry_out", "outward")
@@ -40,11 +41,14 @@ class Errand(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a group: results, the places of those that stay if not all do, and how long it took in seconds."""
+    """What came of a group: results, the places of those that stay if not all do, and how long it took in seconds,
+    also those of them in which there was no core for it.
+    """
 
     items: list[Any] | tuple[Columns, ...]
     places: list[int] | None
     seconds: float
+    queued: float
 
 
 class RaisedInWorkerError(Exception):
@@ -167,16 +171,16 @@ def carry_out(work: Work, errand: Errand, mark: Callable[[int], object], empty: 
     """
     block, work = received(errand.sent), work.at(errand.epoch)
     if not block.items:  # all had failed before
-        return Outcome([], None, 0.0)
-    begin = time.perf_counter()
+        return Outcome([], None, 0.0, 0.0)
+    begin, waited = time.perf_counter(), queued()
     done = one_by_one(work, block, errand, mark) if errand.careful else work.run(block, empty)
-    seconds = time.perf_counter() - begin
+    seconds, waited = time.perf_counter() - begin, queued() - waited
     if done.columns:
-        return Outcome(tuple(done.columns), None, seconds)
+        return Outcome(tuple(done.columns), None, seconds, waited)
     places = None if len(done) == len(block) else [done.tickets[index].number for index in range(len(done))]
     if errand.sent.batches:
-        return Outcome([[fit(item) for item in part.items] for part in done.items], None, seconds)
-    return Outcome([fit(item) for item in done.items] if done.failed else done.items, places, seconds)
+        return Outcome([[fit(item) for item in part.items] for part in done.items], None, seconds, waited)
+    return Outcome([fit(item) for item in done.items] if done.failed else done.items, places, seconds, waited)
 
 
 def received(sent: Sent) -> Block:

@@ -90,7 +90,7 @@ class ProcessLanes(Lanes):
         answer: Outcome | Carried = self.crew.attached.open(reply.parcel, self.copied)
         if isinstance(answer, Carried):
             raise answer.failure(None).error
-        group.seconds = group.cpu = answer.seconds
+        group.seconds, group.queued = answer.seconds, answer.queued
         self.pace.measured(len(group.block), answer.seconds)
         return back(group.block, answer)
 

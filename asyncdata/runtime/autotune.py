@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from math import inf
@@ -26,12 +27,23 @@ MOST: Final = 64
 GAIN: Final = 1.2
 """How many times as fast a wider choice must be to be kept: less may be other work on the machine."""
 
+SINGLE: Final = 3
 LOOK: Final = 0.02
+"""How many single calls are judged, or how many seconds of them."""
+
 PERIOD: Final = 0.2
-"""Seconds of work after which single calls are judged, and seconds that pass before a choice is."""
+WATCH: Final = 1.0
+GROUPS: Final = 3
+"""Seconds that pass before a choice is judged, and before it is looked at again once it is settled; and groups of each
+worker."""
 
 CHANGED: Final = 4.0
 """How many times as dear or as cheap calls must have become to be tried anew."""
+
+PATIENCE: Final = 16.0
+"""Seconds after which all is tried anew that has evidently changed, however often that was done before."""
+
+FED: Final = "enough for the reader"
 
 
 class Choice(NamedTuple):
@@ -43,16 +55,17 @@ class Choice(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A group that is done: how many elements, what it took, and under which choice.
-
-    That is seconds that passed, those that were computed, and how often it gave up its core by itself: a thread that
-    computes on a busy machine loses it too, and does not wait for anything.
-    """
+    """A group that is done: how many elements, what it took, and under which choice."""
 
     elements: int
     seconds: float
+    """That passed, of which the next two are parts."""
     cpu: float
+    """Those that were computed."""
+    queued: float
+    """Those in which it would have computed, had something else on the machine not had the core."""
     pauses: int
+    """How often it gave up its core by itself, as only what waits for something does."""
     choice: Choice
     at: float
     """When it was done, in seconds of `time.perf_counter`."""
@@ -63,30 +76,34 @@ class Tuning:
 
     One call at a time tells what a call costs and whether it computes or waits. Cheap calls are made on the engine's
     thread. Functions that wait get twice as many threads (or tasks) as long as that is faster. Functions that
-    compute get a thread for each core if that is faster, else worker processes if they may run there. Nothing is
-    widened while the reader of the results does not wait for them. When the reader still waits, or calls have become
-    much dearer or cheaper, all is tried anew, each time after twice as long: it does not go to and fro for ever.
+    compute get a thread for each core if that is faster, else worker processes if they may run there and threads
+    take turns. Nothing is widened while the reader of the results does not wait for them. When the reader still
+    waits, all is tried anew, each time after twice as long: it does not go to and fro for ever. What has changed is
+    tried anew sooner: much dearer or cheaper calls, and a reader that had enough and now waits nearly every time.
     """
 
     def __init__(self, *, processes: bool = False, tasks: bool = False) -> None:
         self.processes = processes
         self.waiting: Where = "task" if tasks else "thread"
         self.samples: deque[Sample] = deque()
-        self.patience = 1.0
+        self.patience = WATCH
         self.pool: object = None
         """What keeps the worker processes for the next epoch, once they are used."""
         self.look_anew()
 
     def look_anew(self) -> None:
         """Begin with one call at a time; awaiting one is known to wait."""
-        self.cost = self.known = self.rate = 0.0
-        self.about = ""
+        self.known = self.rate = self.since = 0.0
+        self.looked: list[Sample] = []
         if self.waiting == "task":
-            self.go_on(Choice("task", FIRST, "it is awaited"), self.judge_spread)
+            self.about = "it is awaited"
+            self.go_on(Choice("task", FIRST, self.about), self.judge_spread)
         else:
+            self.about = ""
             self.go_on(Choice("thread", 1, "trying one call at a time"), self.look)
+        self.before = self.choice
 
-    def go_on(self, choice: Choice, judge: Callable[[float], None]) -> None:
+    def go_on(self, choice: Choice, judge: Callable[[], None]) -> None:
         """Make calls in this way, and judge it when enough have been made."""
         self.choice = choice
         self.judge = judge
@@ -94,10 +111,10 @@ class Tuning:
 
     def begin(self, now: float) -> None:
         """Begin to count anew."""
-        self.begun = now
-        self.work = 0.0
-        self.count = self.groups = self.waits = self.reads = 0
-        self.best = Sample(1, inf, 0.0, 0, self.choice, now)
+        self.begun = self.now = now
+        self.seconds = self.cpu = self.queued = 0.0
+        self.count = self.groups = self.pauses = self.waits = self.reads = 0
+        self.best = inf
 
     def read(self, waits: bool) -> None:
         """Take note that the reader asks for results, and whether it has to wait."""
@@ -109,112 +126,179 @@ class Tuning:
         """Whether the reader waits as often as not."""
         return 2 * self.waits >= self.reads
 
+    @property
+    def alone(self) -> bool:
+        """Whether one call at a time is made, to see what a call does."""
+        return self.judge == self.look
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is being tried."""
+        return self.judge == self.watch
+
+    @property
+    def passed(self) -> float:
+        """Seconds since it began to count, but for what other programs took of them."""
+        return (self.now - self.begun) * (1 - self.queued / self.seconds)
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast it is as it was before."""
+        return self.count / self.passed / self.rate if self.rate else inf
+
+    @property
+    def cores(self) -> float:
+        """How many cores computed all the time."""
+        return self.cpu / self.passed
+
+    @property
+    def waited(self) -> bool:
+        """Whether calls gave up their cores for a good part of their time."""
+        return self.cpu + self.queued < COMPUTES * self.seconds and 2 * self.pauses >= self.count
+
     def consider(self) -> Choice:
         """Look at what was done since, and return how the next group is done."""
         while self.samples:
             sample = self.samples.popleft()
             if sample.choice is self.choice:  # those of an earlier one tell nothing about this one
-                self.learn(sample, sample.at)
+                self.learn(sample)
         return self.choice
 
-    def learn(self, sample: Sample, now: float) -> None:
+    def learn(self, sample: Sample) -> None:
         """Learn from one group."""
-        alone = self.judge == self.look
-        if not self.begun and not alone:  # threads and processes were started for the first one
-            self.begin(now)
-            return
+        if self.alone:
+            self.looked.append(sample)
+            if len(self.looked) >= SINGLE or sum(sample.seconds for sample in self.looked) >= LOOK:
+                self.judge()
+        elif not self.begun:  # threads and processes were started for the first one
+            self.begin(sample.at)
+            self.since = self.since or sample.at
+        else:
+            self.add(sample)
+            enough = WATCH if self.settled else PERIOD
+            if self.now - self.begun >= enough and self.groups >= GROUPS * self.choice.workers:
+                self.judge()
+
+    def add(self, sample: Sample) -> None:
+        """Count a group."""
+        self.now = sample.at
         self.count += sample.elements
         self.groups += 1
-        self.work += sample.seconds
-        if sample.seconds / sample.elements < self.best.seconds / self.best.elements:
-            self.best = sample  # the one least disturbed by what else the machine does
-        if alone:
-            if self.groups >= 3 or self.work >= LOOK:
-                self.judge(0.0)
-        elif now - self.begun >= PERIOD and self.groups >= 2 * self.choice.workers:
-            self.judge(self.count / (now - self.begun))
+        self.pauses += sample.pauses
+        self.seconds += max(sample.seconds, 1e-9)
+        self.cpu += sample.cpu
+        queued = min(sample.queued, 0.95 * sample.seconds)
+        self.queued += queued
+        self.best = min(self.best, (sample.seconds - queued) / sample.elements)
 
     # one call at a time
 
-    def look(self, _: float) -> None:
-        """Decide by what single calls cost."""
-        best = self.best
-        self.cost = best.seconds / best.elements
-        self.rate = 1 / self.cost
-        self.about = f"a call takes {1e6 * self.cost:.3g} us"
-        if self.cost < CHEAP:
+    def look(self) -> None:
+        """Decide by what single calls cost. What the first one did once, such as an import, is not to count."""
+        for sample in self.looked[1:] or self.looked:
+            self.add(sample)
+        self.rate = self.count / (self.seconds - self.queued)
+        self.about = f"a call takes {1e6 * self.best:.3g} us"
+        if self.best < CHEAP:
             self.settle(Choice("inline", 1, f"{self.about}: cheapest so"))
-        elif best.cpu < COMPUTES * best.seconds and 2 * best.pauses >= best.elements:
+        elif self.waited:
             self.about += " and waits"
-            self.go_on(Choice("thread", FIRST, f"{self.about}: trying {FIRST} at once"), self.judge_spread)
+            self.widen(FIRST)
         else:
-            self.about += " and computes"
-            self.settle_alone("enough for the reader") if not self.hungry else self.try_cores()
+            self.try_cores()
 
     def try_cores(self) -> None:
-        if usable_cores() == 1:
-            self.settle_alone("there is one core")
+        """Have as many calls at once as there are cores."""
+        self.about += " and computes"
+        if not self.hungry:
+            self.settle_back(FED)
+        elif usable_cores() == 1:
+            self.settle_back("there is one core")
         else:
             choice = Choice("thread", usable_cores(), f"{self.about}: trying a thread for each core")
             self.go_on(choice, self.judge_cores)
 
     # several
 
-    def judge_spread(self, rate: float) -> None:
+    def widen(self, workers: int) -> None:
+        """Have so many calls that wait at once."""
+        self.before = self.choice
+        self.go_on(Choice(self.waiting, workers, f"{self.about}: trying {workers} at once"), self.judge_spread)
+
+    def judge_spread(self) -> None:
         """Have twice as many calls that wait at once, as long as that helps and somebody waits for it."""
-        workers, gain = self.choice.workers, rate / self.rate if self.rate else GAIN
         if not self.hungry:
-            self.settle(self.choice._replace(why=f"{self.about}: enough for the reader"))
-        elif gain < GAIN:
-            self.settle(self.choice._replace(workers=max(1, workers // 2), why=f"{self.about}: more are no faster"))
-        elif workers >= MOST:
+            self.settle(self.choice._replace(why=f"{self.about}: {FED}"))
+        elif self.gain < GAIN and self.cores > COMPUTES:
+            self.about = self.about.removesuffix(" and waits")  # but for the interpreter lock, or just once
+            self.try_cores()
+        elif self.gain < GAIN:
+            self.settle_back(f"{self.choice.workers} at once are no faster")
+        elif self.choice.workers >= MOST:
             self.settle(self.choice._replace(why=f"{self.about}: {MOST} is the most"))
+        elif self.cores > COMPUTES * usable_cores():
+            self.settle(self.choice._replace(why=f"{self.about}: all cores compute so"))
         else:
-            self.rate = rate
-            choice = Choice(self.waiting, 2 * workers, f"{self.about}: trying {2 * workers} at once")
-            self.go_on(choice, self.judge_spread)
+            self.rate = self.count / self.passed
+            self.widen(2 * self.choice.workers)
 
-    def judge_cores(self, rate: float) -> None:
+    def judge_cores(self) -> None:
         """See whether threads compute side by side."""
-        gain = rate / self.rate
-        if gain >= GAIN:
-            self.settle(self.choice._replace(why=f"{self.about}: {gain:.2f} times as fast so"))
+        gain = f"{self.gain:.2f} times as fast"
+        if self.gain >= GAIN and self.waited and self.hungry and self.before.workers == 1:
+            self.about = f"{self.about.removesuffix(' and computes')} and waits"  # unlike the first few
+            self.rate = self.count / self.passed
+            self.widen(max(FIRST, 2 * self.choice.workers))
+        elif self.gain >= GAIN:
+            self.settle(self.choice._replace(why=f"{self.about}: {gain} so"))
         elif not self.hungry:
-            self.settle_alone("enough for the reader")
-        elif self.processes:
-            choice = Choice(
-                "process", usable_cores(), f"{self.about}, {gain:.2f} times as fast in threads: trying processes"
-            )
-            self.go_on(choice, self.judge_processes)
+            self.settle_back(FED)
+        elif self.processes and lock_is_held():
+            why = f"{self.about}, {gain} in threads: trying processes"
+            self.go_on(Choice("process", usable_cores(), why), self.judge_processes)
         else:
-            self.settle_alone(f"{gain:.2f} times as fast in {self.choice.workers}")
+            self.settle_back(f"{gain} in {self.choice.workers}")
 
-    def judge_processes(self, rate: float) -> None:
+    def judge_processes(self) -> None:
         """See whether processes are worth what they cost."""
-        gain = rate / self.rate
-        if gain >= GAIN or not self.hungry:
-            self.settle(self.choice._replace(why=f"{self.about}: {gain:.2f} times as fast so"))
+        gain = f"{self.gain:.2f} times as fast"
+        if self.gain >= GAIN or not self.hungry:
+            self.settle(self.choice._replace(why=f"{self.about}: {gain} so"))
         else:
-            self.settle_alone(f"{gain:.2f} times as fast in processes")
+            self.settle_back(f"{gain} in processes")
 
     # in the end
 
-    def settle_alone(self, why: str) -> None:
-        self.settle(Choice("thread", 1, f"{self.about}: {why}"))
+    def settle_back(self, why: str) -> None:
+        self.settle(self.before._replace(why=f"{self.about}: {why}"))
 
     def settle(self, choice: Choice) -> None:
+        self.since = 0.0
         self.go_on(choice, self.watch)
 
-    def watch(self, rate: float) -> None:
-        """Try anew when calls have changed, or when the reader waits though more could be tried."""
-        lasted = self.count / rate
-        if lasted < self.patience:
-            return
-        cost = self.best.seconds / self.best.elements
-        self.known = self.known or cost
-        changed = not self.known / CHANGED <= cost <= self.known * CHANGED
-        if changed or (self.hungry and not self.choice.why.endswith(("so", "most"))):
+    def watch(self) -> None:
+        """Try anew when something has changed, or when the reader waits though more could be tried."""
+        self.known = self.known or self.best
+        lasted = self.now - self.since
+        if (self.changed and lasted >= min(self.patience, PATIENCE)) or (self.tempted and lasted >= self.patience):
             self.patience *= 2
             self.look_anew()
         else:
-            self.begin(self.begun + lasted)
+            self.begin(self.now)
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is evident that something has: calls, or the reader."""
+        dearer = self.best > CHANGED * self.known
+        cheaper = CHANGED * self.seconds < self.known * self.count
+        return dearer or cheaper or (self.choice.why.endswith(FED) and self.waits > 0.9 * self.reads)
+
+    @property
+    def tempted(self) -> bool:
+        """Whether the reader waits and more could be tried."""
+        return self.hungry and not self.choice.why.endswith(("so", "most"))
+
+
+def lock_is_held() -> bool:
+    """Tell whether threads of this interpreter take turns at running Python code."""
+    return getattr(sys, "_is_gil_enabled", lambda: True)()

@@ -13,17 +13,13 @@ from asyncdata.runtime.executors import Pace, Workers
 from asyncdata.runtime.queue import MOST_BYTES, LoopSignal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import NOTHING, Arrived, Tickets
-
-try:
-    from resource import RUSAGE_THREAD, getrusage
-except ImportError:  # only Linux tells it of a thread
-    getrusage = None
+from asyncdata.runtime.usage import Usage
 
 __all__ = ("Group", "Lanes", "TaskLanes", "ThreadLanes", "Window")
 
 THREAD_GROUP: Final = 5e-4
 
-MOST_HELD: Final = 4096
+MOST_HELD: Final = 8192
 """So many cheap elements in flight keep any number of workers busy; all of them run again after an interruption."""
 
 LEAST_BATCH: Final = 1 << 18
@@ -35,15 +31,17 @@ LONGEST: Final = 0.1
 class Group:
     """Elements that one lane works on together; `result` may be shorter where elements were dropped."""
 
-    __slots__ = ("block", "cpu", "done", "error", "pauses", "result", "seconds")
+    __slots__ = ("block", "cpu", "done", "error", "pauses", "queued", "result", "seconds")
 
     def __init__(self, block: Block) -> None:
         self.block = block
         self.result = block
         self.done = False
         self.error: BaseException | None = None
-        self.seconds = 0.0  # that its work took, and those of them that were computed
-        self.cpu = 0.0
+        self.seconds = (
+            0.0  # that its work took; those that it computed; those that it could have, had there been a core
+        )
+        self.cpu = self.queued = 0.0
         self.pauses = 0  # how often its thread gave up its core by itself
 
 
@@ -71,7 +69,12 @@ class Lanes:
 
 
 class ThreadLanes(Lanes):
-    """`count` threads that run a plain function over groups of about half a millisecond."""
+    """`count` threads that run a plain function over groups of about half a millisecond.
+
+    While they are `watched`, groups tell what they used too.
+    """
+
+    watched = False
 
     def __init__(self, scope: Scope, count: int, work: Callable[[Block], Block]) -> None:
         self.pace = Pace(THREAD_GROUP)
@@ -81,13 +84,15 @@ class ThreadLanes(Lanes):
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         def job() -> None:
-            begin, busy, pauses = time.perf_counter(), time.thread_time(), paused()
+            before = Usage.now() if self.watched else None
+            begin = time.perf_counter()
             try:
                 group.result = self.work(group.block)
             except BaseException as error:  # SystemExit and the like end the pipeline, not the thread
                 group.error = error
-            group.seconds, group.cpu = time.perf_counter() - begin, time.thread_time() - busy
-            group.pauses = paused() - pauses if pauses else len(group.block)
+            group.seconds = time.perf_counter() - begin
+            if before is not None:
+                group.cpu, group.queued, group.pauses = before.since(len(group.block))
             self.pace.measured(len(group.block), group.seconds)
             group.done = True
             finished(group)
@@ -99,11 +104,6 @@ class ThreadLanes(Lanes):
 
     def stop(self) -> None:
         self.threads.stop()
-
-
-def paused() -> int:
-    """Return how often this thread has given up its core by itself, plus one; 0 where the system does not tell."""
-    return 0 if getrusage is None else 1 + getrusage(RUSAGE_THREAD).ru_nvcsw  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 class TaskLanes(Lanes):
@@ -260,9 +260,10 @@ class Window:
             self.rest.clear()
         start = 0
         while size := self.portion(len(block) - start, rows):
-            part = block.part(start, start + size)
+            step = -(-size // self.lanes.workers) if self.row and self.share() >= rows else size
+            for begin in range(start, start + size, step):  # the rest of the first batch, or after a failure, by all
+                self.submit(block.part(begin, min(begin + step, start + size)))
             self.row = (self.row + size) % rows
-            self.submit(part)
             start += size
         if start < len(block):
             self.rest.append(block.part(start, len(block)))

@@ -37,10 +37,17 @@ class InlineLanes(Lanes):
             group.result = self.work(group.block)
         except BaseException as error:  # ends the pipeline, when its turn comes
             group.error = error
-        group.seconds = group.cpu = time.perf_counter() - begin
+        group.seconds = time.perf_counter() - begin
         self.pace.measured(len(group.block), group.seconds)
         group.done = True
         finished(group)
+
+
+class Untold(Pace):
+    """Of single calls: what they take is for AUTOTUNE alone. Groups stay small and few, so that it knows soon."""
+
+    def measured(self, count: int, seconds: float) -> None:
+        """Learn nothing."""
 
 
 class TunedLanes(Lanes):
@@ -72,21 +79,34 @@ class TunedLanes(Lanes):
             return InlineLanes(work.run)
         if choice.where == "task":
             return TaskLanes(self.scope, choice.workers, work.run_async)
-        return ThreadLanes(self.scope, choice.workers, work.run)
+        lanes = ThreadLanes(self.scope, choice.workers, work.run)
+        lanes.watched = not self.tuning.settled
+        if self.tuning.alone:
+            lanes.pace = Untold(0.0)
+        return lanes
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         choice = self.tuning.consider()
         if choice is not self.choice:
-            self.lanes.finish()
-            self.retired.append(self.lanes)
-            self.change(choice)
+            self.follow(choice)
         self.lanes.submit(group, partial(self.done, choice, finished))
+
+    def follow(self, choice: Choice) -> None:
+        """Change lanes, unless it is only settled that they stay."""
+        if choice[:2] == self.choice[:2] and self.tuning.settled and not isinstance(self.pace, Untold):
+            self.choice = choice
+            if isinstance(self.lanes, ThreadLanes):
+                self.lanes.watched = False
+            return
+        self.lanes.finish()
+        self.retired.append(self.lanes)
+        self.change(choice)
 
     def done(self, choice: Choice, finished: Callable[[Group], None], group: Group) -> None:
         """Tell what a group cost; from any thread."""
-        self.tuning.samples.append(
-            Sample(len(group.block), group.seconds, group.cpu, group.pauses, choice, time.perf_counter())
-        )
+        count, at = len(group.block), time.perf_counter()
+        sample = Sample(count, group.seconds, group.cpu, group.queued, group.pauses, choice, at)
+        self.tuning.samples.append(sample)
         finished(group)
 
     def read(self, waits: bool) -> None:

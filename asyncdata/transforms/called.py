@@ -14,6 +14,7 @@ from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Node, Unary, nodes_of, parallel_label
 from asyncdata.processes.crew import Pool
 from asyncdata.processes.lanes import pickled
+from asyncdata.runtime.abreast import Abreast
 from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.dealing import Deal
@@ -22,6 +23,7 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.tickets import END, UNORDERED, Position, Start, Ticket, Wrapped
 from asyncdata.runtime.work import Work
+from asyncdata.transforms.interleave import Interleave
 
 __all__ = ("Called", "travels", "tuned", "tuning_for")
 
@@ -42,8 +44,12 @@ def travels(call: Call) -> bool:
 
 def tuned(plan: Node) -> list[dict[str, Any]]:
     """Return what AUTOTUNE has chosen in a plan so far, a dict for each step that it tunes."""
-    calling = [(node, node.executor) for node in nodes_of(plan) if isinstance(node, Called)]
-    return [{"step": node.label(), **tuning.choice._asdict()} for node, tuning in calling if isinstance(tuning, Tuning)]
+    found: list[dict[str, Any]] = []
+    for node in nodes_of(plan):
+        tuning = node.executor if isinstance(node, Called) else node.abreast if isinstance(node, Interleave) else None
+        if isinstance(tuning, (Abreast, Tuning)):
+            found.append({"step": node.label(), **tuning.choice._asdict()})
+    return found
 
 
 def inner_position(position: Position) -> Position:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any, Final, final
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Node, check_count, check_parallel, parallel_label
+from asyncdata.runtime.abreast import Abreast
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.dealing import Deal, dealt_begun, named
 from asyncdata.runtime.executors import Call
@@ -37,6 +38,8 @@ class Interleave(Node):
     block_length: int = 1
     workers: int | None = None
     ordered: bool | None = None
+    abreast: Abreast | None = field(default=None, repr=False)
+    """What AUTOTUNE knows of how many are to be read at once."""
 
     @staticmethod
     def of(
@@ -48,7 +51,8 @@ class Interleave(Node):
         check_parallel("interleave", calls)
         if calls is not None and calls > length:
             raise PlanError(f"interleave(num_parallel_calls={calls}) must not exceed cycle_length={length}")
-        return Interleave(plan, call, length, size, calls, deterministic)
+        abreast = Abreast(length) if calls == AUTOTUNE else None
+        return Interleave(plan, call, length, size, calls, deterministic, abreast)
 
     def stage(self) -> Merge:
         return Merge(self.blocks)

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Node
+from asyncdata.runtime.abreast import Abreast, Gate, Turn
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
@@ -157,6 +158,11 @@ class Cycled(Protocol):
         """How many are read at once."""
         ...
 
+    @property
+    def abreast(self) -> Abreast | None:
+        """What AUTOTUNE knows of that."""
+        ...
+
 
 class Inputs(Protocol):
     """Where the next inner dataset comes from."""
@@ -216,6 +222,7 @@ class ParallelInputs:
         self.signal = LoopSignal(scope.loop)
         self.vacancy = LoopSignal(scope.loop)
         self.turn = asyncio.Semaphore(workers) if workers < node.cycle_length else nullcontext()
+        self.gate = None if node.abreast is None else Gate(node.abreast)
         self.reading = 0
         self.first = (node.block_length + 1, 0)
         self.standby: deque[Slot | Refused] = deque()
@@ -262,7 +269,7 @@ class ParallelInputs:
     async def read(self, queue: BlockQueue, plan: Node, scope: Scope, start: Start, number: int) -> None:
         """Read one inner dataset into its queue."""
         try:
-            await fill(queue, plan.open, scope, start, self.turn)
+            await fill(queue, plan.open, scope, start, self.turn if self.gate is None else Turn(self.gate, queue))
         finally:
             del self.tasks[number]
             self.reading -= 1

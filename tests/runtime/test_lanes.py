@@ -49,6 +49,22 @@ def test_elements_of_which_few_may_be_in_flight_are_shared_out_to_all_groups(
     assert cut(workers, megabytes, count) == sizes
 
 
+def test_the_rest_of_a_batch_that_was_begun_is_shared_out_to_all_workers() -> None:
+    """A consumer waits for the first batch; the others are made by one worker each."""
+    submitted: list[Group] = []
+    lanes = SimpleNamespace(workers=2, pace=Pace(1.0), tuned=False, submit=lambda group, _: submitted.append(group))
+    loop = asyncio.new_event_loop()
+    try:
+        scope = SimpleNamespace(loop=loop, owned=SimpleNamespace(budget=Budget()))
+        window = Window(cast("Any", scope), cast("Any", lanes), ordered=True, rows=32)
+        window.admit(Block(list(range(3)), Ordinals(0, 3)))
+        window.weight, window.most, window.known, lanes.pace.each = 10_000, 1000, True, 1e-3
+        window.admit(Block(list(range(93)), Ordinals(3, 96)))
+    finally:
+        loop.close()
+    assert [len(group.block) for group in submitted] == [1, 1, 1, 15, 14, 32, 32]
+
+
 def test_a_filter_that_drops_everything_is_called_on_groups_as_any_other() -> None:
     """Its window need not see a result to know that more may be in flight."""
     sizes: list[int] = []
