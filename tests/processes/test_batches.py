@@ -143,9 +143,9 @@ def test_a_batch_is_made_by_one_worker_and_not_copied(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(work.Work.run, "__defaults__", (noted,))
     batches = list(mapped(seen, count=100 * SIZE).batch(SIZE))
-    assert len(made) > 10  # the first ones find out what an element costs and weighs
-    assert sum(any(batch is one for one in made) for batch in batches) > 10
-    assert sum(len(who) == 1 for who in threads.values()) > 10
+    assert len(made) > 3  # the first ones find out what an element costs and weighs
+    assert sum(any(batch is one for one in made) for batch in batches) > 3
+    assert sum(len(who) == 1 for who in threads.values()) > 3
 
 
 def test_after_a_failure_batches_are_whole_again() -> None:
@@ -157,7 +157,7 @@ def test_after_a_failure_batches_are_whole_again() -> None:
     ds = mapped(refuse_one, count=40 * SIZE).batch(SIZE).ignore_errors()
     owned = [batch.base is None for batch in ds]
     assert len(owned) == 40
-    assert sum(owned[20:]) > 10
+    assert sum(owned[20:]) > 3
 
 
 def test_a_batch_belongs_to_the_consumer_alone() -> None:
