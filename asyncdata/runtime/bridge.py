@@ -238,7 +238,7 @@ class LoopEngine:
     def __init__(self, run: Run) -> None:
         forbid_running_loop()
         self.loop = asyncio.new_event_loop()  # not uvloop's, which Ctrl-C in the main thread can leave unusable
-        self.stopping = False
+        self.stopping = self.interrupted = False
         self.signal = LoopSignal(self.loop)
         self.queue = BlockQueue(run.depth, LoopSignal(self.loop), self.signal)
         self.pipeline = run.pipeline(self.queue, None)
@@ -246,12 +246,21 @@ class LoopEngine:
 
     def wait(self, ready: Callable[[], object]) -> None:
         forbid_running_loop()
+        self.settle()
         waiting = self.loop.create_task(self.signal.until(ready))
         try:
             self.loop.run_until_complete(waiting)
         except BaseException:  # Ctrl-C: the pipeline may be read on
+            self.interrupted = True
             waiting.cancel()
             raise
+
+    def settle(self) -> None:
+        """Let the loop stop once where it was interrupted just as it was to: else it would in its next run."""
+        if self.interrupted:
+            self.loop.call_soon(self.loop.stop)
+            self.loop.run_forever()
+            self.interrupted = False
 
     async def wait_async(self, ready: Callable[[], object]) -> None:
         raise StageError("this iterator was begun with a plain `for` and placement='current': go on with `for`")
@@ -269,6 +278,7 @@ class LoopEngine:
     def finish(self) -> None:
         """Cancel the pipeline, let it end, and close the loop."""
         self.queue.stop()
+        self.settle()
         self.loop.run_until_complete(self.end())
         self.loop.close()
         self.pipeline.owned.join()
