@@ -183,7 +183,8 @@ class Reader:
         if self.placement == "process":
             self.engine = ProcessEngine(self.user_plan, self.options, run)
         elif self.placement == "thread":
-            self.engine = ThreadEngine(run, loop)
+            self.engine = engine = ThreadEngine(run, loop)
+            engine.start()
         else:
             self.engine = LoopEngine(run) if loop is None else TaskEngine(run)
         if self.closed:  # by another thread, meanwhile

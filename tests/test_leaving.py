@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 
 import asyncdata as ad
+from asyncdata.testing import leaves_nothing
 from tests.endless import Endless, Forever, busy, hang
 from tests.reference import Boom
 from tests.running import read_plain
@@ -227,3 +229,23 @@ def test_a_generator_that_refuses_to_be_closed() -> None:
             raise Boom("closing")
 
     assert read_plain(ad.Dataset.from_generator(generate), 1) == [0]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_interrupt_while_the_engine_starts_leaves_nothing(begun: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if thread.name != "asyncdata-engine":
+            start(thread)
+            return
+        if begun:
+            start(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), leaves_nothing():
+        for _ in ad.Dataset.counter().map(lambda x: x, 2):
+            pass
+    monkeypatch.undo()
+    assert list(ad.Dataset.range(3)) == [0, 1, 2]

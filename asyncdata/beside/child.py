@@ -79,6 +79,7 @@ class Passage:
         self.tickets: dict[int, Tickets] = {}
         self.forgotten = 0
         self.engine = ThreadEngine(run, None)
+        self.engine.start()
         self.queue = self.engine.queue
         self.thread = threading.Thread(target=self.main, name="asyncdata-send", daemon=True)
         self.thread.start()

@@ -123,8 +123,11 @@ class ThreadEngine:
         self.over = False
         self.on_end: Callable[[], object] | None = None
         self.thread = threading.Thread(target=self.main, name="asyncdata-engine", daemon=True)
-        self.thread.start()
+
+    def start(self) -> None:
+        """Begin; only when somebody knows of this who ends it, since Ctrl-C may come as soon as the thread runs."""
         ENGINES.add(self)
+        self.thread.start()
 
     def main(self) -> None:
         """The thread: run the pipeline, then wait for the threads that it started."""
@@ -166,11 +169,14 @@ class ThreadEngine:
 
     def stop(self) -> None:
         self.queue.stop()
+        if self.thread.ident is None:  # interrupted before it began
+            self.loop.close()
+            return
         with suppress(RuntimeError):  # the loop is closed: it has ended
             self.loop.call_soon_threadsafe(self.pipeline.cancel)
 
     def join(self) -> None:
-        if threading.current_thread() is not self.thread:
+        if self.thread.ident is not None and threading.current_thread() is not self.thread:
             self.thread.join(PATIENCE)
 
     async def join_async(self) -> None:
@@ -192,7 +198,8 @@ def end_engines() -> None:
     for engine in engines:
         engine.stop()
     for engine in engines:
-        engine.thread.join(max(0.0, deadline - time.monotonic()))
+        if engine.thread.ident is not None:
+            engine.thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class TaskEngine:
