@@ -53,8 +53,8 @@ class Columns:
 
     @staticmethod
     def made_of(items: list[Any]) -> Columns | None:
-        """Return elements in arrays of their own; `None` if they have leaves of which that would not be the same."""
-        if not every(numeric, items[0]):
+        """Return elements in arrays of their own; `None` if what is taken out again would not be what was put in."""
+        if not alike(items):
             return None
         try:
             columns = Columns.of(stack(items))
@@ -242,6 +242,25 @@ def every(test: Callable[[Any], bool], element: Any) -> bool:
     passed: list[bool] = []
     map_leaves(lambda leaf, _: passed.append(test(leaf)), element)
     return bool(passed) and all(passed)
+
+
+def alike(items: Sequence[Any]) -> bool:
+    """Tell whether elements are of one structure, with numbers of one type and arrays of one dtype."""
+    kinds = set(map(type, items))
+    kind = kinds.pop()
+    if kinds:
+        return False
+    if kind is np.ndarray:
+        return numeric(items[0]) and len({array.dtype for array in items}) == 1
+    if is_number(kind):
+        return True
+    if kind is dict:  # quicker than to open each
+        keys = list(items[0])
+        return all(list(item) == keys for item in items) and all(alike([item[key] for item in items]) for key in keys)
+    levels = [level for level in map(open_level, items) if level is not None]
+    if not levels or any(level.names != levels[0].names for level in levels):
+        return False
+    return all(map(alike, zip(*[level.parts for level in levels], strict=True)))
 
 
 def numeric(leaf: Any) -> bool:

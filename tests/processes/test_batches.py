@@ -230,3 +230,17 @@ def test_it_is_told_and_can_be_switched_off() -> None:
     assert f"batch={SIZE})" in ds.explain()
     assert "map_and_batch_fusion" not in ds.with_options(AS_WRITTEN).explain()
     assert "map_and_batch_fusion" not in ad.Dataset.range(3).map(picture).batch(2).explain()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("size", [3000, 300])
+def test_numbers_of_two_types_are_what_they_are_behind_a_failure(executor: Any, size: int) -> None:
+    """The batches after it are put together of parts of two groups, one of which has a float among its integers."""
+
+    def mixed(number: int) -> tuple[Any, np.ndarray]:
+        if number == SIZE:
+            raise ValueError(number)
+        return number / 2 if number % (2 * SIZE) == 2 * SIZE - 1 else number, np.full(size, number)
+
+    ds = mapped(mixed, executor).batch(SIZE)
+    assert outcomes(ds) == outcomes(mapped(mixed).batch(SIZE).with_options(AS_WRITTEN))
