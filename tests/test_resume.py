@@ -604,20 +604,24 @@ def test_thousands_of_states_while_the_engine_runs(deterministic: bool) -> None:
         assert found == expected if deterministic else sorted(found) == sorted(expected)
 
 
-def unordered_twice() -> ad.Dataset[int]:
-    """What is in flight in the second map has passed the filter; what is in flight in the first has not."""
-    ds = ad.Dataset.range(100).map(lambda x: x, num_parallel_calls=2, deterministic=False)
-    ds = ds.filter(lambda x: x % 3 != 0).map(lambda x: x, num_parallel_calls=2, deterministic=False)
-    return ds.filter(lambda x: x % 5 != 0, num_parallel_calls=1)
+def filtered_between(*ordered: bool) -> ad.Dataset[int]:
+    """What is in flight in one map has passed the filters before it; what is in flight in those before has not."""
+    ds = ad.Dataset.range(100)
+    for divisor, deterministic in zip((3, 5, 7), ordered, strict=True):
+        ds = ds.map(lambda x: x, num_parallel_calls=2, deterministic=deterministic)
+        ds = ds.filter(lambda x, divisor=divisor: x % divisor != 0, num_parallel_calls=1)
+    return ds
 
 
-def test_a_filter_between_two_steps_without_order() -> None:
+@pytest.mark.parametrize("switched", [False, True])
+def test_filters_between_steps_without_order(switched: bool) -> None:
     dice = random.Random(3)
-    for _ in range(150):
+    for _ in range(100):
         found: list[int] = []
         state = None
-        for most in (dice.randrange(30), dice.randrange(12), dice.randrange(12), 1000):
-            with unordered_twice().iterate(state=state) as elements:
+        for most in (dice.randrange(20), dice.randrange(12), dice.randrange(12), 1000):
+            order = [switched and dice.random() < 0.5 for _ in range(3)]
+            with filtered_between(*order).iterate(state=state) as elements:
                 found += islice(elements, most)
                 state = json.loads(json.dumps(elements.state_dict()))
-        assert sorted(found) == [x for x in range(100) if x % 3 and x % 5]
+        assert sorted(found) == [x for x in range(100) if x % 3 and x % 5 and x % 7]

@@ -21,7 +21,7 @@ from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.executors import Call, default_workers
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
-from asyncdata.runtime.tickets import END, UNORDERED, Position, Start, Ticket, Wrapped
+from asyncdata.runtime.tickets import END, UNORDERED, Given, Position, Start, Ticket, Wrapped, going_on
 from asyncdata.runtime.work import Work
 from asyncdata.transforms.interleave import Interleave
 
@@ -102,18 +102,21 @@ class Called(Unary):
         return True
 
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        """Run. What comes first is the input's to give, unless a node further down has others to give before."""
-        if is_unordered(start.position) and not start.back:
+        """Run. Where nobody promises an order, what an earlier run had in flight is the input's to give first."""
+        if not self.transparent and is_unordered(start.position):
             start = Start.of(inner_position(start.position))
         return super().run(scope, want, start)
 
     async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        """Yield what is to be given once more, in positions that say that it is this step's to give."""
+        """Yield what is to be given once more and is there: of what a step further down was at nobody has said yet
+        whether a filter keeps it."""
 
-        def position(_: int, told: Position) -> Position:
-            return told if told == END else {UNORDERED: told}
+        def position(_: int, rest: Position) -> Position:
+            left = Start.of(rest).within().back
+            goes_on = going_on(start.position, [Given(left, 0, len(left), END)])
+            return END if goes_on == END else {UNORDERED: goes_on}
 
-        async with aclosing(super().again(scope, want, start)) as source:
+        async with aclosing(self.fetch(scope, want, start.back)) as source:
             async for block in source:
                 yield block.ticketed(Wrapped(block.tickets, position))
 

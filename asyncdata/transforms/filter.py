@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter, truth
 from types import CoroutineType
-from typing import Any, cast
+from typing import Any
 
 from asyncdata.options import AUTOTUNE, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, check_arguments, check_called, check_parallel
-from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.block import Failure
 from asyncdata.runtime.executors import Call, locate
-from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
-from asyncdata.runtime.tickets import END, UNORDERED, Position, Start, Ticket, Wrapped
+from asyncdata.runtime.tickets import Ticket
 from asyncdata.transforms.called import Called, tuning_for
 from asyncdata.transforms.fields import Fields, check_fields, shown
 
@@ -83,18 +81,6 @@ class Filter(Called):
 
     def stage(self) -> Apply:
         return self.calling(self.functions)
-
-    async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        """Yield what of the input's elements is kept: a state may tell some that nobody has looked at yet."""
-
-        def position(_: int, rest: Position) -> Position:
-            if rest == END:
-                return END if start.position == END else {UNORDERED: start.position}
-            return {UNORDERED: {"from": start.position, "back": cast("dict[str, Any]", rest)["back"]}}
-
-        async with aclosing(self.fetch(scope, want, start.back)) as source:
-            async for block in source:
-                yield Block(block.items, Wrapped(block.tickets, position), block.failed)
 
     @property
     def cardinality(self) -> int:
