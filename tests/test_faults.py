@@ -127,12 +127,16 @@ def test_closing_twice(placement: Any, run: Run) -> None:
     next(elements)
     elements.close()
     elements.close()
+    with pytest.raises(ad.ClosedError):
+        next(elements)
 
     async def body() -> None:
         elements = aiter(busy(placement))
         await anext(elements)
         await elements.aclose()
         await elements.aclose()
+        with pytest.raises(ad.ClosedError):
+            await anext(elements)
 
     run(body)
 

@@ -129,16 +129,18 @@ def test_functions_of_batches_and_with_random_numbers() -> None:
     "fn", [one, lambda *x: x, lambda x, y=1: x, partial(two, 1), awaited, str, print, np.sqrt, int]
 )
 def test_what_can_be_called_is_not_refused(fn: Any) -> None:
-    NUMBERS.map(fn)
+    assert len(list(NUMBERS.map(fn))) == len(NUMBERS)
 
 
 def test_a_named_tuple_is_one_argument() -> None:
-    ad.Dataset.from_tensor_slices(Pair(np.arange(2), np.arange(2))).map(one)
+    pairs = list(ad.Dataset.from_tensor_slices(Pair(np.arange(2), np.arange(2))).map(one))
+    assert pairs == [one(Pair(0, 0)), one(Pair(1, 1))]
 
 
 def test_where_elements_are_not_known_nothing_is_refused() -> None:
-    NUMBERS.map(one).map(two)
-    ad.Dataset.from_iterable([(1, 2)]).map(two)
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        list(NUMBERS.map(one).map(two))
+    assert list(ad.Dataset.from_iterable([(1, 2)]).map(two)) == [two(1, 2)]
 
 
 def test_structures_that_do_not_match_are_not_concatenated() -> None:

@@ -38,7 +38,7 @@ class Compressor(Protocol):
     """Bytes in, compressed bytes out."""
 
     def feed(self, data: bytes) -> bytes:
-        """Return the stream's next bytes, which may be none for now."""
+        """Compress some more bytes; return what is ready of the compressed stream, often nothing."""
         ...
 
     def flush(self) -> bytes:

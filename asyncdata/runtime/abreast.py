@@ -99,7 +99,12 @@ class Gate:
             self.inside += 1
             return
         self.waiting.append(turn := asyncio.get_running_loop().create_future())
-        await turn
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # it was let in just as it was told to end
+                self.leave(0)
+            raise
 
     def leave(self, count: int) -> None:
         """Let others read, after so many elements were."""

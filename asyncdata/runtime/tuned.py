@@ -51,7 +51,7 @@ class Untold(Pace):
 
 
 class TunedLanes(Lanes):
-    """Lanes of the kind that AUTOTUNE chooses for now. Groups that were begun elsewhere are finished there."""
+    """The lanes that AUTOTUNE chose last. Those before them finish the groups that they have, and get no more."""
 
     tuned = True
 

@@ -156,3 +156,19 @@ def test_it_can_be_turned_off_and_is_where_there_is_no_order() -> None:
             assert elements.stats() == []
     with interleaved(4).iterate() as elements:
         assert elements.stats() == []
+
+
+def test_a_reader_that_is_let_in_and_told_to_end_at_once_lets_the_next_one_in() -> None:
+    async def body() -> None:
+        gate = Gate(Abreast(1))
+        await gate.enter()
+        second, third = asyncio.create_task(gate.enter()), asyncio.create_task(gate.enter())
+        await asyncio.sleep(0)
+        gate.leave(1)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        await third
+        assert gate.inside == 1
+
+    asyncio.run(asyncio.wait_for(body(), 10))
