@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
+import sys
+from asyncio import CancelledError
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,7 +24,7 @@ from asyncdata.sources.generator import Pumped
 from asyncdata.sources.stateful import StreamPlace
 from asyncdata.structure import TensorSpec
 
-__all__ = ("Connect", "QueryRows", "read_only_sqlite")
+__all__ = ("Connect", "QueryRows", "read_only_sqlite", "to_the_end")
 
 MOST_ROWS: Final = 256
 """How many rows an async driver is asked for at once: each time costs a hop, often to a thread of its own."""
@@ -192,14 +195,28 @@ class RowPump(ThreadPump):
 async def connected(promised: Promised) -> AsyncGenerator[Connection]:
     """Make a connection and close it at the end."""
     if isinstance(promised, AbstractAsyncContextManager):
-        async with promised as connection:
+        connection = await promised.__aenter__()
+        try:
             yield connection
+        finally:
+            await to_the_end(promised.__aexit__(*sys.exc_info()))
         return
     connection = await promised
     try:
         yield connection
     finally:
-        await result_of(connection.close())
+        await to_the_end(result_of(connection.close()))
+
+
+async def to_the_end(closing: Awaitable[object]) -> None:
+    """Await what closes a connection, also where it is cancelled meanwhile: a driver's thread would go on, and find the
+    loop closed. Whoever cancels waits for this no longer than for any task."""
+    task = asyncio.ensure_future(closing)
+    try:
+        await asyncio.shield(task)
+    except CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 async def result_of(value: object) -> Any:

@@ -18,6 +18,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.experimental import SqlDataset
+from asyncdata.sources.sql import to_the_end
 from asyncdata.testing import check_resumes, leaves_nothing
 from tests.reference import Failed
 from tests.running import WAYS, read_plain, results
@@ -316,3 +317,24 @@ def test_left_while_a_function_is_about_to_promise_a_connection_nothing_is_left_
 def test_wrong_arguments_are_errors_where_they_are_given(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ad.PlanError, match=message):
         make()
+
+
+def test_a_connection_that_is_being_closed_is_closed_to_the_end() -> None:
+    """Also where the consumer leaves meanwhile: what a driver's thread answers still finds the loop."""
+    seen: list[str] = []
+
+    async def close() -> None:
+        seen.append("begun")
+        await asyncio.sleep(0.001)
+        seen.append("closed")
+
+    async def body() -> None:
+        closing = asyncio.create_task(to_the_end(close()))
+        while not seen:
+            await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert seen == ["begun", "closed"]
+
+    asyncio.run(body())
