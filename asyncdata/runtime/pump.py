@@ -193,13 +193,13 @@ class LoopPump(Pump):
         super().__init__(scope, first)
         self.make = make
         self.scope = scope
-        self.loop = loop
-        self.same = self.loop is scope.loop
+        self.home = loop
+        self.same = loop is scope.loop
         self.quota = 0
         self.fresh = False
         self.task: asyncio.Task[None] | None = None
         self.signal = LoopSignal(scope.loop, threadsafe=not self.same)
-        self.orders = LoopSignal(self.loop)
+        self.orders = LoopSignal(loop)
         self.there(self.begin)
 
     def there(self, call: Callable[..., None], *args: Any) -> None:
@@ -208,10 +208,10 @@ class LoopPump(Pump):
             call(*args)
             return
         with suppress(RuntimeError):  # that loop has been closed: its iterator is gone with it
-            self.loop.call_soon_threadsafe(call, *args)
+            self.home.call_soon_threadsafe(call, *args)
 
     def begin(self) -> None:
-        self.task = self.loop.create_task(self.run())
+        self.task = self.home.create_task(self.run())
         self.scope.owned.adopt(self.task)
 
     def order(self, count: int) -> None:

@@ -220,3 +220,30 @@ def test_quick_items_come_in_groups_and_none_waits_for_the_next(ending: str, mon
                 seen.release()
     assert found == list(range(2000))
     assert len(woken) < 1500
+
+
+@pytest.mark.parametrize("debug", [False, True], ids=["plain", "debug"])
+def test_quick_items_of_the_consumers_loop_come_in_groups_and_none_waits_for_the_next(debug: bool) -> None:
+    """The engine's timer for a group is on its own loop: the consumer's may sleep until it has what came so far."""
+
+    class Bursts:
+        def __init__(self) -> None:
+            self.seen = asyncio.Event()
+
+        async def __aiter__(self) -> AsyncIterator[int]:
+            for number in range(2000):
+                yield number
+                if number % 100 == 99:
+                    await asyncio.wait_for(self.seen.wait(), 30)
+                    self.seen.clear()
+
+    async def body() -> list[int]:
+        bursts, found = Bursts(), []
+        async with ad.Dataset.from_async_iterable(bursts).map(lambda x: x * 2).iterate() as elements:
+            async for element in elements:
+                found.append(element)
+                if element % 200 == 198:
+                    bursts.seen.set()
+        return found
+
+    assert asyncio.run(body(), debug=debug) == list(range(0, 4000, 2))
