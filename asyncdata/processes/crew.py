@@ -87,6 +87,10 @@ class Crew:
         self.settled = 0
         self.barren = 0
         self.broken = False
+        self.opening = False
+        """Whether it is about to start processes."""
+        self.begun = False
+        self.failed: StageError | None = None
 
     # what stages ask
 
@@ -105,12 +109,26 @@ class Crew:
         with self.lock:
             job.number = next(self.numbers)
             self.jobs[job.number] = job
-            if self.thread is None:
-                self.thread = threading.Thread(target=self.run, name="asyncdata-pool", daemon=True)
-                self.thread.start()
-                self.orders.put(self.open)
-            elif self.executor is not None:
+            if self.executor is not None:
                 self.hand(self.executor, job)
+            else:
+                self.begin()
+
+    def call(self) -> None:
+        """Have the processes started before there is anything for them to do."""
+        with self.lock:
+            if self.executor is None:
+                self.begin()
+
+    def begin(self) -> None:
+        """Let the crew's own thread start the processes, unless it is about to."""
+        if self.opening:
+            return
+        self.opening, self.failed = True, None
+        if self.thread is None:
+            self.thread = threading.Thread(target=self.run, name="asyncdata-pool", daemon=True)
+            self.thread.start()
+        self.orders.put(self.open)
 
     def drop(self, job: Job) -> None:
         """Forget a job; if it is being done, its result is thrown away."""
@@ -167,6 +185,7 @@ class Crew:
             try:
                 order()
             except Exception as error:  # no process could be started
+                self.opening = False
                 self.fail(StageError(f"the worker processes cannot be started: {error!r}"))
             order = None
         self.close()
@@ -180,18 +199,23 @@ class Crew:
             initializer=prepare,
             initargs=(self.board.segment.handle if self.board.segment else "", most_slots() // self.count),
         )
-        for _ in range(self.count):
-            executor.submit(be_ready)
+        for future in [executor.submit(be_ready) for _ in range(self.count)]:
+            future.add_done_callback(self.started)
         with self.lock:
-            self.broken = False
+            self.broken = self.opening = False
             self.executor = executor
             for job in list(self.jobs.values()):
                 self.hand(executor, job)
+
+    def started(self, _: Future[None]) -> None:
+        """Take note that there is a process, or that one has died."""
+        self.begun = True
 
     def recover(self) -> None:
         """Build the pool anew. Only what it had not finished is done again; what a worker died of, with care."""
         with self.lock:
             executor, self.executor = self.executor, None
+            self.opening = True
         if executor is not None:
             executor.shutdown(wait=True)
         codes = self.bury()
@@ -226,6 +250,7 @@ class Crew:
 
     def fail(self, error: StageError) -> None:
         """Tell all that wait that there is no pool."""
+        self.failed = error
         with self.lock:
             jobs = list(self.jobs.values())
             self.jobs.clear()

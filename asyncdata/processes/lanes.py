@@ -54,6 +54,12 @@ class ProcessLanes(Lanes):
         self.duty: Duty = self.crew.duty(pickled(work))
         self.jobs: dict[Group, Job] = {}
 
+    def begun(self) -> bool:
+        """Tell whether the processes are there that were called; `StageError` if they cannot start."""
+        if self.crew.failed is not None and not self.crew.begun:
+            raise self.crew.failed
+        return self.crew.begun
+
     def submit(self, group: Group, finished: Finished) -> None:
         job = Job(partial(self.order, group), partial(self.done, group, finished), len(group.block) == 1)
         self.jobs[group] = job

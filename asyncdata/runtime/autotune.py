@@ -27,6 +27,13 @@ MOST: Final = 64
 GAIN: Final = 1.2
 """How many times as fast a wider choice must be to be kept: less may be other work on the machine."""
 
+FULL: Final = 0.9
+"""The part of a core that each thread must have computed on for processes not to be tried, where they are allowed."""
+
+BETTER: Final = 1.05
+COMPARED: Final = 0.4
+"""How many times as fast as threads that gain processes must be to be kept, by how many seconds of each."""
+
 SINGLE: Final = 3
 LOOK: Final = 0.02
 """How many single calls are judged, or how many seconds of them."""
@@ -76,10 +83,11 @@ class Tuning:
 
     One call at a time tells what a call costs and whether it computes or waits. Cheap calls are made on the engine's
     thread. Functions that wait get twice as many threads (or tasks) as long as that is faster. Functions that
-    compute get a thread for each core if that is faster, else worker processes if they may run there and threads
-    take turns. Nothing is widened while the reader of the results does not wait for them. When the reader still
-    waits, all is tried anew, each time after twice as long: it does not go to and fro for ever. What has changed is
-    tried anew sooner: much dearer or cheaper calls, and a reader that had enough and now waits nearly every time.
+    compute get a thread for each core if that is faster; worker processes if they may run there, threads take turns
+    for a good part of the time, and processes are faster. Nothing is widened while the reader of the results does not
+    wait for them. When the reader still waits, all is tried anew, each time after twice as long: it does not go to and
+    fro for ever. What has changed is tried anew sooner: much dearer or cheaper calls, and a reader that had enough and
+    now waits nearly every time.
     """
 
     def __init__(self, *, processes: bool = False, tasks: bool = False) -> None:
@@ -249,15 +257,39 @@ class Tuning:
             self.about = f"{self.about.removesuffix(' and computes')} and waits"  # unlike the first few
             self.rate = self.count / self.passed
             self.widen(max(FIRST, 2 * self.choice.workers))
-        elif self.gain >= GAIN:
+        elif self.gain >= GAIN and not (self.hungry and self.cores < FULL * self.choice.workers and self.may_leave):
             self.settle(self.choice._replace(why=f"{self.about}: {gain} so"))
+        elif self.gain >= GAIN:
+            self.try_processes_too(gain)
         elif not self.hungry:
             self.settle_back(FED)
-        elif self.processes and lock_is_held():
+        elif self.may_leave:
             why = f"{self.about}, {gain} in threads: trying processes"
             self.go_on(Choice("process", usable_cores(), why), self.judge_processes)
         else:
             self.settle_back(f"{gain} in {self.choice.workers}")
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether calls may be made in processes, and that could be worth it."""
+        return self.processes and lock_is_held()
+
+    def try_processes_too(self, gain: str) -> None:
+        """Hold processes against threads that get on side by side, if not quite."""
+        if self.now - self.begun < COMPARED:
+            return
+        self.before, self.rate = self.choice._replace(why=f"{self.about}: {gain} so"), self.count / self.passed
+        why = f"{self.about}, {gain} in threads: trying processes too"
+        self.go_on(Choice("process", usable_cores(), why), self.judge_processes_too)
+
+    def judge_processes_too(self) -> None:
+        """See whether processes are faster than threads."""
+        if self.now - self.begun < COMPARED:
+            return
+        if self.gain >= BETTER and self.hungry:
+            self.settle(self.choice._replace(why=f"{self.about}: {self.gain:.2f} times as fast as in threads so"))
+        else:
+            self.settle(self.before)
 
     def judge_processes(self) -> None:
         """See whether processes are worth what they cost."""
@@ -266,6 +298,11 @@ class Tuning:
             self.settle(self.choice._replace(why=f"{self.about}: {gain} so"))
         else:
             self.settle_back(f"{gain} in processes")
+
+    def stay(self, why: str) -> None:
+        """Make calls as before, as there are no processes."""
+        self.processes = False
+        self.settle_back(why)
 
     # in the end
 

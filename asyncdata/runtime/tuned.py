@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final
 
+from asyncdata.errors import StageError
 from asyncdata.processes.crew import Pool, pool_of
 from asyncdata.processes.lanes import ExecutorLanes, ProcessLanes
 from asyncdata.runtime.autotune import Choice, Sample, Tuning
@@ -61,12 +62,13 @@ class TunedLanes(Lanes):
         self.tuning = tuning
         self.copied = copied
         self.retired: list[Lanes] = []
-        self.change(tuning.consider())
+        self.coming: Lanes | None = None
+        self.change((choice := tuning.consider()), self.made(choice))
 
-    def change(self, choice: Choice) -> None:
+    def change(self, choice: Choice, lanes: Lanes) -> None:
         """Make calls in another way from now on."""
         self.choice = choice
-        self.lanes = self.made(choice)
+        self.lanes = lanes
         self.workers, self.pace = self.lanes.workers, self.lanes.pace
 
     def made(self, choice: Choice) -> Lanes:
@@ -89,7 +91,7 @@ class TunedLanes(Lanes):
         choice = self.tuning.consider()
         if choice is not self.choice:
             self.follow(choice)
-        self.lanes.submit(group, partial(self.done, choice, finished))
+        self.lanes.submit(group, partial(self.done, self.choice, finished))
 
     def follow(self, choice: Choice) -> None:
         """Change lanes, unless it is only settled that they stay."""
@@ -98,9 +100,24 @@ class TunedLanes(Lanes):
             if isinstance(self.lanes, ThreadLanes):
                 self.lanes.watched = False
             return
+        lanes = self.coming or self.made(choice)
+        if isinstance(lanes, ProcessLanes) and not self.there(lanes):
+            return
+        self.coming = None
         self.lanes.finish()
         self.retired.append(self.lanes)
-        self.change(choice)
+        self.change(choice, lanes)
+
+    def there(self, lanes: ProcessLanes) -> bool:
+        """Tell whether there are processes; until there are, and if there are none, calls are made elsewhere."""
+        if lanes is not self.coming:
+            lanes.crew.call()
+        try:
+            self.coming = None if (begun := lanes.begun()) else lanes
+        except StageError as error:
+            self.coming, begun = None, False
+            self.tuning.stay(str(error))
+        return begun
 
     def done(self, choice: Choice, finished: Callable[[Group], None], group: Group) -> None:
         """Tell what a group cost; from any thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import threading
@@ -17,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import asyncdata as ad
-from asyncdata.runtime import autotune
+from asyncdata.processes.crew import Crew
+from asyncdata.runtime import autotune, tuned
 from asyncdata.runtime.autotune import Choice, Sample, Tuning
 
 
@@ -48,7 +50,15 @@ def up_to(most: int) -> Callable[[Choice], float]:
 
 
 def frees_the_lock(choice: Choice) -> float:
-    return min(2.0, choice.workers) * 0.95
+    return min(2.0, choice.workers) * (0.87 if choice.where == "process" else 0.95)
+
+
+def mostly_frees_it(choice: Choice) -> float:
+    return 1.95 if choice.where == "process" else 1.69 if choice.workers > 1 else 1.0
+
+
+def up_to_core_and_a_half(choice: Choice) -> float:
+    return min(1.5, choice.workers)
 
 
 def holds_the_lock(choice: Choice) -> float:
@@ -160,6 +170,19 @@ def test_a_decoder_gets_a_thread_for_each_core(clock: Any) -> None:
     assert tuning.choice[:2] == ("thread", 2)
     assert all(choice.where != "process" for choice in choices)
     assert "times as fast so" in tuning.choice.why
+
+
+def test_a_decoder_that_holds_the_lock_now_and_then_gets_processes_where_they_are_faster(clock: Any) -> None:
+    """Threads that gain less than a core each are held against processes; if those are no faster, once and for all."""
+    tuning = Tuning(processes=True)
+    drive(tuning, clock, Function(4e-3, speedup=mostly_frees_it), 2)
+    assert tuning.choice[:2] == ("process", 2)
+    assert tuning.choice.why.endswith("1.15 times as fast as in threads so")
+    for tuning, speedup in ((Tuning(), mostly_frees_it), (Tuning(processes=True), up_to_core_and_a_half)):
+        choices = drive(tuning, clock, Function(4e-3, speedup=speedup), 300)
+        assert tuning.choice[:2] == ("thread", 2)
+        assert [choice.where for choice in choices].count("process") == tuning.processes
+        assert tuning.choice.why.endswith("times as fast so")
 
 
 def test_python_code_gets_processes_where_it_may(clock: Any) -> None:
@@ -303,6 +326,56 @@ def test_processes_are_used_only_where_they_were_allowed() -> None:
         assert isinstance(tuning, Tuning)
         assert tuning.processes is may
         assert list(ds) == [0, 1, 2]
+
+
+class Decided(Tuning):
+    """Chooses one thread for the first group, and processes from then on, until it is told to stay."""
+
+    def consider(self) -> Choice:
+        choice = self.choice
+        if self.alone:
+            self.go_on(Choice("process", 3, "told so"), self.judge_processes)
+        return choice
+
+
+def late(monkeypatch: pytest.MonkeyPatch, cores: int, start: Callable[[Crew], None]) -> threading.Event:
+    """Have worker processes started only when an event is set, in a pool that nobody else keeps."""
+    event = threading.Event()
+    monkeypatch.setattr(tuned, "usable_cores", lambda: cores)
+    monkeypatch.setattr(Crew, "open", lambda crew: [event.wait(30), start(crew)])
+    return event
+
+
+def decided() -> ad.Dataset:
+    """Return numbers and the processes that were asked for them."""
+    ds = ad.Dataset.counter(1).map(lambda n: (n, os.getpid()), executor=ad.AUTOTUNE)
+    object.__setattr__(ds.plan, "executor", Decided(processes=True))
+    return ds
+
+
+def test_calls_go_on_where_they_are_made_until_there_are_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_start = late(monkeypatch, 3, Crew.open)
+    with decided().iterate() as elements:
+        found = [next(elements) for _ in range(3000)]
+        assert {process for _, process in found} == {os.getpid()}
+        may_start.set()
+        while found[-1][1] == os.getpid():
+            found.append(next(elements))
+    assert [number for number, _ in found] == list(range(1, len(found) + 1))
+
+
+def test_calls_stay_where_they_are_made_if_there_can_be_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot(_: Crew) -> None:
+        raise OSError("no more")
+
+    late(monkeypatch, 5, cannot).set()
+    with decided().iterate() as elements:
+        while "trying" in (told := elements.stats()[0])["why"] or told["where"] == "process":
+            assert next(elements)[1] == os.getpid()
+        found = [next(elements) for _ in range(3000)]
+        assert {process for _, process in found} == {os.getpid()}
+    assert (told["where"], told["workers"]) == ("thread", 1)
+    assert "cannot be started: OSError('no more')" in told["why"]
 
 
 # with noise
