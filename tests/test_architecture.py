@@ -25,7 +25,7 @@ LAYERS = (
     ("errors", "structure", "options", "distributed", "ragged", "trying"),
     ("columns", "zeros"),
     ("formats",),
-    ("runtime.anchors", "runtime.machine", "runtime.packing"),
+    ("runtime.anchors", "runtime.interrupts", "runtime.machine", "runtime.packing"),
     ("runtime.tickets",),
     ("runtime.dealing",),
     ("runtime.block", "runtime.budget", "runtime.queue"),

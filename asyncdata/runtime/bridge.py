@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from asyncdata.errors import StageError
 from asyncdata.plan import Node
 from asyncdata.runtime.budget import Budget
+from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.pipeline import Pipeline
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Start
@@ -253,14 +254,18 @@ class LoopEngine:
 
     def wait(self, ready: Callable[[], object]) -> None:
         forbid_running_loop()
-        self.settle()
-        waiting = self.loop.create_task(self.signal.until(ready))
-        try:
-            self.loop.run_until_complete(waiting)
-        except BaseException:  # Ctrl-C: the pipeline may be read on
-            self.interrupted = True
-            waiting.cancel()
-            raise
+        with Interrupts(self.loop) as interrupts:
+            self.settle()
+            waiting = self.loop.create_task(self.signal.until(ready))
+            interrupts.to_stop(waiting.cancel)
+            try:
+                self.loop.run_until_complete(waiting)
+            except asyncio.CancelledError:  # Ctrl-C: the pipeline may be read on
+                return
+            except BaseException:  # Ctrl-C, while a user's function ran
+                self.interrupted = True
+                waiting.cancel()
+                raise
 
     def settle(self) -> None:
         """Let the loop stop once where it was interrupted just as it was to: else it would in its next run."""
@@ -284,11 +289,12 @@ class LoopEngine:
 
     def finish(self) -> None:
         """Cancel the pipeline, let it end, and close the loop."""
-        self.queue.stop()
-        self.settle()
-        self.loop.run_until_complete(self.end())
-        self.loop.close()
-        self.pipeline.owned.join()
+        with Interrupts(self.loop):
+            self.queue.stop()
+            self.settle()
+            self.loop.run_until_complete(self.end())
+            self.loop.close()
+            self.pipeline.owned.join()
 
     async def end(self) -> None:
         """End what is on the loop."""
