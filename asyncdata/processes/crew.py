@@ -76,6 +76,7 @@ class Crew:
         self.jobs: dict[int, Job] = {}
         self.lock = threading.Lock()
         self.executor: ProcessPoolExecutor | None = None
+        self.failed = False  # to start processes: whoever comes next has it tried again
         self.context = Context()
         self.orders: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self.thread: threading.Thread | None = None
@@ -109,14 +110,17 @@ class Crew:
                 self.thread = threading.Thread(target=self.run, name="asyncdata-pool", daemon=True)
                 self.thread.start()
                 self.orders.put(self.open)
+            elif self.failed:
+                self.failed = False
+                self.orders.put(self.open)
             elif self.executor is not None:
                 self.hand(self.executor, job)
 
     def drop(self, job: Job) -> None:
         """Forget a job; if it is being done, its result is thrown away."""
         self.jobs.pop(job.number, None)
-        if job.future is not None:
-            job.future.cancel()
+        if (future := job.future) is not None:  # read once: the pool's thread clears it
+            future.cancel()
 
     # the pool
 
@@ -173,6 +177,8 @@ class Crew:
 
     def open(self) -> None:
         """Start the processes, all at once, and hand out what is waiting."""
+        if self.executor is not None:  # ordered once more, while they were started anew
+            return
         preload(self.modules)
         executor = ProcessPoolExecutor(
             self.count,
@@ -180,10 +186,11 @@ class Crew:
             initializer=prepare,
             initargs=(self.board.segment.handle if self.board.segment else "", most_slots() // self.count),
         )
-        for _ in range(self.count):
-            executor.submit(be_ready)
+        with suppress(BrokenProcessPool):  # one has died already: the first job says so
+            for _ in range(self.count):
+                executor.submit(be_ready)
         with self.lock:
-            self.broken = False
+            self.broken = self.failed = False
             self.executor = executor
             for job in list(self.jobs.values()):
                 self.hand(executor, job)
@@ -227,6 +234,7 @@ class Crew:
     def fail(self, error: StageError) -> None:
         """Tell all that wait that there is no pool."""
         with self.lock:
+            self.failed = self.executor is None
             jobs = list(self.jobs.values())
             self.jobs.clear()
         for job in jobs:
@@ -243,6 +251,7 @@ class Crew:
             timer.start()
             executor.shutdown(wait=True, cancel_futures=True)
             timer.cancel()
+            timer.join()  # else it might kill what has been buried
             self.bury()
         for segment in self.duties.values():
             segment.close()

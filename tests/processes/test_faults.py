@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.processes.arena import Attached, Slots, pack
-from asyncdata.processes.crew import Pool, pool_of
+from asyncdata.processes.crew import Job, Pool, pool_of
 from asyncdata.processes.worker import Reply
 from asyncdata.testing import leaves_nothing
 from tests.processes.children import alive, children_of, workers
@@ -148,8 +149,27 @@ def test_processes_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pool.crew.context, "Process", lambda *_, **__: (_ for _ in ()).throw(OSError("no more")))
     ds = ad.Dataset.range(3).map(slowly, executor="process")
     object.__setattr__(ds.plan, "executor", pool)
-    with pytest.raises(ad.StageError, match="cannot be started.*no more"):
-        list(ds)
+    for _ in range(2):
+        with pytest.raises(ad.StageError, match="cannot be started.*no more"):
+            list(ds)
+    monkeypatch.undo()
+    assert [number for number, _ in ds] == [0, 1, 2]
+
+
+def test_a_job_that_is_done_just_as_it_is_dropped_is_no_error() -> None:
+    class Done(Job):
+        """Is asked for its future when another thread is about to take that away."""
+
+        def __getattribute__(self, name: str) -> Any:
+            value = super().__getattribute__(name)
+            if name == "future":
+                self.future = None
+            return value
+
+    job = Done(lambda _: None, lambda _: None, True)
+    job.future = waiting = Future()
+    pool_of(2).crew.drop(job)
+    assert waiting.cancelled()
 
 
 def test_the_processes_end_with_the_last_dataset_that_uses_them() -> None:
