@@ -239,8 +239,10 @@ class DatasetIterator(Generic[T]):
         reader = self._reader
         for item in reader.items:
             return item
-        del self  # see Reader
-        return reader.read()
+        try:
+            return reader.read()
+        finally:
+            del self  # see Reader; not before, as nobody else may hold it
 
     def __aiter__(self) -> Self:
         return self
@@ -249,8 +251,10 @@ class DatasetIterator(Generic[T]):
         reader = self._reader
         for item in reader.items:
             return item
-        del self  # see Reader
-        return await reader.read_async()
+        try:
+            return await reader.read_async()
+        finally:
+            del self  # see Reader; not before, as nobody else may hold it
 
     def stats(self) -> list[dict[str, Any]]:
         """Return what AUTOTUNE has chosen so far, a dict for each step that it tunes, in order, sources first.
@@ -307,14 +311,18 @@ class DatasetIterator(Generic[T]):
         (0, 0)
         """
         reader = self._reader
-        del self  # see Reader
-        return reader.peek()
+        try:
+            return reader.peek()
+        finally:
+            del self  # see Reader
 
     async def apeek(self) -> T:
         """Return the next element without taking it, as `peek` does; `StopAsyncIteration` where there is none."""
         reader = self._reader
-        del self  # see Reader
-        return await reader.peek_async()
+        try:
+            return await reader.peek_async()
+        finally:
+            del self  # see Reader
 
     def skip(self, count: int) -> None:
         """Leave out the next `count` elements, failures among them; past the end, all that are left.

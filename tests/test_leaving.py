@@ -142,6 +142,24 @@ def test_an_async_iterator_that_is_collected(placement: Any, run: Run) -> None:
 
 
 @PLACEMENTS
+def test_an_iterator_of_which_one_element_is_read(placement: Any) -> None:
+    ds = ad.Dataset.counter().with_options(ad.Options(placement=placement))
+    found = iter(ds).peek(), next(iter(ds))  # not within `assert`, which pytest has keep what it sees
+    assert found == (0, 0)
+    gc.collect()
+
+
+@PLACEMENTS
+@pytest.mark.parametrize("read", [anext, ad.DatasetIterator.apeek])
+def test_an_async_iterator_of_which_one_element_is_read(placement: Any, read: Any, run: Run) -> None:
+    async def body() -> None:
+        assert await read(aiter(ad.Dataset.counter().with_options(ad.Options(placement=placement)))) == 0
+        gc.collect()
+
+    run(body)
+
+
+@PLACEMENTS
 def test_an_iterator_that_is_collected_as_part_of_a_cycle(placement: Any) -> None:
     class Trainer:
         def __init__(self) -> None:

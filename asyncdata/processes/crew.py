@@ -133,8 +133,8 @@ class Crew:
     def drop(self, job: Job) -> None:
         """Forget a job; if it is being done, its result is thrown away."""
         self.jobs.pop(job.number, None)
-        if job.future is not None:
-            job.future.cancel()
+        if (future := job.future) is not None:  # read once: the pool's thread clears it
+            future.cancel()
 
     # the pool
 
@@ -192,6 +192,8 @@ class Crew:
 
     def open(self) -> None:
         """Start the processes, all at once, and hand out what is waiting."""
+        if self.executor is not None:  # ordered once more, while they were started anew
+            return
         preload(self.modules)
         executor = ProcessPoolExecutor(
             self.count,
@@ -199,8 +201,9 @@ class Crew:
             initializer=prepare,
             initargs=(self.board.segment.handle if self.board.segment else "", most_slots() // self.count),
         )
-        for future in [executor.submit(be_ready) for _ in range(self.count)]:
-            future.add_done_callback(self.started)
+        with suppress(BrokenProcessPool):  # one has died already: the first job says so
+            for future in [executor.submit(be_ready) for _ in range(self.count)]:
+                future.add_done_callback(self.started)
         with self.lock:
             self.broken = self.opening = False
             self.executor = executor
@@ -268,6 +271,7 @@ class Crew:
             timer.start()
             executor.shutdown(wait=True, cancel_futures=True)
             timer.cancel()
+            timer.join()  # else it might kill what has been buried
             self.bury()
         for segment in self.duties.values():
             segment.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
@@ -21,11 +22,15 @@ else:
     Process = BASE.Process
 
 
+STARTING: Final = threading.Lock()
+"""Held while the main module has no name: of two threads one would find it so, and leave it so."""
+
+
 class WorkerProcess(Process):
     """A process that does not import the parent's main module: functions from there travel whole."""
 
     def start(self) -> None:
-        with nameless_main():
+        with STARTING, nameless_main():
             super().start()
 
 

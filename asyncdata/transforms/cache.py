@@ -145,9 +145,10 @@ class Cache(Unary):
         async with AsyncExitStack() as stack:
             source: Blocks | None = None
             while True:
+                complete = store.complete  # asked first: others fill it meanwhile
                 block = store.kept(position, want.items)
                 if block is None:
-                    if store.complete:
+                    if complete:
                         return
                     if source is None:
                         source = opener(first_of_all(scope), want, store.behind(position) if position else FRESH)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.processes.arena import Attached, Slots, pack
-from asyncdata.processes.crew import Pool, pool_of
+from asyncdata.processes.crew import Job, Pool, pool_of
+from asyncdata.processes.starting import BASE, WorkerProcess
 from asyncdata.processes.worker import Reply
 from asyncdata.testing import leaves_nothing
 from tests.processes.children import alive, children_of, workers
@@ -153,6 +155,50 @@ def test_processes_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatc
             list(ds)
     monkeypatch.undo()
     assert [number for number, _ in ds] == [0, 1, 2]
+
+
+def test_processes_that_are_started_at_once_leave_the_main_module_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    main: Any = sys.modules["__main__"]
+    name, found = object(), []
+    second, over = threading.Event(), threading.Event()
+
+    def start(_: object) -> None:
+        found.append(main.__spec__.name)
+        if len(found) == 1:
+            second.wait(0.2)  # in vain, as they take turns
+        else:
+            second.set()
+            over.wait(0.2)
+
+    def start_one() -> None:
+        WorkerProcess().start()
+        over.set()
+
+    monkeypatch.setattr(main, "__spec__", name)
+    monkeypatch.setattr(BASE.Process, "start", start)
+    threads = [threading.Thread(target=start_one) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == ["__main__"] * 2
+    assert main.__spec__ is name
+
+
+def test_a_job_that_is_done_just_as_it_is_dropped_is_no_error() -> None:
+    class Done(Job):
+        """Is asked for its future when another thread is about to take that away."""
+
+        def __getattribute__(self, name: str) -> Any:
+            value = super().__getattribute__(name)
+            if name == "future":
+                self.future = None
+            return value
+
+    job = Done(lambda _: None, lambda _: None, True)
+    job.future = waiting = Future()
+    pool_of(2).crew.drop(job)
+    assert waiting.cancelled()
 
 
 def test_the_processes_end_with_the_last_dataset_that_uses_them() -> None:

@@ -112,6 +112,22 @@ def test_two_readers_at_once() -> None:
     assert list(ds) == list(range(200))
 
 
+def test_a_reader_that_finds_no_more_just_before_another_one_has_all() -> None:
+    ds = ad.Dataset.range(5).cache()
+    store: Any = ds.plan.store
+    kept = store.kept
+
+    def overtaken(position: int, count: int) -> Any:
+        found = kept(position, count)
+        if found is None and not store.complete:
+            store.kept = kept
+            assert list(ds) == list(range(5))
+        return found
+
+    store.kept = overtaken
+    assert list(ds) == list(range(5))
+
+
 def test_zipped_with_itself() -> None:
     ds = ad.Dataset.range(5).cache()
     assert list(ad.Dataset.zip(ds, ds)) == [(x, x) for x in range(5)]
