@@ -20,8 +20,9 @@ from asyncdata.options import Options
 from asyncdata.plan import UnseekableError, check_count
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine, ThreadEngine
+from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.tickets import END, Position, Start
-from asyncdata.transforms.called import tuned
+from asyncdata.stats import stats_of
 
 __all__ = ("DatasetIterator", "ended_by")
 
@@ -64,6 +65,7 @@ class Reader:
         self.user_plan, self.epoch, self.delivered, self.first, _ = place
         self.plan = optimize(self.user_plan, self.options).plan
         self.engine = None
+        self.budget = Budget()
         self.items: Iterator[Any] = iter(())
         self.piece: Block | None = None
         self.pieces: Iterator[Block] = iter(())
@@ -180,6 +182,7 @@ class Reader:
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline where the options say; its last prefetch fills the queue that is read here."""
         run = Run.of(self.plan, self.epoch, self.first, self.options.ram_budget)
+        self.budget = run.budget
         if self.placement == "process":
             self.engine = ProcessEngine(self.user_plan, self.options, run)
         elif self.placement == "thread":
@@ -260,19 +263,23 @@ class DatasetIterator(Generic[T]):
         """Return what AUTOTUNE has chosen so far, a dict for each step that it tunes, in order, sources first.
 
         `step` is how `Dataset.explain` shows it; `where` its function is called: `"inline"` on the engine's thread,
-        in `"thread"`s, `"task"`s or worker `"process"`es; `workers` how many calls are made at once, and `why`.
-        Of an `interleave` it is how many inputs are read at once.
+        in `"thread"`s, `"task"`s or worker `"process"`es; `workers` how many calls are made at once, `group` how many
+        elements are handed to a worker at a time, and `why`. Of an `interleave` `workers` is how many inputs are read
+        at once, and `buffer` how many elements of each are read ahead at most. Of a `prefetch`, also of the one that is
+        added at the end, it tells `buffer`, how many `bytes` of `Options(ram_budget=)` that has, and `why`.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.range(10_000).map(lambda x: x + 1, ad.AUTOTUNE).iterate() as elements:
         ...     _ = list(elements)
-        ...     (step,) = elements.stats()
+        ...     step, buffer = elements.stats()
         >>> step["where"], step["workers"]
         ('inline', 1)
+        >>> buffer["step"], buffer["buffer"] >= 2
+        ('prefetch(AUTOTUNE)', True)
         """
         engine = self._reader.engine
         found = engine.stats() if isinstance(engine, ProcessEngine) else None
-        return tuned(self._reader.plan) if found is None else found
+        return stats_of(self._reader.plan, self._reader.budget) if found is None else found
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been delivered, as JSON knows it: between any two elements, at once, also after `close`.

@@ -43,6 +43,7 @@ LAYERS = (
     ("sources", "transforms"),
     ("optimize",),
     ("runtime.bridge", "runtime.pipeline"),
+    ("stats",),
     ("beside",),
     ("checkpoint",),
     ("kept",),

@@ -39,7 +39,7 @@ from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.bridge import Run, ThreadEngine
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.tickets import Start, Tickets
-from asyncdata.transforms.called import tuned
+from asyncdata.stats import stats_of
 
 __all__ = ("serve",)
 
@@ -74,7 +74,8 @@ class Passage:
 
     def __init__(self, number: int, run: Run, office: Office) -> None:
         self.number = number
-        self.plan = run.plan
+        self.plan = run.whole
+        self.budget = run.budget
         self.office = office
         self.tickets: dict[int, Tickets] = {}
         self.forgotten = 0
@@ -128,7 +129,7 @@ class Passage:
         """Return the answer to a question."""
         try:
             if isinstance(question, Chosen):
-                return self.office.parcel(tuned(self.plan))
+                return self.office.parcel(stats_of(self.plan, self.budget))
             return self.office.parcel(self.tickets[question.block].at(question.delivered))
         except BaseException as error:  # a state that cannot be told: for whoever asks
             return self.office.parcel(Carried.of(error))

@@ -26,6 +26,8 @@ class Abreast:
 
     def __init__(self, most: int) -> None:
         self.most = most
+        self.buffer = 2
+        """How many elements of an input that ended were read ahead at most."""
         self.patience = WATCH
         self.rate = 0.0
         self.settled = self.waits = False

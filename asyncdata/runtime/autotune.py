@@ -95,6 +95,8 @@ class Tuning:
         self.waiting: Where = "task" if tasks else "thread"
         self.samples: deque[Sample] = deque()
         self.patience = WATCH
+        self.group = 1
+        """How many elements a worker was handed at a time, last."""
         self.pool: object = None
         """What keeps the worker processes for the next epoch, once they are used."""
         self.look_anew()

@@ -53,6 +53,8 @@ def new_loop() -> asyncio.AbstractEventLoop:
 class Run(NamedTuple):
     """What an engine runs: a plan, how much its consumer's buffer holds, in which epoch, where to begin, its budget."""
 
+    whole: Node
+    """With the prefetch that is the consumer's buffer."""
     plan: Node
     depth: Depth
     epoch: tuple[Any, ...]
@@ -62,9 +64,11 @@ class Run(NamedTuple):
     @staticmethod
     def of(plan: Node, epoch: int, start: Start, ram_budget: int | None) -> Run:
         """Return how a plan is run: its last prefetch is the consumer's buffer."""
-        plan, depth = (plan.input, plan.buffer_size) if isinstance(plan, Prefetch) else (plan, 0)
+        rest, items = (plan.input, plan.buffer_size) if isinstance(plan, Prefetch) else (plan, 0)
         budget = Budget(ram_budget)
-        return Run(plan, Depth(depth, budget.share()), (epoch,), start, budget)
+        depth = Depth(items, budget.share())
+        budget.buffers[plan] = depth.told
+        return Run(plan, rest, depth, (epoch,), start, budget)
 
     def pipeline(self, queue: BlockQueue, home: asyncio.AbstractEventLoop | None) -> Pipeline:
         """Return the pipeline, which writes to `queue`."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from asyncdata.runtime.machine import available_bytes
 
@@ -21,6 +23,8 @@ class Budget:
         self.given = total
         self.taken = 0
         self.freed: deque[int] = deque()
+        self.buffers: WeakKeyDictionary[object, Callable[[], dict[str, Any]]] = WeakKeyDictionary()
+        """What the buffers of steps tell of themselves."""
         self.lock = threading.Lock()
 
     @property

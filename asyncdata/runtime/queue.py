@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block
@@ -100,11 +100,12 @@ class Depth:
     budget, and holds at least one item. It begins with the `first` number of items, of a weight if that is known.
     """
 
-    __slots__ = ("auto", "filled", "items", "share", "since", "weight", "written")
+    __slots__ = ("auto", "filled", "items", "share", "since", "weight", "why", "written")
 
     def __init__(self, items: int, share: Share | None = None, first: tuple[int, int] = (2, 0)) -> None:
         self.auto = items == AUTOTUNE
         self.items, self.weight = first if self.auto else (items, 0)
+        self.why = "to begin with"
         self.share = share or Budget().share()
         if self.weight:
             self.fit()
@@ -117,6 +118,10 @@ class Depth:
         """How many items one block may hold, so that a reader holding one block is not far ahead of its word."""
         return max(1, self.items // 4)
 
+    def told(self) -> dict[str, Any]:
+        """Return how many items it may hold, how many bytes of the budget it has for that, and why."""
+        return {"buffer": self.items, "bytes": self.share.bytes, "why": self.why}
+
     def weigh(self, block: Block) -> None:
         """Bound the buffer in bytes by what an item of `block` weighs; of items that differ by the heavier ones."""
         if self.auto and not self.weight < 2 * (weight := block.weight) <= 2 * self.weight:
@@ -127,7 +132,7 @@ class Depth:
         """Have room in the budget for what the buffer may hold with the block being made, or hold less."""
         most = self.share.claim((self.items + self.chunk) * self.weight, 2 * self.weight) // max(1, self.weight)
         if self.weight and most < self.items + self.chunk:
-            self.items = max(1, most * 4 // 5)
+            self.items, self.why = max(1, most * 4 // 5), "the budget has no room for more"
 
     def starved(self, written: int) -> None:
         """Take note that a reader found the buffer empty, when `written` items had been written in all."""
@@ -141,6 +146,7 @@ class Depth:
         little = fresh and (now - self.since) / fresh * self.items < LEAST_WORK
         if full or (little and 2 * self.items * self.weight <= MOST_BYTES):
             self.items = min(self.items * 2, MOST_ITEMS)
+            self.why = "fewer were used up before more came" if full else "fewer were too little work"
             self.fit()
         self.since, self.written = now, written
 

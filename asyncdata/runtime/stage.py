@@ -139,6 +139,8 @@ class Transfer:
     """1→1, to another task: a buffer of `items`, filled while its reader works."""
 
     items: int
+    step: object
+    """Whose buffer it is."""
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         if self.items == 0:
@@ -147,6 +149,7 @@ class Transfer:
 
     async def run(self, scope: Scope, opener: Opener, want: Demand, start: Start) -> Blocks:
         depth = Depth(self.items, scope.owned.budget.share())
+        scope.owned.budget.buffers[self.step] = depth.told
         queue = BlockQueue(depth, LoopSignal(scope.loop), signal := LoopSignal(scope.loop))
         cancel = scope.spawn(lambda: fill(queue, opener, scope, start))
         try:

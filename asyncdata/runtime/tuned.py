@@ -91,6 +91,7 @@ class TunedLanes(Lanes):
         choice = self.tuning.consider()
         if choice is not self.choice:
             self.follow(choice)
+        self.tuning.group = len(group.block)
         self.lanes.submit(group, partial(self.done, self.choice, finished))
 
     def follow(self, choice: Choice) -> None:

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import Node, Unary, nodes_of, parallel_label
+from asyncdata.plan import Unary, parallel_label
 from asyncdata.processes.crew import Pool
 from asyncdata.processes.lanes import pickled
-from asyncdata.runtime.abreast import Abreast
 from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.dealing import Deal
@@ -23,9 +21,8 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.tickets import END, UNORDERED, Given, Position, Start, Ticket, Wrapped, going_on
 from asyncdata.runtime.work import Work
-from asyncdata.transforms.interleave import Interleave
 
-__all__ = ("Called", "travels", "tuned", "tuning_for")
+__all__ = ("Called", "travels", "tuning_for")
 
 
 def tuning_for(call: Call, *, processes: bool) -> Tuning | None:
@@ -40,16 +37,6 @@ def travels(call: Call) -> bool:
     except PlanError:
         return False
     return not call.is_async
-
-
-def tuned(plan: Node) -> list[dict[str, Any]]:
-    """Return what AUTOTUNE has chosen in a plan so far, a dict for each step that it tunes."""
-    found: list[dict[str, Any]] = []
-    for node in nodes_of(plan):
-        tuning = node.executor if isinstance(node, Called) else node.abreast if isinstance(node, Interleave) else None
-        if isinstance(tuning, (Abreast, Tuning)):
-            found.append({"step": node.label(), **tuning.choice._asdict()})
-    return found
 
 
 def inner_position(position: Position) -> Position:

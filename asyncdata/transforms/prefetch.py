@@ -18,7 +18,7 @@ class Prefetch(OneForOne):
     buffer_size: int = AUTOTUNE
 
     def stage(self) -> Transfer:
-        return Transfer(self.buffer_size)
+        return Transfer(self.buffer_size, self)
 
     @property
     def identity(self) -> None:

@@ -274,6 +274,8 @@ class ParallelInputs:
             del self.tasks[number]
             self.reading -= 1
             self.first = queue.depth.items, queue.depth.weight  # the next dataset will need about as much
+            if self.node.abreast is not None:
+                self.node.abreast.buffer = queue.depth.items
             self.vacancy.notify()
 
     async def next(self) -> Slot | Refused | None:

@@ -164,7 +164,8 @@ def test_what_autotune_has_chosen_there_is_told_here() -> None:
     ds = ad.Dataset.range(20_000).map(abs, ad.AUTOTUNE)
     with beside(ds).iterate() as elements:
         assert len(list(elements)) == 20_000
-        (step,) = elements.stats()
+        step, buffer = elements.stats()
+    assert (buffer["step"], buffer["why"]) == ("prefetch(AUTOTUNE)", "fewer were used up before more came")
     assert step["step"] == "map(abs, num_parallel_calls=AUTOTUNE)"
     assert (step["where"], step["workers"]) == ("inline", 1)
 

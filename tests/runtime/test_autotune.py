@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -259,9 +260,28 @@ def test_what_was_found_is_told_and_kept_for_the_next_epoch() -> None:
     for _ in range(2):
         with ds.iterate() as elements:
             assert list(elements) == list(range(1, 20_001))
-            (step,) = elements.stats()
+            step, _ = elements.stats()
         assert (step["where"], step["workers"]) == ("inline", 1)
+        assert step["group"] > 1
         assert "a call takes" in step["why"]
+
+
+def test_buffers_tell_how_far_they_grew_and_why() -> None:
+    """Those of one that is read on, of one that a step reads, and of one that the budget keeps small."""
+    pictures = ad.Dataset.range(64).map(lambda n: np.full(1 << 20, n, np.uint8))
+    ds = pictures.prefetch(ad.AUTOTUNE).batch(2).prefetch(3).map(lambda batch: batch[:, 0])
+    with ds.with_options(ad.Options(ram_budget=4 << 20, optimize=False)).iterate() as elements:
+        assert elements.stats() == []
+        list(elements)
+        (within,) = elements.stats()
+    assert (within["step"], within["why"]) == ("prefetch(AUTOTUNE)", "the budget has no room for more")
+    assert 1 <= within["buffer"] <= 4
+    assert within["bytes"] <= 4 << 20
+    with ad.Dataset.range(100_000).iterate() as numbers:
+        list(numbers)
+        (buffer,) = numbers.stats()
+    assert buffer["buffer"] > 2
+    assert buffer["why"] in {"fewer were used up before more came", "fewer were too little work"}
 
 
 def test_calls_that_wait_are_soon_made_side_by_side() -> None:
@@ -309,7 +329,7 @@ def test_it_can_be_turned_off() -> None:
     ds = ad.Dataset.range(100).map(lambda x: x, ad.AUTOTUNE).with_options(ad.Options(autotune=False))
     with ds.iterate() as elements:
         assert list(elements) == list(range(100))
-        assert elements.stats() == []
+        assert [step["step"] for step in elements.stats()] == ["prefetch(AUTOTUNE)"]
     with pytest.raises(ad.PlanError, match="autotune"):
         ad.Options(autotune=3)
 
