@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import count as counting
 from os import PathLike
 from typing import Any, TypeVar, cast
@@ -14,7 +14,7 @@ from asyncdata.checkpoint import Place, fingerprint, place_of
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator
 from asyncdata.kept.saved import Saved, save
-from asyncdata.optimize import explained
+from asyncdata.optimize import Planner, explained
 from asyncdata.options import INFINITE_CARDINALITY, Options
 from asyncdata.plan import Node, check_called, check_count
 from asyncdata.runtime.bridge import running_loop
@@ -60,6 +60,10 @@ class Dataset(Transformations[T]):
     def __setstate__(self, state: tuple[Node, Options]) -> None:
         self._plan, self._options = state
         self._epochs = counting()
+
+    @cached_property
+    def _planner(self) -> Planner:
+        return Planner(self._options)
 
     @property
     def plan(self) -> Node:
@@ -406,7 +410,7 @@ class Dataset(Transformations[T]):
         """
         place = Place(self._plan, next(self._epochs)) if state is None else place_of(self._plan, state, strict)
         self._plan, self._epochs = place.plan, counting(place.epoch + 1)
-        return DatasetIterator(self._options, place)
+        return DatasetIterator(self._planner, place)
 
     def __iter__(self) -> DatasetIterator[T]:
         return self.iterate()
@@ -422,7 +426,7 @@ class Dataset(Transformations[T]):
         dtype('int64')
         """
         numpied = Map(self._plan, (Call("map", as_arrays, spread=False),))
-        return DatasetIterator(self._options, Place(numpied, next(self._epochs)))
+        return DatasetIterator(Planner(self._options), Place(numpied, next(self._epochs)))
 
     def tee(self, n: int, buffer_size: int = 16) -> tuple[Consumer[T], ...]:
         """Begin one iteration for `n` consumers, each of which gets every element; nothing is read or made twice.

@@ -15,8 +15,7 @@ from typing import Any, Generic, NoReturn, Self, TypeVar
 from asyncdata.beside.engine import ProcessEngine
 from asyncdata.checkpoint import Place, heading, place_of, state_of
 from asyncdata.errors import ClosedError, ConcurrentUseError
-from asyncdata.optimize import optimize
-from asyncdata.options import Options
+from asyncdata.optimize import Planner
 from asyncdata.plan import UnseekableError, check_count
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine, ThreadEngine
@@ -52,9 +51,10 @@ class Alone:
 class Reader:
     """What an iterator does. Apart from it, so that no traceback that passes here keeps the iterator alive."""
 
-    def __init__(self, options: Options, place: Place) -> None:
-        self.options = options
-        self.placement = options.placement or "thread"
+    def __init__(self, planner: Planner, place: Place) -> None:
+        self.planner = planner
+        self.options = planner.options
+        self.placement = self.options.placement or "thread"
         self.alone = Alone()
         self.engine: Engine | None = None
         self.begin(place)
@@ -63,7 +63,7 @@ class Reader:
         """Stand at a place, with nothing running yet."""
         self.place = place
         self.user_plan, self.epoch, self.delivered, self.first, _ = place
-        self.plan = optimize(self.user_plan, self.options).plan
+        self.plan = self.planner.runs(self.user_plan)
         self.engine = None
         self.budget = Budget()
         self.items: Iterator[Any] = iter(())
@@ -231,8 +231,8 @@ class DatasetIterator(Generic[T]):
     (0, 1)
     """
 
-    def __init__(self, options: Options, place: Place) -> None:
-        self._reader = Reader(options, place)
+    def __init__(self, planner: Planner, place: Place) -> None:
+        self._reader = Reader(planner, place)
         weakref.finalize(self, self._reader.abandon)
 
     def __iter__(self) -> Self:

@@ -26,7 +26,7 @@ from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
 from asyncdata.transforms.shuffle import Shuffle, ShuffleRepeat
 
-__all__ = ("RULES", "Optimized", "Rewrite", "Rule", "explained", "optimize")
+__all__ = ("RULES", "Optimized", "Planner", "Rewrite", "Rule", "explained", "optimize")
 
 Rule: TypeAlias = Callable[[Node], Node | None]
 """Returns what to put in a node's place, or `None` if the rule does not apply."""
@@ -336,6 +336,21 @@ def optimize(plan: Node, options: Options) -> Optimized:
     story: list[Rewrite] = []
     plan = with_copies(rewritten(settle(plan, options), enabled(RULES, options), story))
     return Optimized(apply_first(enabled(LAST_RULES, options), plan, story) or plan, story)
+
+
+class Planner:
+    """Tells how a plan runs, and works that out once for all epochs."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.last: tuple[Node, Node] | None = None
+
+    def runs(self, plan: Node) -> Node:
+        """Return what runs in a plan's place."""
+        last = self.last
+        if last is None or last[0] is not plan:
+            self.last = last = (plan, optimize(plan, self.options).plan)
+        return last[1]
 
 
 def rewritten(node: Node, rules: Sequence[Rule], story: list[Rewrite]) -> Node:

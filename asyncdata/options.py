@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from asyncdata.errors import PlanError
@@ -70,8 +70,11 @@ class Options:
 
     def merge(self, later: Options) -> Options:
         """Return options in which what `later` sets wins over what this sets."""
-        told = {field.name: getattr(later, field.name) for field in fields(Options)}
-        return replace(self, **{name: value for name, value in told.items() if value is not None})
+        return Options(**{**self.told(), **later.told()})
+
+    def told(self) -> dict[str, Any]:
+        """Return what is set."""
+        return {name: value for name in Options.__slots__ if (value := getattr(self, name)) is not None}
 
 
 def check_option(name: str, value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -29,6 +29,31 @@ def test_a_plain_loop_that_breaks_off(placement: Any, count: int) -> None:
     for place, _ in enumerate(busy(placement)):
         if place == count:
             break
+
+
+@PLACEMENTS
+@pytest.mark.parametrize("count", [1, 3])
+def test_async_generators_that_a_function_left_are_ended(placement: Any, count: int) -> None:
+    """Also where the pipeline is left before its end."""
+    ended: list[int] = []
+    begun: list[AsyncGenerator[int, None]] = []
+
+    async def numbers(number: int) -> AsyncGenerator[int, None]:
+        try:
+            yield number
+        finally:
+            await asyncio.sleep(0)
+            ended.append(number)
+
+    async def first_of(number: int) -> int:
+        begun.append(numbers(number))
+        return await anext(begun[-1])
+
+    ds = ad.Dataset.range(3).map(first_of).with_options(ad.Options(placement=placement))
+    with ds.iterate() as elements:
+        assert [next(elements) for _ in range(count)] == [0, 1, 2][:count]
+    assert len(begun) >= count
+    assert sorted(ended) == [0, 1, 2][: len(begun)]
 
 
 @PLACEMENTS

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata import optimize as module
 from asyncdata.optimize import RULES, optimize
+from asyncdata.plan import Node
 
 
 def inc(x: int) -> int:
@@ -388,3 +390,20 @@ def test_what_was_sequential_stays_in_order_when_it_is_parallel() -> None:
     """`deterministic=False` says something of parallel calls alone."""
     plan = optimize(R.map(inc, deterministic=False, pure=True).plan, ad.Options()).plan
     assert plan.in_order
+
+
+def test_a_plan_is_rewritten_once_for_all_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Node] = []
+    whole = module.optimize
+    monkeypatch.setattr(module, "optimize", lambda plan, options: [seen.append(plan), whole(plan, options)][1])
+    ds = ad.Dataset.range(9).shuffle(9).map(inc)
+    first = list(ds)
+    with ds.iterate() as elements:
+        state = elements.state_dict()
+    assert list(ds) != first
+    assert seen == [ds.plan]
+    again = ad.Dataset.range(9).shuffle(9).map(inc)  # which gets the seed of the state, and so another plan
+    assert list(again) != list(again.iterate(state=state))
+    assert len(seen) == 3
+    assert list(ds.with_options(ad.Options(optimize=False)).take(0)) == []
+    assert len(seen) == 4

@@ -254,7 +254,14 @@ class LoopEngine:
         self.signal = LoopSignal(self.loop)
         self.queue = BlockQueue(run.depth, LoopSignal(self.loop), self.signal)
         self.pipeline = run.pipeline(self.queue, None)
-        self.task = self.loop.create_task(self.pipeline.run(), name="asyncdata-pipeline")
+        self.task = self.loop.create_task(self.whole(), name="asyncdata-pipeline")
+
+    async def whole(self) -> None:
+        """Run the pipeline, then end async generators that are left: another run of the loop would cost more."""
+        try:
+            await self.pipeline.run()
+        finally:
+            await self.loop.shutdown_asyncgens()
 
     def wait(self, ready: Callable[[], object]) -> None:
         forbid_running_loop()
@@ -274,9 +281,13 @@ class LoopEngine:
     def settle(self) -> None:
         """Let the loop stop once where it was interrupted just as it was to: else it would in its next run."""
         if self.interrupted:
-            self.loop.call_soon(self.loop.stop)
-            self.loop.run_forever()
+            self.turn()
             self.interrupted = False
+
+    def turn(self) -> None:
+        """Run what is ready on the loop, once."""
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()
 
     async def wait_async(self, ready: Callable[[], object]) -> None:
         raise StageError("this iterator was begun with a plain `for` and placement='current': go on with `for`")
@@ -292,19 +303,21 @@ class LoopEngine:
             threading.Thread(target=self.finish, name="asyncdata-end", daemon=True).start()
 
     def finish(self) -> None:
-        """Cancel the pipeline, let it end, and close the loop."""
+        """Cancel the pipeline if it has not ended, let it end, and close the loop."""
         with Interrupts(self.loop):
             self.queue.stop()
             self.settle()
-            self.loop.run_until_complete(self.end())
+            if self.queue.ended:
+                self.turn()
+            if not self.task.done():
+                self.loop.run_until_complete(self.end())
             self.loop.close()
             self.pipeline.owned.join()
 
     async def end(self) -> None:
         """End what is on the loop."""
-        if not self.task.done():
-            self.pipeline.cancel()
-            await asyncio.wait([self.task], timeout=PATIENCE)
+        self.pipeline.cancel()
+        await asyncio.wait([self.task], timeout=PATIENCE)
         await self.loop.shutdown_asyncgens()
 
     def join(self) -> None:

@@ -6,15 +6,17 @@ import asyncio
 import time
 from asyncio import CancelledError
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, compress, repeat
+from operator import length_hint
 from queue import SimpleQueue
 from typing import Any, Final, TypeAlias
 
 from asyncdata.errors import ResumeError
 from asyncdata.runtime.anchors import Anchor
 from asyncdata.runtime.block import Failure
+from asyncdata.runtime.executors import Pace
 from asyncdata.runtime.queue import LoopSignal
 from asyncdata.runtime.scope import Scope
 
@@ -69,8 +71,7 @@ class Pump:
             self.order(missing)
         if not self.ready:
             await self.arrival(limit)
-        pop = self.ready.popleft
-        items = [pop() for _ in range(min(limit, len(self.ready)))]
+        items = list[Any](map(deque[Any].popleft, repeat(self.ready, min(limit, len(self.ready)))))
         self.ordered -= len(items)
         if items[-1] is END:
             self.over = True
@@ -81,17 +82,27 @@ class Pump:
         """Wait for an item, or for a group of them while they come quickly."""
         since = time.perf_counter()
         if not self.quick or limit == 1:
-            await self.signal.until(self.ready.__len__)
+            await self.signal.until(self.arrived)
             self.quick = time.perf_counter() - since < QUICK
             return
         self.enough = limit
         timer = self.loop.call_later(PATIENCE, self.look)
         try:
-            await self.signal.until(lambda: len(self.ready) >= self.enough)
+            await self.signal.until(self.arrived)
         finally:
             timer.cancel()
             self.enough = 1
         self.quick = len(self.ready) >= min(GROUP, limit)
+
+    def arrived(self) -> bool:
+        """Tell whether there are enough items; if not, somebody is about to wait for them."""
+        if len(self.ready) >= self.enough:
+            return True
+        self.hurry()
+        return False
+
+    def hurry(self) -> None:
+        """Have the other side look how many items are waited for."""
 
     def look(self) -> None:
         """Be content with any item from now on."""
@@ -121,63 +132,91 @@ class Pump:
 
 
 class ThreadPump(Pump):
-    """Runs a plain iterator in a thread of its own, so that one that blocks stalls nothing else."""
+    """Runs a plain iterator in a thread of its own, so that one that blocks stalls nothing else.
+
+    Items are read in groups of about a millisecond by a loop in C, which takes a permit for each. Without permits it
+    ends: so an item is here as soon as it is waited for, and nobody waits for the rest of a group.
+    """
 
     def __init__(
-        self, scope: Scope, make: Callable[[], tuple[Iterator[Any], Tell | None]], name: str, first: int
+        self, scope: Scope, make: Callable[[], tuple[Iterable[Any], Tell | None]], name: str, first: int
     ) -> None:
         super().__init__(scope, first)
         self.make = make
         self.orders: SimpleQueue[int | None] = SimpleQueue()
+        self.pace = Pace(PATIENCE)
+        self.permits: list[Iterator[Any]] = []
+        self.ended = False
         scope.owned.start(self.run, name)
 
     def order(self, count: int) -> None:
         self.orders.put(count)
 
+    def hurry(self) -> None:
+        self.permits.clear()
+
     def stop(self) -> None:
         self.over = True
+        self.permits.clear()
         self.orders.put(None)
 
     def run(self) -> None:
         """Make the iterator and serve orders until it ends or is told to stop."""
         try:
-            iterator, self.tell = self.make()
+            iterable, self.tell = self.make()
+            items = chain(iter(iterable), self.ending())
         except BaseException as error:  # becomes an element's failure
             self.hand(Failure(error))
             self.hand(END)
             return
         self.begun = True
-        while not self.over and (count := self.orders.get()) is not None:
-            if not self.serve(iterator, count):
-                break
-        close = getattr(iterator, "close", None)
+        while not self.ended and not self.over and (count := self.orders.get()) is not None:
+            self.serve(items, count)
+        self.permits.clear()
+        close = getattr(iterable, "close", None)
         if close is not None:
             with suppress(Exception):  # the user's generator refuses to end: nobody is left to hear of it
                 close()
 
-    def serve(self, iterator: Iterator[Any], count: int) -> bool:
-        """Hand over `count` items, failures included; return whether there may be more."""
+    def ending(self) -> Iterator[Any]:
+        """Yield what comes after the last item."""
+        self.ended = True
+        self.enough = 1
+        yield END
+
+    def serve(self, items: Iterator[Any], count: int) -> None:
+        """Hand over `count` items, failures included, or as many as there are and the end."""
         left, last = count, self.number + count
         self.ask(self.number)
-        while left and not self.over:
+        while left and not self.ended and not self.over:
+            size = min(left, self.pace.group)
+            uses = repeat(True, size)
+            begin = time.perf_counter()
             try:
-                for item in islice(iterator, left):
-                    left -= 1
-                    self.ready.append(item)
-                    if self.signal.armed and len(self.ready) >= self.enough:
-                        self.signal.notify()
-                    if self.over:
-                        return False
+                self.ready.extend(map(next, compress(self.permitted(items, size), uses)))
             except BaseException as error:  # becomes an element's failure
-                left -= 1
+                left -= size - length_hint(uses)
                 self.ask(last - left)
                 self.hand(Failure(error))
                 continue
-            if left:
-                self.hand(END)
-                return False
+            if used := size - length_hint(uses):
+                left -= used
+                self.pace.measured(used, time.perf_counter() - begin)
+            if self.signal.armed and len(self.ready) >= self.enough:
+                self.signal.notify()
         self.number = last
-        return True
+
+    def permitted(self, items: Iterator[Any], size: int) -> list[Iterator[Any]]:
+        """Return the permits for a group: no more than somebody waits for.
+
+        That is looked at last: whoever begins to wait, or to leave, later than this takes the permits away.
+        """
+        self.permits = permits = [items] * size
+        if self.over:
+            permits.clear()
+        elif self.signal.armed:
+            del permits[max(1, self.enough - len(self.ready)) :]
+        return permits
 
 
 class LoopPump(Pump):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from inspect import isasyncgenfunction, isfunction, isgeneratorfunction, isroutine
 from typing import Any
 
+from asyncdata.columns import Columns
 from asyncdata.errors import PlanError, ResumeError, StructureError
 from asyncdata.plan import Node, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
@@ -61,7 +62,7 @@ class Pumped(Node):
         """Return how messages name this source."""
         return self.label()
 
-    def converted(self, items: list[Any]) -> list[Any]:
+    def converted(self, items: list[Any]) -> list[Any] | Columns:
         """Return the elements for what the iterator gave, failures in their places."""
         return items
 
@@ -141,13 +142,15 @@ class Pumped(Node):
 
     def block(self, items: list[Any], tickets: Tickets) -> Block:
         """Return `items` as a block, converted, with notes on what failed."""
-        items = self.converted(items)
-        failed = Failure in set(map(type, items))
+        found = self.converted(items)
+        if isinstance(found, Columns):
+            return Block.of_columns([found], tickets)
+        failed = Failure in set(map(type, found))
         if failed:
-            for place, item in enumerate(items):
+            for place, item in enumerate(found):
                 if type(item) is Failure:
-                    items[place] = noted(item.error, self.where(), tickets[place])
-        return Block(items, tickets, failed)
+                    found[place] = noted(item.error, self.where(), tickets[place])
+        return Block(found, tickets, failed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,15 +7,18 @@ import os
 import sqlite3
 import sys
 from asyncio import CancelledError
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from inspect import isawaitable
+from itertools import chain
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
+import numpy.typing as npt
 
+from asyncdata.columns import Columns
 from asyncdata.errors import StructureError
 from asyncdata.runtime.block import Failure
 from asyncdata.runtime.pump import LoopPump, Pump, Tell, ThreadPump
@@ -70,12 +73,12 @@ class QueryRows(Pumped):
     def pump(self, scope: Scope, place: StreamPlace) -> Pump:
         return RowPump(scope, self, place.first)
 
-    def rows(self, connection: Connection) -> Iterator[tuple[Any, ...]]:
-        """Run the query in this thread, in which the connection was made."""
+    def results(self, connection: Connection) -> Iterator[Iterator[tuple[Any, ...]]]:
+        """Run the query in this thread, in which the connection was made, and yield its rows, which come one by one."""
         cursor = connection.cursor()
         cursor.execute(self.query)
         self.check_width(cursor)
-        yield from iter(cursor.fetchone, None)
+        yield iter(cursor.fetchone, None)
 
     async def awaited_rows(self, promised: Promised) -> AsyncIterator[tuple[Any, ...]]:
         """Run the query of an async connection; the first rows come alone, so that they come soon."""
@@ -95,11 +98,11 @@ class QueryRows(Pumped):
         if width != len(self.dtypes):
             raise StructureError(f"the query gives {width} columns, and output_types has {len(self.dtypes)}")
 
-    def converted(self, items: list[Any]) -> list[Any]:
+    def converted(self, items: list[Any]) -> list[Any] | Columns:
         if Failure not in set(map(type, items)):
             try:
                 columns = zip(self.dtypes, zip(*items, strict=True), strict=True)
-                return list(zip(*[values_of(column, dtype) for dtype, column in columns], strict=True))
+                return Columns(tuple([values_of(column, dtype) for dtype, column in columns]), len(items))
             except (TypeError, ValueError, OverflowError):
                 pass  # one by one, to find out of which row
         return [item if type(item) is Failure else self.row(item) for item in items]
@@ -109,7 +112,7 @@ class QueryRows(Pumped):
         values: list[Any] = []
         for place, (value, dtype) in enumerate(zip(item, self.dtypes, strict=True)):
             try:
-                values += values_of((value,), dtype)
+                values.extend(values_of((value,), dtype))
             except (TypeError, ValueError, OverflowError):
                 return Failure(StructureError(f"column {place} of the row is no {dtype.name}: {value!r:.60}"))
         return tuple(values)
@@ -127,18 +130,15 @@ class QueryRows(Pumped):
         return f"{self.label()} runs its query again and drops the rows up to the place"
 
 
-class Reading(Iterator[Any]):
+@dataclass(frozen=True)
+class Reading:
     """The rows of a connection, which is closed with them, also if none was asked for."""
 
-    def __init__(self, rows: Iterator[Any], connection: Connection) -> None:
-        self.rows = rows
-        self.connection = connection
+    rows: Iterator[Any]
+    connection: Connection
 
-    def __iter__(self) -> Iterator[Any]:  # noqa: PYI034 - the generator, which is quicker to read
+    def __iter__(self) -> Iterator[Any]:
         return self.rows
-
-    def __next__(self) -> Any:
-        return next(self.rows)
 
     def close(self) -> None:
         """Close the connection."""
@@ -156,15 +156,15 @@ class RowPump(ThreadPump):
         self.awaited: LoopPump | None = None
         super().__init__(scope, self.connected, "asyncdata-sql", first)
 
-    def connected(self) -> tuple[Iterator[Any], Tell | None]:
+    def connected(self) -> tuple[Iterable[Any], Tell | None]:
         """Return the rows of a plain connection; none of one that is only promised, which is kept."""
         made = self.node.connect()
         if not (isawaitable(made) or isinstance(made, AbstractAsyncContextManager)):
-            return Reading(self.node.rows(made), made), None
+            return Reading(chain.from_iterable(self.node.results(made)), made), None
         self.promised = made
         if self.over:
             self.discard()
-        return iter(()), None
+        return (), None
 
     async def pull(self, limit: int) -> list[Any]:
         if self.awaited is None:
@@ -224,21 +224,23 @@ async def result_of(value: object) -> Any:
     return await value if isawaitable(value) else value
 
 
-def values_of(column: Sequence[Any], dtype: np.dtype[Any]) -> list[Any]:
+def values_of(column: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return values of one column with its dtype: NULL as 0, False or empty, as TensorFlow does."""
     kinds = set(map(type, column))
     if dtype.kind == "O":
-        return list(map(str.encode, column)) if kinds == {str} else [as_bytes(value) for value in column]
+        strings = np.empty(len(column), object)
+        strings[:] = list(map(str.encode, column)) if kinds == {str} else [as_bytes(value) for value in column]
+        return strings
     if dtype.kind == "f":
         floats = column if kinds == {float} else [0.0 if value is None else float(value) for value in column]
-        return list(np.array(floats, np.float64).astype(dtype))
+        return np.array(floats, np.float64).astype(dtype, copy=False)
     numbers = np.array(
         column if kinds == {int} else [0 if value is None else whole(value) for value in column], np.int64
     )
-    narrow = numbers.astype(dtype)
-    if dtype.kind != "b" and not np.array_equal(narrow, numbers):
+    narrow = numbers.astype(dtype, copy=False)
+    if dtype.kind != "b" and narrow is not numbers and not np.array_equal(narrow, numbers):
         raise OverflowError
-    return list(narrow)
+    return narrow
 
 
 def whole(value: Any) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.columns import Columns
 from asyncdata.experimental import SqlDataset
 from asyncdata.sources.sql import to_the_end
 from asyncdata.testing import check_resumes, leaves_nothing
@@ -110,6 +111,20 @@ def test_values_of_other_drivers_are_taken_for_what_they_say(path: str) -> None:
 
     found = results(SqlDataset(lambda _: Other(), "", "", (int, str)))
     assert found == [(2, b"1.5"), Failed("StructureError"), (3, b"x")]
+
+
+def test_rows_lie_in_columns_of_which_batches_are_parts(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Columns] = []
+    elements = Columns.elements
+    monkeypatch.setattr(Columns, "elements", lambda self: [asked.append(self), elements(self)][1])
+    query = "SELECT i, i % 2, nullif(square, 4), name FROM numbers ORDER BY i"
+    batches = list(SqlDataset("sqlite", path, query, (np.uint8, bool, np.float32, str)).batch(30))
+    assert not asked
+    expected = (range(100), [i % 2 for i in range(100)], [0 if i == 2 else i * i for i in range(100)])
+    for place, (values, kind) in enumerate(zip(expected, (np.uint8, bool, np.float32), strict=True)):
+        found = np.concatenate([batch[place] for batch in batches])
+        np.testing.assert_array_equal(found, np.array(values, kind), strict=True)
+    assert [name for batch in batches for name in batch[3]] == [f"é{i}".encode() for i in range(100)]
 
 
 def test_no_rows_are_no_elements(rows: Rows, path: str) -> None:

@@ -1,0 +1,108 @@
+"""The thread that reads an iterator: as many items as were ordered, whoever ends its loop in C and wherever."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from asyncdata.runtime.block import Failure
+from asyncdata.runtime.budget import Budget
+from asyncdata.runtime.pump import ThreadPump
+from asyncdata.runtime.scope import Owned
+from tests.reference import Boom
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+class FakeScope:
+    """What a pump needs of a scope."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.owned = Owned(Budget())
+
+
+def pumped(scope: FakeScope, make: Callable[[], Iterable[Any]]) -> ThreadPump:
+    return ThreadPump(scope, lambda: (make(), None), "test-pump", 0)  # type: ignore[arg-type]
+
+
+async def test_a_group_that_is_broken_off_anywhere_loses_and_repeats_nothing() -> None:
+    chance = random.Random(1)
+    read = 0
+
+    class Numbers:
+        """Numbers, of which every tenth is a failure."""
+
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            nonlocal read
+            if chance.random() < 0.02:
+                pump.hurry()
+            if read == 5000:
+                raise StopIteration
+            read += 1
+            if read % 10 == 0:
+                raise Boom(read)
+            return read
+
+    scope = FakeScope()
+    pump = pumped(scope, Numbers)
+    found: list[Any] = []
+    while items := await pump.pull(limit := chance.choice([1, 7, 300, 3000])):
+        assert len(items) <= limit
+        found += items
+        assert read <= len(found) + pump.ordered  # never more than was ordered
+    assert [item.error.args[0] if type(item) is Failure else item for item in found] == [*range(1, 5001)]
+    assert await pump.pull(10) == []
+    pump.stop()
+    await scope.owned.join_async()
+
+
+async def test_left_in_the_middle_of_a_group_it_reads_nothing_more() -> None:
+    read: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(100_000):
+            if number == 3000:
+                pump.stop()
+            read.append(number)
+            yield number
+
+    scope = FakeScope()
+    pump = pumped(scope, numbers)
+    pump.order(100_000)
+    while not pump.over:
+        await asyncio.sleep(0)
+    await scope.owned.join_async()
+    assert len(read) == 3001
+
+
+async def test_what_ends_is_not_asked_again() -> None:
+    asked = 0
+
+    class Twice:
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            nonlocal asked
+            asked += 1
+            pump.hurry()
+            if asked < 3:
+                return asked
+            raise StopIteration
+
+    scope = FakeScope()
+    pump = pumped(scope, Twice)
+    found: list[Any] = []
+    while items := await pump.pull(100):
+        found += items
+    assert (found, asked) == ([1, 2], 3)
+    pump.stop()
+    await scope.owned.join_async()
