@@ -17,9 +17,10 @@ from asyncdata.checkpoint import Place, heading, place_of, state_of
 from asyncdata.errors import ClosedError, ConcurrentUseError
 from asyncdata.optimize import Planner
 from asyncdata.plan import UnseekableError, check_count
-from asyncdata.runtime.block import Block
+from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine, ThreadEngine
 from asyncdata.runtime.budget import Budget
+from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.stats import stats_of
 
@@ -88,24 +89,26 @@ class Reader:
 
     def read(self) -> Any:
         """Return the next element when `items` is used up."""
-        with self.alone:
+        with Interrupts() as interrupts, self.alone:
             while (piece := next(self.pieces, None)) is None:
-                self.pieces = self.next_block().pieces()
-            return self.enter(piece)
+                self.pieces = self.next_block(interrupts).pieces()
+            failure = self.enter(piece)
+        return self.first_item(failure)
 
     async def read_async(self) -> Any:
         """Return the next element when `items` is used up."""
         with self.alone:
             while (piece := next(self.pieces, None)) is None:
                 self.pieces = (await self.next_block_async()).pieces()
-            return self.enter(piece)
+            failure = self.enter(piece)
+        return self.first_item(failure)
 
     def peek(self) -> Any:
         """Return the next element, and leave it to be read."""
-        with self.alone:
+        with Interrupts() as interrupts, self.alone:
             while (piece := self.next_piece()) is None:
-                self.pieces = self.next_block().pieces()
-            return self.look(piece)
+                self.pieces = self.next_block(interrupts).pieces()
+        return self.look(piece)
 
     async def peek_async(self) -> Any:
         """Return the next element, and leave it to be read."""
@@ -128,18 +131,23 @@ class Reader:
             fail(piece.items[0].error)
         return piece.items[-length_hint(self.items) if piece is self.piece else 0]
 
-    def enter(self, piece: Block) -> Any:
-        """Return the first element of a piece, or raise its failure."""
+    def enter(self, piece: Block) -> Failure | None:
+        """Stand before the first element of a piece, or behind its failure, which is returned."""
         if self.piece is not None:
             self.delivered += len(self.piece)
         self.piece = piece
-        if piece.failed:
-            self.items = iter(())
-            fail(piece.items[0].release())
-        self.items = iter(piece.items)
-        return next(self.items)
+        self.items = iter(() if piece.failed else piece.items)
+        return piece.items[0] if piece.failed else None
 
-    def next_block(self) -> Block:
+    def first_item(self, failure: Failure | None) -> Any:
+        """Return the first element of the piece that was entered, or raise its failure."""
+        if failure is not None:
+            fail(failure.release())
+        for item in self.items:  # not by `next`: Ctrl-C could come when that has returned, and the element be lost
+            return item
+        raise AssertionError("a piece of a block has no elements")
+
+    def next_block(self, interrupts: Interrupts) -> Block:
         """Wait for the next block in a plain thread."""
         self.check_open()
         engine = self.engine or self.start(None)
@@ -148,7 +156,8 @@ class Reader:
             if queue.ended and not queue.blocks:
                 fail(self.ending(StopIteration()))
             queue.crave()
-            engine.wait(queue.may_read)
+            engine.wait(queue.may_read, interrupts)
+            interrupts.check()
             self.check_open()
         return block
 

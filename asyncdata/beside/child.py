@@ -38,6 +38,7 @@ from asyncdata.processes.worker import attend
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.bridge import Run, ThreadEngine
 from asyncdata.runtime.executors import noted
+from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.tickets import Start, Tickets
 from asyncdata.stats import stats_of
 
@@ -98,9 +99,9 @@ class Passage:
         self.office.send(Over(self.number))
 
     def send_blocks(self) -> None:
-        count = 0
+        count, interrupts = 0, Interrupts()
         while True:
-            self.engine.wait(self.queue.may_read)
+            self.engine.wait(self.queue.may_read, interrupts)
             block = self.queue.pass_on()
             if block is None or self.queue.stopped:
                 return

@@ -14,6 +14,7 @@ from asyncdata.beside.line import Course, GoneError, Line
 from asyncdata.options import Options
 from asyncdata.plan import Node
 from asyncdata.runtime.bridge import PATIENCE, Run, wait_in_thread, wait_on_loop
+from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.queue import BlockQueue
 
 __all__ = ("ProcessEngine",)
@@ -31,8 +32,8 @@ class ProcessEngine:
         letters.begin(line, Order(options, run.epoch[0], run.start.told()))
         weakref.finalize(self, letters.forget, course.run).atexit = False
 
-    def wait(self, ready: Callable[[], object]) -> None:
-        wait_in_thread(self.queue, ready)
+    def wait(self, ready: Callable[[], object], interrupts: Interrupts) -> None:
+        wait_in_thread(self.queue, ready, interrupts)
 
     async def wait_async(self, ready: Callable[[], object]) -> None:
         await wait_on_loop(self.queue, ready)

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.errors import StageError
@@ -80,8 +81,8 @@ class Engine(Protocol):
 
     queue: BlockQueue
 
-    def wait(self, ready: Callable[[], object]) -> None:
-        """Block until `ready()`."""
+    def wait(self, ready: Callable[[], object], interrupts: Interrupts) -> None:
+        """Block until `ready()`, or until Ctrl-C."""
         ...
 
     async def wait_async(self, ready: Callable[[], object]) -> None:
@@ -101,12 +102,13 @@ class Engine(Protocol):
         ...
 
 
-def wait_in_thread(queue: BlockQueue, ready: Callable[[], object]) -> None:
-    """Block until a queue that another thread writes to is `ready()`."""
+def wait_in_thread(queue: BlockQueue, ready: Callable[[], object], interrupts: Interrupts) -> None:
+    """Block until a queue that another thread writes to is `ready()`, or until Ctrl-C."""
     signal = queue.reader
     if not isinstance(signal, ThreadSignal):
         signal = queue.reader = ThreadSignal()
-    signal.until(ready)
+    interrupts.to_stop(partial(signal.gate.put, None))
+    signal.until(lambda: ready() or interrupts.came)
 
 
 async def wait_on_loop(queue: BlockQueue, ready: Callable[[], object]) -> None:
@@ -166,8 +168,8 @@ class ThreadEngine:
         await self.loop.shutdown_default_executor()
         return True
 
-    def wait(self, ready: Callable[[], object]) -> None:
-        wait_in_thread(self.queue, ready)
+    def wait(self, ready: Callable[[], object], interrupts: Interrupts) -> None:
+        wait_in_thread(self.queue, ready, interrupts)
 
     async def wait_async(self, ready: Callable[[], object]) -> None:
         await wait_on_loop(self.queue, ready)
@@ -222,7 +224,7 @@ class TaskEngine:
         """Tell a consumer that goes on while somebody has cancelled all tasks of its loop."""
         self.queue.finish(StageError("the task that ran the pipeline was cancelled") if task.cancelled() else None)
 
-    def wait(self, ready: Callable[[], object]) -> None:
+    def wait(self, ready: Callable[[], object], interrupts: Interrupts) -> None:
         raise StageError(
             "this iterator was begun with `async for` and placement='current': its pipeline runs on that event loop, "
             "where a plain next() would wait for ever; use `async for`, or Options(placement='thread')"
@@ -263,20 +265,19 @@ class LoopEngine:
         finally:
             await self.loop.shutdown_asyncgens()
 
-    def wait(self, ready: Callable[[], object]) -> None:
+    def wait(self, ready: Callable[[], object], interrupts: Interrupts) -> None:
         forbid_running_loop()
-        with Interrupts(self.loop) as interrupts:
-            self.settle()
-            waiting = self.loop.create_task(self.signal.until(ready))
-            interrupts.to_stop(waiting.cancel)
-            try:
-                self.loop.run_until_complete(waiting)
-            except asyncio.CancelledError:  # Ctrl-C: the pipeline may be read on
-                return
-            except BaseException:  # Ctrl-C, while a user's function ran
-                self.interrupted = True
-                waiting.cancel()
-                raise
+        self.settle()
+        waiting = self.loop.create_task(self.signal.until(ready))
+        interrupts.to_stop(lambda: self.loop.call_soon_threadsafe(waiting.cancel))
+        try:
+            self.loop.run_until_complete(waiting)
+        except asyncio.CancelledError:  # Ctrl-C: the pipeline may be read on
+            return
+        except BaseException:  # Ctrl-C, while a user's function ran
+            self.interrupted = True
+            waiting.cancel()
+            raise
 
     def settle(self) -> None:
         """Let the loop stop once where it was interrupted just as it was to: else it would in its next run."""
@@ -304,7 +305,7 @@ class LoopEngine:
 
     def finish(self) -> None:
         """Cancel the pipeline if it has not ended, let it end, and close the loop."""
-        with Interrupts(self.loop):
+        with Interrupts():
             self.queue.stop()
             self.settle()
             if self.queue.ended:
