@@ -234,8 +234,9 @@ class TaskEngine:
         """Return at once: the task ends on its loop, which this call may not block."""
 
     async def join_async(self) -> None:
-        self.pipeline.cancel()
-        await asyncio.wait([self.task], timeout=PATIENCE)
+        if not self.task.done():  # with the loop that it was begun on, which need not be this one
+            self.pipeline.cancel()
+            await asyncio.wait([self.task], timeout=PATIENCE)
         await self.pipeline.owned.join_async()
 
 
@@ -246,6 +247,8 @@ class LoopEngine:
         forbid_running_loop()
         self.loop = asyncio.new_event_loop()  # not uvloop's, which Ctrl-C in the main thread can leave unusable
         self.stopping = self.interrupted = False
+        self.turn = threading.Lock()  # held by the thread that runs the loop
+        self.ender: threading.Thread | None = None
         self.signal = LoopSignal(self.loop)
         self.queue = BlockQueue(run.depth, LoopSignal(self.loop), self.signal)
         self.pipeline = run.pipeline(self.queue, None)
@@ -253,14 +256,17 @@ class LoopEngine:
 
     def wait(self, ready: Callable[[], object]) -> None:
         forbid_running_loop()
-        self.settle()
-        waiting = self.loop.create_task(self.signal.until(ready))
-        try:
-            self.loop.run_until_complete(waiting)
-        except BaseException:  # Ctrl-C: the pipeline may be read on
-            self.interrupted = True
-            waiting.cancel()
-            raise
+        with self.turn:
+            if self.stopping:  # by another thread
+                return
+            self.settle()
+            waiting = self.loop.create_task(self.signal.until(ready))
+            try:
+                self.loop.run_until_complete(waiting)
+            except BaseException:  # Ctrl-C: the pipeline may be read on
+                self.interrupted = True
+                waiting.cancel()
+                raise
 
     def settle(self) -> None:
         """Let the loop stop once where it was interrupted just as it was to: else it would in its next run."""
@@ -273,14 +279,24 @@ class LoopEngine:
         raise StageError("this iterator was begun with a plain `for` and placement='current': go on with `for`")
 
     def stop(self) -> None:
-        """End the pipeline: here, or in a thread where another loop is running in this one."""
+        """End the pipeline: here, or in a thread where another loop is running in this one, or this loop in another."""
         if sys.is_finalizing() or self.stopping:
             return
         self.stopping = True
-        if running_loop() is None and not self.loop.is_running():
-            self.finish()
+        if running_loop() is None and self.turn.acquire(blocking=False):
+            try:
+                self.finish()
+            finally:
+                self.turn.release()
         else:
-            threading.Thread(target=self.finish, name="asyncdata-end", daemon=True).start()
+            self.ender = threading.Thread(target=self.follow, name="asyncdata-end", daemon=True)
+            self.ender.start()
+
+    def follow(self) -> None:
+        """Wake a consumer that waits in another thread, and finish when it has let go of the loop."""
+        self.loop.call_soon_threadsafe(self.queue.stop)
+        with self.turn:
+            self.finish()
 
     def finish(self) -> None:
         """Cancel the pipeline, let it end, and close the loop."""
@@ -298,7 +314,9 @@ class LoopEngine:
         await self.loop.shutdown_asyncgens()
 
     def join(self) -> None:
-        """Return at once: `stop` has waited already."""
+        """Wait for another thread to end it, where `stop` could not: this one may not hold up a loop that it runs."""
+        if self.ender is not None and running_loop() is None:
+            self.ender.join(PATIENCE)
 
     async def join_async(self) -> None:
         """Return at once: `stop` has seen to it."""
