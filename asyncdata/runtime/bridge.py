@@ -122,6 +122,7 @@ class ThreadEngine:
         self.context = copy_context()
         self.over = False
         self.on_end: Callable[[], object] | None = None
+        self.begun = threading.Lock()  # taken once, by the thread, or by whoever ends this before it runs
         self.thread = threading.Thread(target=self.main, name="asyncdata-engine", daemon=True)
 
     def start(self) -> None:
@@ -132,7 +133,8 @@ class ThreadEngine:
     def main(self) -> None:
         """The thread: run the pipeline, then wait for the threads that it started."""
         try:
-            self.serve()
+            if self.begun.acquire(blocking=False):
+                self.serve()
         except BaseException as error:  # SystemExit from a user's function reaches the consumer
             self.queue.finish(error)
         finally:
@@ -169,7 +171,7 @@ class ThreadEngine:
 
     def stop(self) -> None:
         self.queue.stop()
-        if self.thread.ident is None:  # interrupted before it began
+        if self.begun.acquire(blocking=False):  # interrupted, or left by another thread, before it began
             self.loop.close()
             return
         with suppress(RuntimeError):  # the loop is closed: it has ended
