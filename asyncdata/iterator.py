@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from operator import length_hint
+from threading import Lock
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
@@ -35,18 +36,17 @@ class Alone:
     __slots__ = ("busy",)
 
     def __init__(self) -> None:
-        self.busy = False
+        self.busy = Lock()  # never waited for
 
     def __enter__(self) -> None:
-        if self.busy:
+        if not self.busy.acquire(blocking=False):
             raise ConcurrentUseError(
                 "two tasks or threads are reading one iterator at once; give each its own with iter(dataset), "
                 "or let one read and hand the elements out"
             )
-        self.busy = True
 
     def __exit__(self, *_: object) -> None:
-        self.busy = False
+        self.busy.release()
 
 
 class Reader:

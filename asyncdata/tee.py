@@ -138,8 +138,7 @@ class Consumer(Generic[T]):
             if outcome is PULL:
                 await pull_async(shared)
             else:
-                signal = shared.signals.setdefault(number, LoopSignal(asyncio.get_running_loop(), threadsafe=True))
-                await loop_wait(signal, lambda: shared.may_look(number))
+                await loop_wait(signal_of(shared, number), lambda: shared.may_look(number))
         return delivered(outcome, StopAsyncIteration())
 
     def close(self) -> None:
@@ -193,6 +192,15 @@ async def pull_async(shared: Shared) -> None:
         outcome = Outcome(error=error, last=ended_by(shared.iterator, error))
     finally:
         shared.give(outcome)
+
+
+def signal_of(shared: Shared, number: int) -> Signal:
+    """Return what wakes a consumer on the loop that runs; it may have been begun on another one."""
+    loop = asyncio.get_running_loop()
+    signal = shared.signals.setdefault(number, LoopSignal(loop, threadsafe=True))
+    if isinstance(signal, LoopSignal) and signal.loop is not loop:
+        signal = shared.signals[number] = LoopSignal(loop, threadsafe=True)
+    return signal
 
 
 def thread_wait(signal: Signal, ready: Callable[[], object]) -> None:

@@ -17,9 +17,11 @@ class Endless:
     def __init__(self, pause: float = 0.0) -> None:
         self.closed = 0
         self.pause = pause
+        self.begun = asyncio.Event()
 
     async def __aiter__(self) -> AsyncIterator[int]:
         number = 0
+        self.begun.set()
         try:
             while True:
                 await asyncio.sleep(self.pause)

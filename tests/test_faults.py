@@ -225,11 +225,10 @@ def test_a_coroutine_function_that_blocks_the_loop_is_named(how: dict[str, Any],
 
     with caplog.at_level(logging.WARNING, logger="asyncdata"):
         assert list(ad.Dataset.range(4).map(decode, **how)) == [0, 1, 2, 3]
-    (record,) = caplog.records
+    (record,) = [record for record in caplog.records if "element 2:" in record.getMessage()]  # others if all stalls
     assert (record.name, record.levelname) == ("asyncdata", "WARNING")
     where = f"map(decode) at test_faults.py:{decode.__code__.co_firstlineno}"
     assert where in record.getMessage()
-    assert "element 2" in record.getMessage()
 
 
 def test_a_plain_function_may_take_its_time(caplog: Any) -> None:

@@ -209,6 +209,52 @@ def test_a_loop_that_ends_with_an_iterator_half_read(placement: Any) -> None:
 
 
 @PLACEMENTS
+def test_closing_wakes_a_consumer_that_waits_in_another_thread(placement: Any) -> None:
+    begun, raised = threading.Event(), []
+
+    async def wait(x: Any) -> Any:
+        begun.set()
+        await hang(x)
+
+    elements = iter(ad.Dataset.range(3).map(wait).with_options(ad.Options(placement=placement)))
+
+    def read() -> None:
+        with pytest.raises(ad.ClosedError) as caught:
+            next(elements)
+        raised.append(caught.type)
+
+    consumer = threading.Thread(target=read)
+    consumer.start()
+    begun.wait()
+    elements.close()
+    consumer.join()
+    assert raised == [ad.ClosedError]
+
+
+@PLACEMENTS
+def test_an_iterator_is_closed_on_another_loop_than_it_was_read_on(placement: Any) -> None:
+    elements = iter(busy(placement))
+
+    async def read() -> None:
+        await anext(elements)
+
+    asyncio.run(read())
+    asyncio.run(elements.aclose())
+
+
+def test_an_async_iterable_whose_loop_is_closed_is_an_error() -> None:
+    ds = ad.Dataset.from_async_iterable(Endless()).take(1).repeat(2)
+    elements = iter(ds.with_options(ad.Options(disabled_rules=("inject_prefetch",))))
+
+    async def read() -> int:
+        return await anext(elements)
+
+    assert asyncio.run(read()) == 0
+    with pytest.raises(ad.StageError, match="has been closed"):
+        next(elements)
+
+
+@PLACEMENTS
 def test_an_iterator_that_was_never_started(placement: Any, run: Run) -> None:
     iter(busy(placement))
     iter(busy(placement)).close()
@@ -240,9 +286,12 @@ def test_a_waiting_async_iterable_is_closed_when_left(placement: Any, run: Run) 
 
     async def body() -> None:
         ds = ad.Dataset.from_async_iterable(endless).with_options(ad.Options(placement=placement))
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01), ds.iterate() as elements:
-                await anext(elements)
+        async with ds.iterate() as elements:
+            reading = asyncio.ensure_future(anext(elements))
+            await endless.begun.wait()
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
 
     run(body)
     assert endless.closed == 1
@@ -292,3 +341,20 @@ def test_an_interrupt_while_the_engine_starts_leaves_nothing(begun: bool, monkey
             pass
     monkeypatch.undo()
     assert list(ad.Dataset.range(3)) == [0, 1, 2]
+
+
+def test_an_engine_that_is_told_to_end_just_before_its_thread_runs_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By another thread: it has no loop any more when it comes to run."""
+    elements = iter(ad.Dataset.counter())
+    start = threading.Thread.start
+
+    def late(thread: threading.Thread) -> None:
+        if thread.name == "asyncdata-engine":
+            elements.close()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", late)
+    with pytest.raises(ad.ClosedError):
+        next(elements)

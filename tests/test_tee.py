@@ -110,6 +110,19 @@ def test_nobody_runs_further_ahead_than_the_buffer() -> None:
     asyncio.run(body())
 
 
+def test_a_consumer_may_go_on_in_another_loop() -> None:
+    one, other = ad.Dataset.range(4).tee(2, buffer_size=1)
+
+    async def two() -> list[int]:
+        found = [await anext(one)]
+        waiting = asyncio.ensure_future(anext(one))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        return [*found, await anext(other), await waiting, await anext(other)]
+
+    assert [asyncio.run(two()), asyncio.run(two())] == [[0, 0, 1, 1], [2, 2, 3, 3]]
+
+
 def test_who_leaves_early_holds_up_nobody() -> None:
     async def body() -> list[Any]:
         first, second, third = ad.Dataset.range(300).map(Counted()).tee(3, 2)

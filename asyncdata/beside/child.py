@@ -187,8 +187,8 @@ class Service:
         match letter:
             case Taken() if passage is not None:
                 passage.taken(letter)
-            case Ask() if passage is not None:
-                self.office.send(Told(letter.token, passage.answer(letter.question)))
+            case Ask():
+                self.office.send(Told(letter.token, passage and passage.answer(letter.question)))
             case Stop() if passage is not None:
                 passage.engine.stop()
             case Forget() if passage is not None:

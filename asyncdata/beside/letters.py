@@ -134,10 +134,10 @@ class Over(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The answer to a question: a position, or a carried error."""
+    """The answer to a question: a position, or a carried error; `None` about a run that could not begin."""
 
     token: int
-    parcel: Parcel
+    parcel: Parcel | None
 
 
 def send(connection: Connection, letter: object) -> None:

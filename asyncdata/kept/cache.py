@@ -174,10 +174,9 @@ class FileCache(Unary):
             await scope.in_thread(writing.find)
             behind = writing.marked()
             number = writing.count if self.input.in_order else 0
-            if done < number:
-                async with aclosing(self.stored(writing.path, scope, want, done, number)) as source:
-                    async for block in source:
-                        yield block
+            async with aclosing(self.before(writing, scope, want, done, number)) as source:
+                async for block in source:
+                    yield block
             async with aclosing(self.rest(writing, scope, want, behind, number)) as source:
                 async for block in source:
                     await self.keep(writing, number, block, scope)
@@ -188,6 +187,19 @@ class FileCache(Unary):
             await scope.in_thread(lambda: writing.finish(number))
         finally:
             writing.leave()
+
+    async def before(self, writing: Writing, scope: Scope, want: Demand, done: int, count: int) -> Blocks:
+        """Yield what was written before; another reader may finish the file, which gets its name, as it is opened."""
+        while done < count:
+            path = writing.path
+            async with aclosing(self.stored(path, scope, want, done, count)) as source:
+                async for block in source:
+                    done += len(block)
+                    yield block
+            if done < count and path == writing.path:
+                raise DataLossError(
+                    f"{path}: it ends after {done} elements, and had {count}; delete it, to be filled again"
+                )
 
     def rest(self, writing: Writing, scope: Scope, want: Demand, behind: Mark, number: int) -> Blocks:
         """Run the input from element `number` on."""

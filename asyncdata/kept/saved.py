@@ -74,7 +74,8 @@ def save(
         partial.mkdir(exist_ok=True)
         if not (partial / ACCOUNT).exists():
             fill(dataset, Shards(partial, compression, shard_func), interval)
-        (partial / STATE).unlink(missing_ok=True)
+        for left in (partial / STATE, *partial.glob(f".{STATE}.*"), *partial.glob(f".{ACCOUNT}.*")):
+            left.unlink(missing_ok=True)  # also what a process that was killed had begun to write
         sync_folder(partial)
         partial.rename(target)
         sync_folder(target.parent)

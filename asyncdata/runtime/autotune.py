@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from math import inf
-from typing import Final, Literal, NamedTuple, TypeAlias
+from threading import Lock
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from asyncdata.runtime.machine import usable_cores
 
@@ -94,12 +96,17 @@ class Tuning:
         self.processes = processes
         self.waiting: Where = "task" if tasks else "thread"
         self.samples: deque[Sample] = deque()
+        self.lock = Lock()  # iterators of one dataset, in several threads, look at what each other's groups took
         self.patience = WATCH
         self.group = 1
         """How many elements a worker was handed at a time, last."""
         self.pool: object = None
         """What keeps the worker processes for the next epoch, once they are used."""
         self.look_anew()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel without what was found: another process has tries of its own."""
+        return partial(Tuning, processes=self.processes, tasks=self.waiting == "task"), ()
 
     def look_anew(self) -> None:
         """Begin with one call at a time; awaiting one is known to wait."""
@@ -168,11 +175,12 @@ class Tuning:
 
     def consider(self) -> Choice:
         """Look at what was done since, and return how the next group is done."""
-        while self.samples:
-            sample = self.samples.popleft()
-            if sample.choice is self.choice:  # those of an earlier one tell nothing about this one
-                self.learn(sample)
-        return self.choice
+        with self.lock:
+            while self.samples:
+                sample = self.samples.popleft()
+                if sample.choice is self.choice:  # those of an earlier one tell nothing about this one
+                    self.learn(sample)
+            return self.choice
 
     def learn(self, sample: Sample) -> None:
         """Learn from one group."""

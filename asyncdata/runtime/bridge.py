@@ -129,6 +129,7 @@ class ThreadEngine:
         self.context = copy_context()
         self.over = False
         self.on_end: Callable[[], object] | None = None
+        self.begun = threading.Lock()  # taken once, by the thread, or by whoever ends this before it runs
         self.thread = threading.Thread(target=self.main, name="asyncdata-engine", daemon=True)
 
     def start(self) -> None:
@@ -139,7 +140,8 @@ class ThreadEngine:
     def main(self) -> None:
         """The thread: run the pipeline, then wait for the threads that it started."""
         try:
-            self.serve()
+            if self.begun.acquire(blocking=False):
+                self.serve()
         except BaseException as error:  # SystemExit from a user's function reaches the consumer
             self.queue.finish(error)
         finally:
@@ -176,7 +178,7 @@ class ThreadEngine:
 
     def stop(self) -> None:
         self.queue.stop()
-        if self.thread.ident is None:  # interrupted before it began
+        if self.begun.acquire(blocking=False):  # interrupted, or left by another thread, before it began
             self.loop.close()
             return
         with suppress(RuntimeError):  # the loop is closed: it has ended
@@ -241,8 +243,9 @@ class TaskEngine:
         """Return at once: the task ends on its loop, which this call may not block."""
 
     async def join_async(self) -> None:
-        self.pipeline.cancel()
-        await asyncio.wait([self.task], timeout=PATIENCE)
+        if not self.task.done():  # with the loop that it was begun on, which need not be this one
+            self.pipeline.cancel()
+            await asyncio.wait([self.task], timeout=PATIENCE)
         await self.pipeline.owned.join_async()
 
 
@@ -253,7 +256,9 @@ class LoopEngine:
         forbid_running_loop()
         self.loop = asyncio.new_event_loop()  # not uvloop's, which Ctrl-C in the main thread can leave unusable
         self.stopping = self.interrupted = False
-        self.signal = LoopSignal(self.loop)
+        self.turn = threading.Lock()  # held by the thread that runs the loop
+        self.ender: threading.Thread | None = None
+        self.signal = StopSignal(self.loop)
         self.queue = BlockQueue(run.depth, LoopSignal(self.loop), self.signal)
         self.pipeline = run.pipeline(self.queue, None)
         self.task = self.loop.create_task(self.whole(), name="asyncdata-pipeline")
@@ -267,26 +272,25 @@ class LoopEngine:
 
     def wait(self, ready: Callable[[], object], interrupts: Interrupts) -> None:
         forbid_running_loop()
-        self.settle()
-        waiting = self.loop.create_task(self.signal.until(ready))
-        interrupts.to_stop(lambda: self.loop.call_soon_threadsafe(waiting.cancel))
-        try:
-            self.loop.run_until_complete(waiting)
-        except asyncio.CancelledError:  # Ctrl-C: the pipeline may be read on
-            return
-        except BaseException:  # Ctrl-C, while a user's function ran
-            self.interrupted = True
-            waiting.cancel()
-            raise
+        with self.turn:
+            if self.stopping:  # by another thread
+                return
+            interrupts.to_stop(lambda: self.loop.call_soon_threadsafe(self.loop.stop))
+            try:
+                self.signal.until(lambda: ready() or interrupts.came)
+            except BaseException:  # Ctrl-C, while a user's function ran
+                self.interrupted = True
+                raise
+            self.interrupted |= interrupts.came
 
     def settle(self) -> None:
         """Let the loop stop once where it was interrupted just as it was to: else it would in its next run."""
         if self.interrupted:
-            self.turn()
+            self.run_once()
             self.interrupted = False
 
-    def turn(self) -> None:
-        """Run what is ready on the loop, once."""
+    def run_once(self) -> None:
+        """Run what is ready on the loop."""
         self.loop.call_soon(self.loop.stop)
         self.loop.run_forever()
 
@@ -294,14 +298,24 @@ class LoopEngine:
         raise StageError("this iterator was begun with a plain `for` and placement='current': go on with `for`")
 
     def stop(self) -> None:
-        """End the pipeline: here, or in a thread where another loop is running in this one."""
+        """End the pipeline: here, or in a thread where another loop is running in this one, or this loop in another."""
         if sys.is_finalizing() or self.stopping:
             return
         self.stopping = True
-        if running_loop() is None and not self.loop.is_running():
-            self.finish()
+        if running_loop() is None and self.turn.acquire(blocking=False):
+            try:
+                self.finish()
+            finally:
+                self.turn.release()
         else:
-            threading.Thread(target=self.finish, name="asyncdata-end", daemon=True).start()
+            self.ender = threading.Thread(target=self.follow, name="asyncdata-end", daemon=True)
+            self.ender.start()
+
+    def follow(self) -> None:
+        """Wake a consumer that waits in another thread, and finish when it has let go of the loop."""
+        self.loop.call_soon_threadsafe(self.queue.stop)
+        with self.turn:
+            self.finish()
 
     def finish(self) -> None:
         """Cancel the pipeline if it has not ended, let it end, and close the loop."""
@@ -309,7 +323,7 @@ class LoopEngine:
             self.queue.stop()
             self.settle()
             if self.queue.ended:
-                self.turn()
+                self.run_once()
             if not self.task.done():
                 self.loop.run_until_complete(self.end())
             self.loop.close()
@@ -322,7 +336,9 @@ class LoopEngine:
         await self.loop.shutdown_asyncgens()
 
     def join(self) -> None:
-        """Return at once: `stop` has waited already."""
+        """Wait for another thread to end it, where `stop` could not: this one may not hold up a loop that it runs."""
+        if self.ender is not None and running_loop() is None:
+            self.ender.join(PATIENCE)
 
     async def join_async(self) -> None:
         """Return at once: `stop` has seen to it."""

@@ -38,17 +38,16 @@ class Budget:
         """Return what a new buffer has of it, which may hold everything so many times over."""
         return Share(self, copies)
 
-    def grant(self, wanted: int, least: int, instead: int) -> int:
-        """Have so many bytes taken instead of others, or what is left, but no less than `least`; return how many."""
+    def grant(self, share: Share, wanted: int, least: int) -> None:
+        """Let a share have so many bytes instead of those that it has, or what is left, but no less than `least`."""
         with self.lock:
             while self.freed:
                 self.taken -= self.freed.popleft()
-            self.taken -= instead
+            self.taken -= share.bytes
             if self.given is not None or self.taken + wanted > LITTLE:
                 wanted = min(wanted, self.total - self.taken)
-            granted = max(least, wanted)
-            self.taken += granted
-            return granted
+            share.bytes = max(least, wanted)
+            self.taken += share.bytes
 
 
 class Share:
@@ -69,7 +68,7 @@ class Share:
         """
         wanted, least = wanted * self.copies, least * self.copies
         if not self.bytes <= 2 * wanted <= 2 * self.bytes:
-            self.bytes = self.budget.grant(wanted, least, self.bytes)
+            self.budget.grant(self, wanted, least)
         return self.bytes // self.copies
 
     def __del__(self) -> None:

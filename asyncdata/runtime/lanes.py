@@ -162,7 +162,7 @@ class Window:
         self.ready: deque[Group] = deque()
         self.pending: dict[Group, None] = {}  # without order: what was admitted and is not out yet
         self.last: Tickets = NOTHING
-        self.held = 0
+        self.held = self.free = 0
         self.part = scope.owned.budget.share()
         self.load = 0  # bytes of an element, before and after; after is not known to begin with
         self.known = False
@@ -176,7 +176,7 @@ class Window:
         async with aclosing(source):
             while True:
                 await self.feeder.until(self.may_feed)
-                want.items = self.room()
+                want.items = self.free  # as it was found: workers' pace changes what there is at any time
                 block = await anext(source, None)
                 if block is None:
                     break
@@ -226,7 +226,8 @@ class Window:
 
         What is held leaves in groups, so there will be.
         """
-        return self.room() >= self.share()
+        self.free = self.room()
+        return self.free >= self.share()
 
     def weigh(self, block: Block, result: Block | None = None) -> None:
         """Bound the window in bytes by what an element weighs; of those that differ by the heavier ones."""

@@ -69,7 +69,7 @@ class Pipeline:
 
     async def end_foreign_tasks(self) -> None:
         """Wait a moment for the tasks that run a user's async iterators; they have been cancelled."""
-        here = [task for task in self.owned.tasks if task.get_loop() is asyncio.get_running_loop()]
+        here = [task for task in [*self.owned.tasks] if task.get_loop() is asyncio.get_running_loop()]
         if here:
             await asyncio.wait(here, timeout=0.8)
 

@@ -13,7 +13,7 @@ from operator import length_hint
 from queue import SimpleQueue
 from typing import Any, Final, TypeAlias
 
-from asyncdata.errors import ResumeError
+from asyncdata.errors import ResumeError, StageError
 from asyncdata.runtime.anchors import Anchor
 from asyncdata.runtime.block import Failure
 from asyncdata.runtime.executors import Pace
@@ -246,8 +246,12 @@ class LoopPump(Pump):
         if self.same:
             call(*args)
             return
-        with suppress(RuntimeError):  # that loop has been closed: its iterator is gone with it
+        try:
             self.home.call_soon_threadsafe(call, *args)
+        except RuntimeError:  # that loop has been closed: its iterator is gone with it
+            if not self.over and END not in self.ready:
+                self.hand(Failure(StageError("the event loop that the async iterable belongs to has been closed")))
+                self.hand(END)
 
     def begin(self) -> None:
         self.task = self.home.create_task(self.run())

@@ -167,8 +167,12 @@ class BlockQueue:
         self.error: BaseException | None = None
 
     def free(self) -> int:
-        """Return how many more items may be written."""
-        return self.depth.items + self.hungry - (self.written - self.taken)
+        """Return how many more items may be written.
+
+        `taken` is looked at first: a reader in another thread changes `hungry` before it, and its hunger counts once.
+        """
+        left = self.taken - self.written
+        return self.depth.items + self.hungry + left
 
     def may_write(self) -> bool:
         return self.free() > 0 or self.stopped
@@ -184,10 +188,12 @@ class BlockQueue:
 
     async def room(self) -> int:
         """Wait for room, and return how many items the next block may hold; 0 if the reader has left."""
-        if not self.may_write():
+        while not self.stopped:
+            if (room := self.room_now()) > 0:  # a depth may shrink at any time, in the reader's thread
+                return room
             self.depth.filled = True
             await self.writer.until(self.may_write)
-        return self.room_now()
+        return 0
 
     def put(self, block: Block) -> None:
         """Append a block. The writer has asked for room before."""
@@ -227,8 +233,8 @@ class BlockQueue:
 
     def account(self, taken: int, hungry: bool) -> None:
         """Take note of how many items a reader elsewhere has read in all, and whether it waits for more."""
-        self.taken = taken
         self.hungry = 0
+        self.taken = taken
         if hungry and taken == self.written:  # else what it waits for is on its way
             self.crave()
         else:
@@ -245,11 +251,11 @@ class BlockQueue:
                 self.blocks.appendleft(head.part(limit, len(head)))
                 head = head.part(0, limit)
             limit -= len(head)
+            self.hungry = 0
             self.taken += len(head)
             parts.append(head)
         if self.depth.auto and not self.blocks:
             self.depth.emptied(self.written)
-        self.hungry = 0
         self.writer.notify()
         return Block.join(parts)
 

@@ -39,9 +39,8 @@ class Indexes:
 
     def of(self, path: str) -> RecordIndex:
         """Return the index of one file."""
-        if path not in self.known:
-            self.known.setdefault(path, found_or_made(path))
-        return self.known[path]
+        known = self.known.get(path)  # asked once: another thread may let go of it, see `now`
+        return self.known.setdefault(path, found_or_made(path)) if known is None else known
 
     def now(self, path: str) -> RecordIndex:
         """Return the index of one file as it is now, which may be another than before."""
@@ -49,7 +48,7 @@ class Indexes:
         if known is not None:
             with RandomFile(store_for(path)[1]) as file:
                 if Stamp.of(file.status()) != known.stamp:
-                    del self.known[path]
+                    self.known.pop(path, None)
         return self.of(path)
 
     def position(self, path: str, number: int) -> Position:

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.kept.cache import FileCache
 from asyncdata.sources.record_index import Indexes
 from asyncdata.testing import check_resumes, check_transform, leaves_nothing
 from tests.reference import Boom, Failed
@@ -170,6 +171,20 @@ def test_two_readers_at_once(path: Path) -> None:
 
     assert asyncio.run(both()) == [[*range(500)]] * 2
     assert list(ad.Dataset.zip(ds, ds)) == [(x, x) for x in range(500)]
+
+
+def test_a_reader_that_opens_the_file_just_as_another_one_finishes_it(path: Path, monkeypatch: Any) -> None:
+    ds = ad.Dataset.range(200).map(lambda x: 2 * x).cache(path)
+    first, stored = iter(ds), FileCache.stored
+    next(first)
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.setattr(FileCache, "stored", stored)
+        assert len(list(first)) == 199
+        return stored(*arguments)
+
+    monkeypatch.setattr(FileCache, "stored", overtaken)
+    assert list(ds) == list(range(0, 400, 2))
 
 
 def test_readers_of_a_generator_at_once_get_all_of_it(path: Path) -> None:

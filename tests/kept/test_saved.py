@@ -275,6 +275,15 @@ def test_killed_again_and_again_it_goes_on_and_nothing_is_lost_or_twice(path: Pa
     assert sorted(os.listdir(path)) == ["00000.tfrecord", "00001.tfrecord", "00002.tfrecord", "dataset.json"]
 
 
+def test_killed_while_it_wrote_down_how_far_it_had_come_it_leaves_nothing_of_that(path: Path) -> None:
+    partial = path.with_name("saved.partial")
+    partial.mkdir()
+    for name in (".state.json.00c0ffee", ".dataset.json.00c0ffee"):
+        (partial / name).write_bytes(b"{")
+    ad.Dataset.range(3).save(path)
+    assert sorted(os.listdir(path)) == ["00000.tfrecord", "dataset.json"]
+
+
 def test_two_processes_at_once_one_is_refused(path: Path) -> None:
     first = start(path, 2000)
     assert first.stdout is not None

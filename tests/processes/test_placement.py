@@ -20,6 +20,9 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.beside.companion import companion_of
+from asyncdata.beside.letters import Chosen
+from asyncdata.beside.line import GoneError
 from asyncdata.testing import leaves_nothing
 from tests.endless import busy, hang
 from tests.processes.children import alive, children_of, workers
@@ -168,6 +171,13 @@ def test_what_autotune_has_chosen_there_is_told_here() -> None:
     assert (buffer["step"], buffer["why"]) == ("prefetch(AUTOTUNE)", "fewer were used up before more came")
     assert step["step"] == "map(abs, num_parallel_calls=AUTOTUNE)"
     assert (step["where"], step["workers"]) == ("inline", 1)
+
+
+def test_a_question_about_a_run_that_could_not_begin_is_answered() -> None:
+    ds = ad.Dataset.range(2)
+    assert list(beside(ds)) == [0, 1]
+    with pytest.raises(GoneError):
+        companion_of(ds.plan).letters.ask(-1, Chosen())
 
 
 # states

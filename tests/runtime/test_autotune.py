@@ -7,6 +7,7 @@ import random
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -250,6 +251,31 @@ def test_it_settles_within_two_seconds(clock: Any) -> None:
         tuning = Tuning(processes=True)
         drive(tuning, clock, function, 2)
         assert tuning.settled, tuning.choice
+
+
+class Samples(deque[Sample]):
+    """Has another thread look at what there is just before one of them is taken."""
+
+    def __init__(self, look: Callable[[], object]) -> None:
+        super().__init__()
+        self.others = [threading.Thread(target=look)]
+
+    def popleft(self) -> Sample:
+        if other := next(iter(self.others), None):
+            self.others.clear()
+            other.start()
+            other.join(0.1)  # in vain, as they take turns
+        return super().popleft()
+
+
+def test_two_iterators_of_one_dataset_may_look_at_the_same_samples() -> None:
+    tuning = Tuning()
+    tuning.samples = Samples(tuning.consider)
+    tuning.samples.append(Sample(1, 1e-3, 1e-3, 0.0, 0, tuning.choice, 1.0))
+    (other,) = tuning.samples.others
+    assert tuning.consider() is tuning.choice
+    other.join()
+    assert not tuning.samples
 
 
 # with functions that run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.runtime.block import Block
+from asyncdata.runtime.block import Block, Demand
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.executors import Pace
 from asyncdata.runtime.lanes import Group, ThreadLanes, Window
@@ -77,3 +78,29 @@ def test_a_filter_that_drops_everything_is_called_on_groups_as_any_other() -> No
     with mock.patch.object(ThreadLanes, "submit", noted):
         assert list(ad.Dataset.range(20_000).filter(lambda _: False, 2)) == []
     assert max(sizes) > 1
+
+
+async def test_a_worker_that_finds_elements_dearer_just_as_more_are_read_changes_nothing() -> None:
+    """What it finds shrinks what may be in flight, from its own thread; a range that is asked for less than nothing
+    would go back."""
+    pace, wanted = Pace(1.0), list[int]()
+    lanes = SimpleNamespace(workers=2, pace=pace, tuned=False, submit=lambda group, _: None)
+    scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=Budget()))
+    window = Window(cast("Any", scope), cast("Any", lanes), ordered=True)
+    window.known, window.most = True, 1000
+    demand = Demand()
+
+    async def source() -> AsyncGenerator[Block, None]:
+        for start in range(0, 300, 100):
+            wanted.append(demand.items)
+            yield Block([*range(start, start + 100)], Ordinals(start, start + 100))
+
+    def dearer() -> bool:
+        pace.group = 100
+        ready = Window.may_feed(window)
+        pace.group = 1
+        return ready
+
+    with mock.patch.object(window, "may_feed", dearer):
+        await window.feed(source(), demand)
+    assert wanted == [400, 300, 200]

@@ -49,6 +49,29 @@ async def test_with_no_depth_only_a_waiting_reader_makes_room() -> None:
     assert await waiting == 1
 
 
+@pytest.mark.parametrize("left", [0, -1])
+async def test_room_that_is_gone_as_soon_as_it_is_seen_is_no_end(left: int) -> None:
+    """A reader in another thread doubles a depth, and halves it again if the budget has not so much."""
+    queue = queue_of(1)
+    queue.put(block(0))
+    may_write = queue.may_write
+
+    def shrinking() -> bool:
+        queue.depth.items = 2
+        ready = may_write()
+        queue.depth.items = 1 + left
+        del queue.may_write
+        return ready
+
+    queue.may_write = shrinking
+    waiting = asyncio.ensure_future(queue.room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    queue.depth.items = 1
+    queue.take()
+    assert await waiting == 1
+
+
 async def test_what_is_ready_is_taken_together_and_cut_to_the_limit() -> None:
     queue = queue_of(100)
     for start in range(3):
