@@ -30,6 +30,7 @@ __all__ = (
     "Engine",
     "LoopEngine",
     "Run",
+    "StopSignal",
     "TaskEngine",
     "ThreadEngine",
     "running_loop",
@@ -239,6 +240,30 @@ class TaskEngine:
         await self.pipeline.owned.join_async()
 
 
+class StopSignal:
+    """Stops a loop that runs while its consumer waits: a task that waits there would cost three turns of it."""
+
+    __slots__ = ("armed", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.armed = False
+
+    def until(self, ready: Callable[[], object]) -> None:
+        """Run the loop until `ready()`."""
+        try:
+            while not ready():
+                self.armed = True
+                self.loop.run_forever()
+        finally:
+            self.armed = False
+
+    def notify(self) -> None:
+        if self.armed:
+            self.armed = False
+            self.loop.stop()
+
+
 class LoopEngine:
     """Runs a pipeline on a private event loop, in the consumer's thread, while the consumer waits."""
 
@@ -246,7 +271,7 @@ class LoopEngine:
         forbid_running_loop()
         self.loop = asyncio.new_event_loop()  # not uvloop's, which Ctrl-C in the main thread can leave unusable
         self.stopping = self.interrupted = False
-        self.signal = LoopSignal(self.loop)
+        self.signal = StopSignal(self.loop)
         self.queue = BlockQueue(run.depth, LoopSignal(self.loop), self.signal)
         self.pipeline = run.pipeline(self.queue, None)
         self.task = self.loop.create_task(self.whole(), name="asyncdata-pipeline")
@@ -260,13 +285,10 @@ class LoopEngine:
 
     def wait(self, ready: Callable[[], object]) -> None:
         forbid_running_loop()
-        self.settle()
-        waiting = self.loop.create_task(self.signal.until(ready))
         try:
-            self.loop.run_until_complete(waiting)
+            self.signal.until(ready)
         except BaseException:  # Ctrl-C: the pipeline may be read on
             self.interrupted = True
-            waiting.cancel()
             raise
 
     def settle(self) -> None:
