@@ -32,6 +32,7 @@ __all__ = (
     "Engine",
     "LoopEngine",
     "Run",
+    "StopSignal",
     "TaskEngine",
     "ThreadEngine",
     "running_loop",
@@ -247,6 +248,30 @@ class TaskEngine:
             self.pipeline.cancel()
             await asyncio.wait([self.task], timeout=PATIENCE)
         await self.pipeline.owned.join_async()
+
+
+class StopSignal:
+    """Stops a loop that runs while its consumer waits: a task that waits there would cost three turns of it."""
+
+    __slots__ = ("armed", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.armed = False
+
+    def until(self, ready: Callable[[], object]) -> None:
+        """Run the loop until `ready()`."""
+        try:
+            while not ready():
+                self.armed = True
+                self.loop.run_forever()
+        finally:
+            self.armed = False
+
+    def notify(self) -> None:
+        if self.armed:
+            self.armed = False
+            self.loop.stop()
 
 
 class LoopEngine:
