@@ -183,7 +183,7 @@ class Cycle:
                 if self.is_due():
                     yield self.emit()
                 await self.open_here()
-            elif slot.left or slot.fill_now(self.want.items):
+            elif slot.left or slot.fill_now(self.share()):
                 self.draw(slot)
             else:
                 if self.out and not slot.is_over:
@@ -216,13 +216,17 @@ class Cycle:
 
     async def fill_here(self, slot: Slot) -> None:
         """Wait for the slot whose turn it is; free it at its end."""
-        share = self.want.items // (sum(s is not None for s in self.slots) * self.block_length)
-        if not await slot.fill(self.block_length * max(1, share)):
+        if not await slot.fill(self.share()):
             await slot.close()
             self.free(self.index)
             self.advance()
             if not self.out:  # which goes out soon
                 await breathe()
+
+    def share(self) -> int:
+        """Return how many elements a slot is asked for: its part of what is wanted, in whole turns."""
+        opened = len(self.slots) - self.slots.count(None)
+        return self.block_length * max(1, self.want.items // (opened * self.block_length))
 
     def draw(self, slot: Slot) -> None:
         """Take what may be taken from this slot now; whole rounds at once where every slot has something."""
@@ -274,7 +278,7 @@ class Cycle:
             for index, slot in enumerate(self.slots):
                 if slot is None:
                     continue
-                if not (slot.left or slot.fill_now(self.want.items)):
+                if not (slot.left or slot.fill_now(self.share())):
                     if self.exhausted(slot):
                         self.free(index)
                     continue
