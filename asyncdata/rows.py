@@ -12,7 +12,7 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Ticket, Tickets
 
-__all__ = ("Placed", "Rows")
+__all__ = ("Placed", "Rows", "is_row")
 
 
 class Placed(Node):
@@ -40,6 +40,11 @@ class Rows(Placed):
     def size(self) -> int:
         """How many rows there are."""
         raise NotImplementedError
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether rows are there at once, and to read them never fails."""
+        return True
 
     @property
     def cardinality(self) -> int:
@@ -70,3 +75,8 @@ class Rows(Placed):
             stop = min(size, start + want.items)
             yield self.block(start, stop)
             start = stop
+
+
+def is_row(place: Position) -> bool:
+    """Tell whether a place in a source in memory is its beginning or a row, and names no others that come first."""
+    return place is None or type(place) is int

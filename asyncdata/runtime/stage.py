@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+from asyncdata.memory import LARGE
 from asyncdata.processes.crew import Pool
 from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Block, Blocks, Demand
@@ -101,7 +102,8 @@ class Fold:
     async def run(self, step: Step, source: Blocks, inner: Demand, want: Demand) -> Blocks:
         """Feed the step until it is done or its input ends, then flush it.
 
-        It makes about a millisecond's worth of output at a time: what is large, such as batches, comes one by one.
+        It makes about a millisecond's worth of output at a time. What is large, such as batches, comes one by one, and
+        finds the memory of the last one, which is still in the processor's cache if nobody holds it.
         """
         pace = Pace(INLINE_GROUP)
         async with aclosing(source):
@@ -115,6 +117,8 @@ class Fold:
                 out = step.feed(block)
                 if len(out):
                     pace.measured(len(out), time.perf_counter() - begin)
+                    if pace.group > 1 and out.weight >= LARGE:
+                        pace.group = 1
                 else:
                     await breathe()
                 for part in split(out, want):

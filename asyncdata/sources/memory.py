@@ -347,6 +347,10 @@ class Items(Rows):
         return Block([self.items[place] for place in places], tickets)
 
     @property
+    def at_hand(self) -> bool:
+        return type(self.items) in (list, tuple, range, str, bytes)
+
+    @property
     def size(self) -> int:
         return len(self.items)
 

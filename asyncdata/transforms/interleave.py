@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
@@ -16,7 +17,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.dealing import Deal, dealt_begun, named
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Merge, Opener, breathe
+from asyncdata.runtime.stage import INLINE_GROUP, Merge, Opener, breathe
 from asyncdata.runtime.tickets import Position, Ticket, Tickets
 from asyncdata.transforms.flat_map import from_inner, not_made
 from asyncdata.transforms.slots import CyclePlace, Inputs, ParallelInputs, ReaderSlot, SerialInputs, Slot
@@ -128,6 +129,7 @@ class Cycle:
         self.ended = False
         self.out: list[Block] = []
         self.count = 0
+        self.since = 0.0  # when the first of these was put there
         self.last: Tickets | None = None
         self.events: list[Event] = []
         self.waiting: Sequence[Position] = place.begun
@@ -138,6 +140,8 @@ class Cycle:
         self.turn = self.block_length
 
     def put(self, block: Block) -> None:
+        if not self.out:
+            self.since = time.perf_counter()
         self.out.append(block)
         self.count += len(block)
 
@@ -176,19 +180,23 @@ class Cycle:
                         break
                     self.advance()
                     continue
-                if self.out and self.inputs.idle():
+                if self.is_due():
                     yield self.emit()
                 await self.open_here()
-            elif slot.left or slot.fill_now():
+            elif slot.left or slot.fill_now(self.share()):
                 self.draw(slot)
             else:
-                if self.out:
+                if self.out and not slot.is_over:
                     yield self.emit()
                 await self.fill_here(slot)
             if self.count >= self.want.items:
                 yield self.emit()
         if self.out:
             yield self.emit()
+
+    def is_due(self) -> bool:
+        """Tell whether what is ready goes out before the next dataset is made: at once, if that may take long."""
+        return bool(self.out) and (self.inputs.idle() or time.perf_counter() - self.since > INLINE_GROUP)
 
     async def open_here(self) -> None:
         """Put the next inner dataset into the free slot whose turn it is."""
@@ -208,12 +216,17 @@ class Cycle:
 
     async def fill_here(self, slot: Slot) -> None:
         """Wait for the slot whose turn it is; free it at its end."""
-        share = self.want.items // (sum(s is not None for s in self.slots) * self.block_length)
-        if not await slot.fill(self.block_length * max(1, share)):
+        if not await slot.fill(self.share()):
             await slot.close()
             self.free(self.index)
             self.advance()
-            await breathe()
+            if not self.out:  # which goes out soon
+                await breathe()
+
+    def share(self) -> int:
+        """Return how many elements a slot is asked for: its part of what is wanted, in whole turns."""
+        opened = len(self.slots) - self.slots.count(None)
+        return self.block_length * max(1, self.want.items // (opened * self.block_length))
 
     def draw(self, slot: Slot) -> None:
         """Take what may be taken from this slot now; whole rounds at once where every slot has something."""
@@ -265,7 +278,7 @@ class Cycle:
             for index, slot in enumerate(self.slots):
                 if slot is None:
                     continue
-                if not (slot.left or slot.fill_now()):
+                if not (slot.left or slot.fill_now(self.share())):
                     if self.exhausted(slot):
                         self.free(index)
                     continue

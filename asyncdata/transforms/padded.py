@@ -58,19 +58,20 @@ class Padding:
         """Stack one leaf of every element."""
         if not shape and not any(isinstance(one, (list, np.ndarray)) for one in column):
             return stack(column, where)
-        arrays = arrays_of(column, where)
+        arrays, dtypes = arrays_of(column, where)
         shapes = [array.shape for array in arrays]
         if len(set(map(len, shapes))) > 1:
             check_same(column, [shapes[0] if len(one) == len(shapes[0]) else one for one in shapes], "shape", where)
         target = self.target(shapes, shape, where)
-        return (
-            stack_arrays(arrays, where) if shapes.count(target) == len(shapes) else filled(arrays, target, value, where)
-        )
+        if shapes.count(target) == len(shapes):
+            return stack_arrays(arrays, where)
+        dtype = dtypes.pop() if len(dtypes) == 1 else np.result_type(*[array.dtype for array in arrays])
+        return filled(arrays, dtype, target, value, where)
 
     def target(self, shapes: list[tuple[int, ...]], shape: Any, where: str) -> tuple[int, ...]:
         """Return the shape that all are filled up to."""
         wanted = self.wanted(len(shapes[0]), shape, where)
-        largest = tuple(map(max, zip(*shapes, strict=True)))
+        largest = max(shapes) if len(wanted) == 1 else tuple(map(max, zip(*shapes, strict=True)))
         found = tuple([most if size is None else size for size, most in zip(wanted, largest, strict=True)])
         if any(map(gt, largest, found)):
             index, odd = next((index, one) for index, one in enumerate(shapes) if any(map(gt, one, found)))
@@ -166,19 +167,18 @@ def guiding(guide: Any, element: Opened, where: str) -> Iterable[Any]:
     return parts
 
 
-def arrays_of(column: list[Any], where: str) -> list[Array]:
-    """Return leaves as arrays."""
-    if set(map(type, column)) == {np.ndarray} and not any(
-        dtype.kind in "US" for dtype in {one.dtype for one in column}
-    ):
-        return column
-    return [array_of(one, index, where) for index, one in enumerate(column)]
+def arrays_of(column: list[Any], where: str) -> tuple[list[Array], set[np.dtype[Any]]]:
+    """Return leaves as arrays, and their dtypes."""
+    if set(map(type, column)) == {np.ndarray}:
+        dtypes = {array.dtype for array in column}
+        if not any(dtype.kind in "US" for dtype in dtypes):
+            return column, dtypes
+    arrays = [array_of(one, index, where) for index, one in enumerate(column)]
+    return arrays, {array.dtype for array in arrays}
 
 
-def filled(arrays: list[Array], target: tuple[int, ...], value: Any, where: str) -> Array:
-    """Return all arrays as one, each filled up at its ends."""
-    dtypes = {array.dtype for array in arrays}
-    dtype = dtypes.pop() if len(dtypes) == 1 else np.result_type(*[array.dtype for array in arrays])
+def filled(arrays: list[Array], dtype: np.dtype[Any], target: tuple[int, ...], value: Any, where: str) -> Array:
+    """Return all arrays as one of a dtype that holds them, each filled up at its ends."""
     shape = (len(arrays), *target)
     if dtype.kind in "biufc":
         out = empty(shape, dtype)
@@ -188,8 +188,10 @@ def filled(arrays: list[Array], target: tuple[int, ...], value: Any, where: str)
     else:
         out = np.full(shape, empty_like(arrays) if value is None else fitting(value, dtype, where), dtype)
     if len(target) == 1:
-        for place, array in enumerate(arrays):
-            out[place, : len(array)] = array
+        places, start = out.reshape(-1), 0
+        for array in arrays:
+            places[start : start + len(array)] = array
+            start += target[0]
     else:
         for place, array in enumerate(arrays):
             out[(place, *map(slice, array.shape))] = array

@@ -13,7 +13,7 @@ import numpy as np
 
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, UnseekableError, finite, repeated
-from asyncdata.rows import Rows
+from asyncdata.rows import Rows, is_row
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.scope import Scope
@@ -78,7 +78,7 @@ class Repeat(Unary):
         repetition, places = self.told(position or (0,), turn_and_places)
         while self.count < 0 or repetition < self.count:
             inner, later = places[0] if places else None, places[1:]
-            if isinstance(self.input, Rows) and finite(self.input.cardinality) and not later and whole(inner):
+            if isinstance(self.input, Rows) and finite(self.input.cardinality) and not later and is_row(inner):
                 async for block in self.rows(self.input, want, repetition, inner or 0):
                     yield block
                 return
@@ -109,11 +109,6 @@ class Repeat(Unary):
         last = max(behind_all, *[turn + len(places) for turn, places in running])
         turns = range(min(turn for turn, _ in running), last)
         return [turns.start, *[self.input.dealt([place_in(turn, at) for at in told], deal.at(turn)) for turn in turns]]
-
-
-def whole(place: Position) -> bool:
-    """Tell whether a place in a source in memory is its beginning or a row, and names no others that come first."""
-    return place is None or type(place) is int
 
 
 def several_turns(source: Rows, start: int, stop: int) -> Block:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from itertools import count
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Node
+from asyncdata.rows import Rows, is_row
 from asyncdata.runtime.abreast import Abreast, Gate, Turn
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call
@@ -23,6 +25,9 @@ from asyncdata.transforms.flat_map import inner_plan
 from asyncdata.transforms.weave import Lane
 
 __all__ = ("CyclePlace", "Inputs", "ParallelInputs", "ReaderSlot", "Refused", "SerialInputs", "Slot")
+
+QUICK: Final = 1e-4
+"""What the function took less seconds for is made while elements are held that are ready."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +86,13 @@ class Slot:
         self.start = 0
         return True
 
-    def fill_now(self) -> bool:
-        """Get items without waiting, if there are any."""
+    @property
+    def is_over(self) -> bool:
+        """Whether it is known without waiting that nothing more comes."""
+        return False
+
+    def fill_now(self, most: int) -> bool:
+        """Get items without waiting, if there are any; at most so many, unless more have been read."""
         return False
 
     async def fill(self, limit: int) -> bool:
@@ -110,6 +120,30 @@ class SerialSlot(Slot):
         await self.source.aclose()
 
 
+class RowsSlot(Slot):
+    """An inner dataset in memory, whose rows are there when its turn comes."""
+
+    def __init__(self, outer: Tickets, begin: Position, rows: Rows) -> None:
+        super().__init__(outer, begin)
+        self.rows = rows
+        self.size = rows.size
+        self.row: int = begin or 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.row >= self.size and not self.left
+
+    def fill_now(self, most: int) -> bool:
+        start, self.row = self.row, min(self.size, self.row + most)
+        return self.hold(self.rows.block(start, self.row) if start < self.row else None)
+
+    async def fill(self, limit: int) -> bool:
+        return self.fill_now(limit)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
 class ReaderSlot(Slot):
     """An inner dataset that a task of its own reads into a queue."""
 
@@ -118,14 +152,14 @@ class ReaderSlot(Slot):
         self.queue = queue
         self.signal = signal
 
-    def fill_now(self) -> bool:
+    def fill_now(self, most: int) -> bool:
         return self.hold(self.queue.take_ready(1 << 30))
 
     async def fill(self, limit: int) -> bool:
         if not self.queue.may_read():
             self.queue.crave()
             await self.signal.until(self.queue.may_read)
-        return self.fill_now()
+        return self.fill_now(limit)
 
     async def close(self) -> None:
         self.queue.stop()
@@ -137,6 +171,11 @@ Refused: TypeAlias = tuple[Tickets, Failure]
 
 class Cycled(Protocol):
     """What a node says about its inner datasets: how they are made, and how many are open and read at once."""
+
+    @property
+    def input(self) -> Node:
+        """Gives the elements."""
+        ...
 
     @property
     def function(self) -> Call:
@@ -170,7 +209,7 @@ class Inputs(Protocol):
     signal: LoopSignal
 
     def idle(self) -> bool:
-        """Tell whether `next` would have to wait."""
+        """Tell whether `next` would have to wait, or may take long."""
         ...
 
     async def next(self) -> Slot | Refused | None:
@@ -191,18 +230,24 @@ class SerialInputs:
         self.signal = LoopSignal(scope.loop)
         self.outer = opener(scope, Demand(), Start.of(place.outer))
         self.begins = deque(place.begun)
+        self.at_hand = isinstance(node.input, Rows) and node.input.at_hand and not node.function.is_async
+        self.quick = False
 
     def idle(self) -> bool:
-        return True
+        return not self.quick
 
     async def next(self) -> Slot | Refused | None:
         block = await anext(self.outer, None)
         if block is None:
             return None
+        since = time.perf_counter()
         plan = await inner_plan(self.function, block)
+        self.quick = self.at_hand and time.perf_counter() - since < QUICK
         begin = self.begins.popleft() if self.begins else None
         if type(plan) is Failure:
             return block.tickets, plan
+        if isinstance(plan, Rows) and plan.at_hand and is_row(begin):
+            return RowsSlot(block.tickets, begin, plan)
         inner, want = self.scope.at(block.tickets[0]), Demand()
         return SerialSlot(block.tickets, begin, plan.open(inner, want, Start.of(begin)), want)
 

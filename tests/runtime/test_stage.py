@@ -5,9 +5,11 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.runtime import stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,3 +43,25 @@ def test_what_was_given_out_is_let_go_of_before_the_next_is_made(then: Callable[
     options = ad.Options(optimize=False, placement="current")
     assert list(then(ones).filter(lambda *_: False).with_options(options)) == []
     assert most == 0
+
+
+def test_large_batches_are_made_one_by_one_however_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "INLINE_GROUP", 1e9)
+    most = {"large": 0, "small": 0}
+
+    def longest(name: str, size: int) -> None:
+        seen: list[weakref.ref[Any]] = []
+
+        def look(batch: Any) -> bool:
+            seen.append(weakref.ref(batch))
+            most[name] = max(most[name], sum(one() is not None for one in seen))
+            return False
+
+        rows = ad.Dataset.from_tensors(np.zeros(size, np.uint8)).repeat(64)
+        dropped = rows.batch(4).filter(look).prefetch(16)
+        assert list(dropped.with_options(ad.Options(optimize=False))) == []
+
+    longest("large", 1 << 19)
+    longest("small", 1 << 10)
+    assert most["large"] == 1
+    assert most["small"] > 1

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes, check_transform
+from asyncdata.transforms import interleave, slots
 from tests import reference
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain, results
@@ -30,6 +33,59 @@ def test_keeps_its_contract(calls: int | None, cycle: int, block: int) -> None:
         lambda items: reference.interleave(items, inner_elements, cycle, block),
         [(), (1,), range(24)],
     )
+
+
+def rows(x: int) -> ad.Dataset:
+    """Return a dataset in memory, or one that is not."""
+    if x % 5 == 4:
+        return inner(x)
+    return ad.Dataset.from_iterable(inner_elements(x)) if x % 2 else ad.Dataset.range(x)
+
+
+def rows_elements(x: int) -> list[Any]:
+    return inner_elements(x) if x % 5 == 4 or x % 2 else list(range(x))
+
+
+@pytest.mark.parametrize("cycle", [1, 2, 3, 16])
+@pytest.mark.parametrize("block", [1, 2, 5])
+def test_keeps_its_contract_with_rows_in_memory(cycle: int, block: int) -> None:
+    check_transform(
+        lambda ds: ds.interleave(rows, cycle_length=cycle, block_length=block),
+        lambda items: reference.interleave(items, rows_elements, cycle, block),
+        [(), (1,), range(24)],
+    )
+    check_resumes(lambda: ad.Dataset.range(24).interleave(rows, cycle_length=cycle, block_length=block))
+
+
+class Damaged(Sequence[int]):
+    """A user's sequence that has lost what comes after its first element."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: Any) -> Any:
+        if index.stop > 1:
+            raise Boom(index.stop)
+        return list(range(index.start, index.stop))
+
+
+def test_what_is_ready_comes_before_what_ends_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "QUICK", 1e9)
+    monkeypatch.setattr(interleave, "INLINE_GROUP", 1e9)
+    made = [ad.Dataset.range(3), ad.Dataset.from_iterable(Damaged())]
+    together = ad.Options(placement="current")
+    found: list[int] = []
+    with pytest.raises(Boom):
+        for x in ad.Dataset.range(2).interleave(made.__getitem__, cycle_length=2).prefetch(8).with_options(together):
+            found.append(x)  # noqa: PERF402 - what came before it fails is looked at
+    assert found in ([0], [0, 0, 1])
+
+
+def test_an_endless_row_of_empty_datasets_can_be_left() -> None:
+    before = threading.active_count()
+    with ad.Dataset.counter().interleave(lambda x: ad.Dataset.range(0 if x else 3)).iterate() as elements:
+        assert [next(elements) for _ in range(3)] == [0, 1, 2]
+    assert threading.active_count() == before
 
 
 def test_the_example_of_tensorflows_documentation() -> None:
