@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable
 from importlib import import_module
-from inspect import currentframe
 from types import FrameType
 from typing import Final, Self
 
@@ -41,7 +40,7 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if self.kept:
-            self.caller = here.f_back if (here := currentframe()) is not None else None
+            self.caller = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             SIGNAL.signal(SIGINT, self)
         return self
 

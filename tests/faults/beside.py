@@ -19,8 +19,8 @@ ds = ad.Dataset.counter().map(work, 2, executor="process").with_options(ad.Optio
 with ds.iterate() as elements:
     for expected, element in zip(range(3), elements):
         assert element[0] == expected
-    print("ready", flush=True)
     try:
+        print("ready", flush=True)
         for _ in elements:
             pass
     except KeyboardInterrupt:
