@@ -45,9 +45,9 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.kept:
+        if self.kept and SIGNAL.getsignal(SIGINT) is self:  # a user's function may have said something else
             SIGNAL.signal(SIGINT, DEFAULT)
-            self.caller = None
+        self.caller = None  # not before: without it all are users' functions
         self.check()
 
     def check(self) -> None:

@@ -135,3 +135,12 @@ def test_a_handler_of_the_users_stays() -> None:
 
     assert list(ad.Dataset.range(3).map(press).with_options(CURRENT)) == [0, 1, 2]
     assert came == [signal.SIGINT] * 3
+
+
+def test_a_handler_that_a_users_function_sets_stays() -> None:
+    def ignore(number: int) -> int:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return number
+
+    assert list(ad.Dataset.range(3).map(ignore).with_options(CURRENT)) == [0, 1, 2]
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
