@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from importlib import import_module
+from inspect import currentframe
 from types import FrameType
 from typing import Final, Self
 
@@ -40,7 +41,7 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if self.kept:
-            self.caller = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            self.caller = getattr(currentframe(), "f_back", None)  # a frame in a name of its own would be a cycle
             SIGNAL.signal(SIGINT, self)
         return self
 
