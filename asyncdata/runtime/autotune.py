@@ -309,10 +309,12 @@ class Tuning:
         else:
             self.settle_back(f"{gain} in processes")
 
-    def stay(self, why: str) -> None:
-        """Make calls as before, as there are no processes."""
-        self.processes = False
-        self.settle_back(why)
+    def stay(self, choice: Choice, why: str) -> None:
+        """Make calls as before, as there are no processes for this choice; another iterator may have said so."""
+        with self.lock:
+            self.processes = False
+            if choice is self.choice:
+                self.settle_back(why)
 
     # in the end
 

@@ -62,7 +62,7 @@ class TunedLanes(Lanes):
         self.tuning = tuning
         self.copied = copied
         self.retired: list[Lanes] = []
-        self.coming: Lanes | None = None
+        self.coming: tuple[Choice, Lanes] | None = None
         self.change((choice := tuning.consider()), self.made(choice))
 
     def change(self, choice: Choice, lanes: Lanes) -> None:
@@ -96,29 +96,31 @@ class TunedLanes(Lanes):
 
     def follow(self, choice: Choice) -> None:
         """Change lanes, unless it is only settled that they stay."""
+        if self.coming is not None and self.coming[0] is not choice:
+            self.coming = None  # another iterator of the dataset has found something else meanwhile
         if choice[:2] == self.choice[:2] and self.tuning.settled and not isinstance(self.pace, Untold):
             self.choice = choice
             if isinstance(self.lanes, ThreadLanes):
                 self.lanes.watched = False
             return
-        lanes = self.coming or self.made(choice)
-        if isinstance(lanes, ProcessLanes) and not self.there(lanes):
+        lanes = self.made(choice) if self.coming is None else self.coming[1]
+        if isinstance(lanes, ProcessLanes) and not self.there(choice, lanes):
             return
         self.coming = None
         self.lanes.finish()
         self.retired.append(self.lanes)
         self.change(choice, lanes)
 
-    def there(self, lanes: ProcessLanes) -> bool:
+    def there(self, choice: Choice, lanes: ProcessLanes) -> bool:
         """Tell whether there are processes; until there are, and if there are none, calls are made elsewhere."""
-        if lanes is not self.coming:
+        if self.coming is None:
+            self.coming = choice, lanes
             lanes.crew.call()
         try:
-            self.coming = None if (begun := lanes.begun()) else lanes
+            return lanes.begun()
         except StageError as error:
-            self.coming, begun = None, False
-            self.tuning.stay(str(error))
-        return begun
+            self.tuning.stay(choice, str(error))
+            return False
 
     def done(self, choice: Choice, finished: Callable[[Group], None], group: Group) -> None:
         """Tell what a group cost; from any thread."""

@@ -410,6 +410,24 @@ def test_calls_go_on_where_they_are_made_until_there_are_processes(monkeypatch: 
     assert [number for number, _ in found] == list(range(1, len(found) + 1))
 
 
+def test_calls_stay_where_they_are_made_if_something_else_is_chosen_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another iterator of the dataset, while this one waits for processes."""
+    may_start = late(monkeypatch, 6, Crew.open)
+    ds = decided()
+    tuning = ds.plan.executor
+    with ds.iterate() as elements:
+        found = [next(elements) for _ in range(100)]
+        pool = tuning.pool
+        tuning.settle(Choice("thread", 2, "another one found so"))
+        may_start.set()
+        while not pool.crew.begun:
+            found.append(next(elements))
+        found += [next(elements) for _ in range(3000)]
+        (told, _) = elements.stats()
+    assert (told["where"], told["workers"]) == ("thread", 2)
+    assert {process for _, process in found} == {os.getpid()}
+
+
 def test_calls_stay_where_they_are_made_if_there_can_be_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     def cannot(_: Crew) -> None:
         raise OSError("no more")
