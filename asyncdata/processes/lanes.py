@@ -97,7 +97,7 @@ class ProcessLanes(Lanes):
         if isinstance(answer, Carried):
             raise answer.failure(None).error
         group.seconds, group.queued = answer.seconds, answer.queued
-        self.pace.measured(len(group.block), answer.seconds)
+        self.pace.measured(len(group.block), answer.seconds - answer.queued)
         return back(group.block, answer)
 
     def stop(self) -> None:

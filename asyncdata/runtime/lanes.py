@@ -222,12 +222,13 @@ class Window:
         return 0
 
     def may_feed(self) -> bool:
-        """Tell whether there is room for a whole group: smaller ones would cost as much and do less.
+        """Tell whether there is room for whole groups, and read no more: smaller ones would cost as much and do less.
 
         What is held leaves in groups, so there will be.
         """
-        self.free = self.room()
-        return self.free >= self.share()
+        room, share = self.room(), self.share()
+        self.free = room if self.rows is not None else room - room % share
+        return room >= share
 
     def weigh(self, block: Block, result: Block | None = None) -> None:
         """Bound the window in bytes by what an element weighs; of those that differ by the heavier ones."""
@@ -250,7 +251,9 @@ class Window:
         if self.rows is not None:
             self.admit_rows(block, self.rows)
             return
-        size = min(self.share(), -(-len(block) // self.lanes.workers))
+        size = self.share()
+        if len(self.groups or self.pending) < self.lanes.workers:
+            size = min(size, -(-len(block) // self.lanes.workers))
         for start in range(0, len(block), size):
             self.submit(block.part(start, start + size))
 

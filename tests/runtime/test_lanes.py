@@ -66,6 +66,21 @@ def test_the_rest_of_a_batch_that_was_begun_is_shared_out_to_all_workers() -> No
     assert [len(group.block) for group in submitted] == [1, 1, 1, 15, 14, 32, 32]
 
 
+async def test_groups_stay_whole_while_all_workers_are_busy() -> None:
+    """What has become free is a group and a half: to cut it for two workers would make two small ones, and so on."""
+    submitted: list[Group] = []
+    pace = Pace(1.0)
+    lanes = SimpleNamespace(workers=2, pace=pace, tuned=False, submit=lambda group, _: submitted.append(group))
+    scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=Budget()))
+    window = Window(cast("Any", scope), cast("Any", lanes), ordered=True)
+    window.known, window.most, pace.group = True, 1000, 20
+    window.admit(Block([*range(50)], Ordinals(0, 50)))
+    assert window.may_feed()
+    assert window.free == 20
+    window.admit(Block([*range(50, 70)], Ordinals(50, 70)))
+    assert [len(group.block) for group in submitted] == [20, 20, 10, 20]
+
+
 def test_a_filter_that_drops_everything_is_called_on_groups_as_any_other() -> None:
     """Its window need not see a result to know that more may be in flight."""
     sizes: list[int] = []
