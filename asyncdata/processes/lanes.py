@@ -21,7 +21,7 @@ from asyncdata.runtime.work import Work
 
 __all__ = ("ExecutorLanes", "ProcessLanes", "pickled")
 
-PROCESS_GROUP: Final = 8e-3
+PROCESS_GROUP: Final = 16e-3
 INPUT_INLINE: Final = 1 << 16
 
 Finished = Callable[[Group], None]
@@ -39,7 +39,7 @@ def pickled(work: Work) -> bytes:
 
 
 class ProcessLanes(Lanes):
-    """Worker processes that run functions over groups of about eight milliseconds."""
+    """Worker processes that run functions over groups of about sixteen milliseconds."""
 
     def __init__(self, pool: Pool, workers: int, work: Work, epoch: tuple[Any, ...], copied: bool) -> None:
         self.pace = Pace(PROCESS_GROUP)
