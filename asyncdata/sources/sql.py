@@ -53,8 +53,10 @@ Connect: TypeAlias = Callable[[str], Connection | Promised]
 
 
 def read_only_sqlite(path: str) -> Connection:
-    """Open an SQLite database that is there, for reading."""
-    return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True)
+    """Open an SQLite database that is there, for reading. Text comes as the bytes that it is stored in."""
+    connection = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True)
+    connection.text_factory = bytes
+    return connection
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +231,10 @@ def values_of(column: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     kinds = set(map(type, column))
     if dtype.kind == "O":
         strings = np.empty(len(column), object)
-        strings[:] = list(map(str.encode, column)) if kinds == {str} else [as_bytes(value) for value in column]
+        if kinds == {bytes}:
+            strings[:] = column
+        else:
+            strings[:] = list(map(str.encode, column)) if kinds == {str} else [as_bytes(value) for value in column]
         return strings
     if dtype.kind == "f":
         floats = column if kinds == {float} else [0.0 if value is None else float(value) for value in column]

@@ -127,6 +127,11 @@ def test_rows_lie_in_columns_of_which_batches_are_parts(path: str, monkeypatch: 
     assert [name for batch in batches for name in batch[3]] == [f"é{i}".encode() for i in range(100)]
 
 
+def test_text_is_the_bytes_that_are_stored_also_if_they_are_no_utf_8(path: str) -> None:
+    query = "SELECT CAST(x'ff41' AS TEXT) UNION ALL SELECT 'é'"
+    assert list(SqlDataset("sqlite", path, query, [np.bytes_])) == [(b"\xffA",), ("é".encode(),)]
+
+
 def test_no_rows_are_no_elements(rows: Rows, path: str) -> None:
     assert results(rows(path, "SELECT i FROM numbers WHERE i > 1000", int)) == []
 
