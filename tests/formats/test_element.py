@@ -95,7 +95,16 @@ def test_an_array_is_not_copied_when_it_is_read() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [Fraction(1, 2), object(), {1, 2}, Colour.RED, np.ma.masked_array([1]), lambda: 0, range(3), [Fraction(1)]],
+    [
+        Fraction(1, 2),
+        pytest.param(object(), id="object"),
+        {1, 2},
+        Colour.RED,
+        np.ma.masked_array([1]),
+        pytest.param(lambda: 0, id="function"),
+        range(3),
+        [Fraction(1)],
+    ],
     ids=repr,
 )
 def test_what_cannot_be_written_is_named(value: Any) -> None:

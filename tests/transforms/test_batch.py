@@ -64,7 +64,7 @@ def test_keeps_its_contract(size: int, drop: bool, calls: int | None) -> None:
         ([np.int8(1), np.int8(2)], "int8"),
         ([np.float32(1), np.float32(2)], "float32"),
         ([np.datetime64("2026-01-01"), np.datetime64("2026-01-02")], "datetime64[D]"),
-        ([object(), object()], "object"),
+        pytest.param([object(), object()], "object", id="objects"),
         ([{1}, {2}], "object"),
         ([range(3), range(3)], "object"),
         ([int, str], "object"),

@@ -104,7 +104,7 @@ def test_padding_is_marked_and_made_of_zeros() -> None:
         ("text", ""),
         (b"bytes", b""),
         (None, None),
-        (object(), None),
+        pytest.param(object(), None, id="object"),
         ([1, "a"], [0, ""]),
         (np.int8(3), np.int8(0)),
         ((1, {"a": "b"}), (0, {"a": ""})),
