@@ -64,6 +64,10 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         """Return the virtual time in seconds; it starts at 0."""
         return self.clock.now
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for the executor's threads, which take real time: a virtual `timeout` would be over at once."""
+        await super().shutdown_default_executor()
+
 
 def virtual_time() -> asyncio.AbstractEventLoop:
     """Return a new event loop whose clock jumps to the next timer when nothing else is ready.

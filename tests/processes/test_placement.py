@@ -168,7 +168,9 @@ def test_what_autotune_has_chosen_there_is_told_here() -> None:
     with beside(ds).iterate() as elements:
         assert len(list(elements)) == 20_000
         step, buffer = elements.stats()
-    assert (buffer["step"], buffer["why"]) == ("prefetch(AUTOTUNE)", "fewer were used up before more came")
+    assert buffer["step"] == "prefetch(AUTOTUNE)"
+    assert buffer["buffer"] > 2
+    assert buffer["why"].startswith("fewer were ")  # too little work, or used up: whichever it found first
     assert step["step"] == "map(abs, num_parallel_calls=AUTOTUNE)"
     assert (step["where"], step["workers"]) == ("inline", 1)
 
