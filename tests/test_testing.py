@@ -8,13 +8,13 @@ import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.testing import check_resumes, check_transform, leaves_nothing, virtual_time
+from asyncdata.testing import JumpingLoop, check_resumes, check_transform, leaves_nothing, virtual_time
 
 
 def test_check_transform_accepts_what_keeps_its_meaning() -> None:
@@ -219,3 +219,14 @@ def test_virtual_time_waits_for_threads() -> None:
 
     with asyncio.Runner(loop_factory=virtual_time) as runner:
         assert runner.run(body()) == 7
+
+
+def test_in_virtual_time_the_threads_of_an_executor_are_waited_for_without_a_deadline() -> None:
+    """From Python 3.12 on `asyncio.Runner` gives them 300 seconds, to which the clock would jump."""
+    loop = virtual_time()
+    try:
+        loop.run_until_complete(asyncio.to_thread(len, ""))
+        loop.run_until_complete(cast("JumpingLoop", loop).shutdown_default_executor(300))
+        assert loop.time() == 0
+    finally:
+        loop.close()
