@@ -84,6 +84,24 @@ class Columns:
         """Copy an element into its row; return whether it is like the others."""
         return put(self.whole.value, row, element)
 
+    def fill(self, start: int, elements: Iterator[Any]) -> tuple[int, list[Any]]:
+        """Copy an element into each row from `start` on, until one is not like the others; return that, or nothing, in
+        a list, and where its row would be. Each is let go of before the next is made, which may lie in the same memory.
+        """
+        rows = self.whole.value
+        if type(rows) is np.ndarray and rows.dtype != object:
+            return fill_array(rows, start, elements)
+        for row in range(start, len(self)):
+            odd = self.take(row, elements)
+            if odd:
+                return row, odd
+        return len(self), []
+
+    def take(self, row: int, elements: Iterator[Any]) -> list[Any]:
+        """Copy the next element into a row, or return it, in a list, if it is not like the others."""
+        element = next(elements)
+        return [] if self.put(row, element) else [element]
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as these rows alone."""
         if isinstance(self.whole, Integers):
@@ -290,6 +308,20 @@ def put(target: Any, row: int, value: Any) -> bool:
         return False
     rows[row] = array if rows.dtype != object else value
     return True
+
+
+def fill_array(rows: npt.NDArray[Any], start: int, arrays: Iterator[Any]) -> tuple[int, list[Any]]:
+    """Copy arrays into rows, as `Columns.fill` does."""
+    dtype, shape = rows.dtype, rows.shape[1:]
+    for row in range(start, len(rows)):
+        array = next(arrays)
+        if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
+            if not put(rows, row, array):
+                return row, [array]
+        else:
+            rows[row] = array
+        del array
+    return len(rows), []
 
 
 def concatenated(parts: Sequence[Columns], values: Sequence[Any]) -> Any:

@@ -67,14 +67,12 @@ class Work:
     def filled(self, block: Block, columns: Columns, results: Iterator[Any]) -> Block:
         """Put what becomes of elements into their rows, each while it is warm; from the first that is not like the
         others on they stay as they are."""
+        place, odd = columns.fill(1, results)
+        if not odd:
+            return Block.of_columns([columns], block.tickets)
         count = len(block)
-        for place in range(1, count):
-            odd = put(columns, place, results)
-            if odd:
-                before = Block.of_columns([columns[:place]], block.tickets.part(0, place))
-                rest = joined(odd, block.part(place, count), self.called(block.part(place + 1, count)))
-                return Block.join([before, rest])
-        return Block.of_columns([columns], block.tickets)
+        before = Block.of_columns([columns[:place]], block.tickets.part(0, place))
+        return Block.join([before, joined(odd, block.part(place, count), self.called(block.part(place + 1, count)))])
 
     def each(self, block: Block) -> Iterator[Any]:
         """Yield what becomes of one element after the other."""
@@ -102,15 +100,6 @@ class Work:
                 result = Block([result], block.tickets, type(result) is Failure)
             block = sift(block, result) if call.keeps else result
         return block
-
-
-def put(columns: Columns, place: int, results: Iterator[Any]) -> list[Any]:
-    """Put the next result into its row, or return it, as a list of one, if it has no place there.
-
-    It is let go of here, so that the one after it is made in the same memory.
-    """
-    result = next(results)
-    return [result] if type(result) is Failure or not columns.put(place, result) else []
 
 
 def joined(first: list[Any], block: Block, rest: Block) -> Block:
