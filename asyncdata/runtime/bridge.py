@@ -22,6 +22,7 @@ from asyncdata.errors import StageError
 from asyncdata.plan import Node
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.interrupts import Interrupts
+from asyncdata.runtime.machine import lock_is_held
 from asyncdata.runtime.pipeline import Pipeline
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Start
@@ -44,7 +45,12 @@ PATIENCE: Final = 1.0
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop: uvloop's where it is installed."""
+    """Return a new event loop: uvloop's where it is installed, and threads take turns.
+
+    Else it ends the process if another thread wakes a loop of its that is just being closed.
+    """
+    if not lock_is_held():
+        return asyncio.new_event_loop()
     try:
         import uvloop
     except ImportError:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import closing
 
 import pytest
 
-from asyncdata.runtime.bridge import StopSignal
+from asyncdata.runtime.bridge import StopSignal, new_loop
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -49,3 +50,10 @@ def test_a_wait_goes_on_while_there_is_nothing_for_it() -> None:
         assert seen == [0, 1, 2]  # it is stopped as soon as there is
         signal.until(lambda: True)
         assert seen == [0, 1, 2]
+
+
+def test_threads_that_do_not_take_turns_get_no_loop_of_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the process with a segmentation fault if another thread wakes a loop that is just being closed."""
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    with closing(new_loop()) as loop:
+        assert isinstance(loop, asyncio.BaseEventLoop)
