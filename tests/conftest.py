@@ -24,11 +24,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_collection_finish() -> None:
-    """Let the many `gc.collect()` of the leak checks look at what the tests made, not at every module.
-
-    And have open what libuv opens once, which no engine does on a free-threaded interpreter.
-    """
-    uvloop.new_event_loop().close()
+    """Let the many `gc.collect()` of the leak checks look at what the tests made, not at every module."""
     gc.collect()
     gc.freeze()
 

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.errors import StageError
@@ -45,17 +45,36 @@ PATIENCE: Final = 1.0
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop: uvloop's where it is installed, and threads take turns.
-
-    Else it ends the process if another thread wakes a loop of its that is just being closed.
-    """
-    if not lock_is_held():
-        return asyncio.new_event_loop()
+    """Return a new event loop: uvloop's where it is installed."""
     try:
         import uvloop
     except ImportError:
         return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
+    return uvloop.new_event_loop() if lock_is_held() else guarded_loop()()
+
+
+@cache
+def guarded_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return uvloop's loop for threads that do not take turns.
+
+    One that is closed while another thread wakes it ends the process with a segmentation fault.
+    """
+    import uvloop
+
+    class Loop(uvloop.Loop):
+        def __init__(self) -> None:
+            super().__init__()
+            self.turn = threading.RLock()  # a finalizer that runs while it is held may wake the loop too
+
+        def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> asyncio.Handle:
+            with self.turn:
+                return super().call_soon_threadsafe(*args, **kwargs)
+
+        def close(self) -> None:
+            with self.turn:
+                super().close()
+
+    return Loop
 
 
 class Run(NamedTuple):
