@@ -61,6 +61,7 @@ TYPES_FROM_ABOVE = {
 
 # What may be imported inside a function, and why.
 OPTIONAL = {
+    "google_crc32c": "some releases give a free-threaded interpreter its lock back",
     "google.protobuf": "needed by tf.Example alone, and slow to import",
     "uvloop": "not there on every platform",
 }

@@ -25,6 +25,13 @@ def test_import_loads_no_optional_package() -> None:
     assert loaded == ""
 
 
+def test_what_reads_no_tfrecords_does_not_load_the_checksum() -> None:
+    """Some releases of google-crc32c give a free-threaded interpreter its lock back."""
+    pipeline = "list(asyncdata.Dataset.range(9).map(abs, num_parallel_calls=2).batch(2))"
+    program = f"import asyncdata, sys; {pipeline}; print('google_crc32c' in sys.modules)"
+    assert run_python(program) == "False"
+
+
 def test_import_starts_no_thread_and_no_command_line() -> None:
     program = "import asyncdata, sys, threading; print(threading.active_count(), 'asyncdata.demo' in sys.modules)"
     assert run_python(program) == "1 False"

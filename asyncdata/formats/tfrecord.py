@@ -10,7 +10,6 @@ import struct
 from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
-import google_crc32c
 import numpy as np
 
 from asyncdata.errors import ClosedError, DataLossError
@@ -44,15 +43,30 @@ WRITE_BYTES: Final = 1 << 20
 
 MASK_DELTA: Final = 0xA282EAD8
 
-crc32c: Callable[[bytes], int] = google_crc32c.value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 unpack_length = struct.Struct("<Q").unpack_from
 unpack_crc = struct.Struct("<I").unpack_from
 pack_crc = struct.Struct("<I").pack
 
 
+@cache
+def checksum() -> Callable[[bytes], int]:
+    """Return the function that makes a CRC32C.
+
+    It is imported when it is needed: on a free-threaded interpreter its library can bring the lock back for good.
+    """
+    import google_crc32c
+
+    return google_crc32c.value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+def crc32c(data: bytes) -> int:
+    """Return the CRC32C of `data`."""
+    return checksum()(data)
+
+
 def masked_crc(data: bytes) -> int:
     """Return the CRC32C of `data`, rotated and shifted as TFRecord stores it."""
-    crc = crc32c(data)
+    crc = checksum()(data)
     return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
 
 
@@ -298,7 +312,7 @@ def all_intact(data: Buffer, at: int, lengths: Sequence[int], records: Sequence[
     data_crc_at = np.cumsum(sizes + FRAMING) + (at - 4)
     length_crc_at = data_crc_at - sizes - 4
     words = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))  # the uint32 at every byte offset
-    data_crcs = np.fromiter(map(crc32c, records), np.uint32, len(records))
+    data_crcs = np.fromiter(map(checksum(), records), np.uint32, len(records))
     return np.array_equal(masked(crcs_of_lengths(sizes)), words[length_crc_at]) and np.array_equal(
         masked(data_crcs), words[data_crc_at]
     )

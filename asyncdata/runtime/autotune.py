@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +9,7 @@ from math import inf
 from threading import Lock
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from asyncdata.runtime.machine import usable_cores
+from asyncdata.runtime.machine import lock_is_held, usable_cores
 
 __all__ = ("Choice", "Sample", "Tuning", "Where")
 
@@ -346,8 +345,3 @@ class Tuning:
     def tempted(self) -> bool:
         """Whether the reader waits and more could be tried."""
         return self.hungry and not self.choice.why.endswith(("so", "most"))
-
-
-def lock_is_held() -> bool:
-    """Tell whether threads of this interpreter take turns at running Python code."""
-    return getattr(sys, "_is_gil_enabled", lambda: True)()

@@ -15,13 +15,14 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.errors import StageError
 from asyncdata.plan import Node
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.interrupts import Interrupts
+from asyncdata.runtime.machine import lock_is_held
 from asyncdata.runtime.pipeline import Pipeline
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Start
@@ -49,7 +50,31 @@ def new_loop() -> asyncio.AbstractEventLoop:
         import uvloop
     except ImportError:
         return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
+    return uvloop.new_event_loop() if lock_is_held() else guarded_loop()()
+
+
+@cache
+def guarded_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return uvloop's loop for threads that do not take turns.
+
+    One that is closed while another thread wakes it ends the process with a segmentation fault.
+    """
+    import uvloop
+
+    class Loop(uvloop.Loop):
+        def __init__(self) -> None:
+            super().__init__()
+            self.turn = threading.RLock()  # a finalizer that runs while it is held may wake the loop too
+
+        def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> asyncio.Handle:
+            with self.turn:
+                return super().call_soon_threadsafe(*args, **kwargs)
+
+        def close(self) -> None:
+            with self.turn:
+                super().close()
+
+    return Loop
 
 
 class Run(NamedTuple):

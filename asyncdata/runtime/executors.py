@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import os
+import threading
 import time
 import traceback
 from asyncio import CancelledError
@@ -303,6 +304,7 @@ class Workers:
         self.running = 0
         self.submitted = 0
         self.finished = 0
+        self.counting = threading.Lock()  # of what several threads have finished
 
     def submit(self, job: Callable[[], None]) -> None:
         """Queue a job, which may not raise; after `stop` it is dropped."""
@@ -318,7 +320,8 @@ class Workers:
         """Run jobs until told to stop."""
         while (job := self.jobs.get()) is not None:
             job()
-            self.finished += 1
+            with self.counting:
+                self.finished += 1
             job = None
 
     def stop(self) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from math import ceil, inf
 from pathlib import Path
 from typing import Final, TypeVar
 
-__all__ = ("available_bytes", "most_bytes", "quota", "usable_cores")
+__all__ = ("available_bytes", "lock_is_held", "most_bytes", "quota", "usable_cores")
 
 T = TypeVar("T")
 
@@ -26,6 +27,14 @@ def usable_cores() -> int:
     else:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, ceil(quota()))) if quota() < inf else cores
+
+
+def lock_is_held() -> bool:
+    """Tell whether threads of this interpreter take turns at running Python code: not where it is free-threaded.
+
+    There too once a module was imported that needs it; `PYTHON_GIL=0` says that none does.
+    """
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 @cache

@@ -193,7 +193,8 @@ class ThreadPump(Pump):
             uses = repeat(True, size)
             begin = time.perf_counter()
             try:
-                self.ready.extend(map(next, compress(self.permitted(items, size), uses)))
+                # not `extend`, by which `ready` would be locked on a free-threaded interpreter until the group is done
+                any(map(self.ready.append, map(next, compress(self.permitted(items, size), uses))))
             except BaseException as error:  # becomes an element's failure
                 left -= size - length_hint(uses)
                 self.ask(last - left)

@@ -67,6 +67,12 @@ def holds_the_lock(choice: Choice) -> float:
     return 1.9 if choice.where == "process" else 0.9 if choice.workers > 1 else 1.0
 
 
+@pytest.fixture(autouse=True)
+def threads_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These machines have an interpreter lock unless a test says otherwise, whatever interpreter this is."""
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True, raising=False)
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     clock = SimpleNamespace(now=1.0)
@@ -159,8 +165,6 @@ def test_python_code_gets_processes_where_threads_take_turns(
     """A free-threaded interpreter may have its lock, too; older ones cannot be asked."""
     if locked is None:
         monkeypatch.delattr(sys, "_is_gil_enabled", raising=False)
-    else:
-        monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True, raising=False)
     tuning = Tuning(processes=True)
     drive(tuning, clock, Function(6e-4, speedup=holds_the_lock), 2)
     assert tuning.choice[:2] == ("process", 2)

@@ -110,6 +110,23 @@ def test_groups_grow_from_one_by_doubling_to_what_fits_the_time() -> None:
     assert pace.group == 1
 
 
+def test_jobs_that_end_at_once_are_all_counted() -> None:
+    """Else ever more threads would seem to be busy; on a free-threaded interpreter `+=` of two threads is one."""
+    threads: list[threading.Thread] = []
+
+    def start(work: Any, name: str) -> None:
+        threads.append(threading.Thread(target=work, name=name))
+        threads[-1].start()
+
+    workers = Workers(start, 8, "test")
+    for _ in range(20_000):
+        workers.submit(lambda: None)
+    workers.finish()
+    for thread in threads:
+        thread.join(20)
+    assert workers.finished == 20_000
+
+
 def test_workers_start_as_needed_and_end_when_told() -> None:
     started: list[threading.Thread] = []
 

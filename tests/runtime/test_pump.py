@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+import asyncdata as ad
 from asyncdata.runtime.block import Failure
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.pump import ThreadPump
@@ -62,6 +65,24 @@ async def test_a_group_that_is_broken_off_anywhere_loses_and_repeats_nothing() -
     assert await pump.pull(10) == []
     pump.stop()
     await scope.owned.join_async()
+
+
+def test_an_item_that_is_here_does_not_wait_for_the_next_to_be_made() -> None:
+    """Not even for code that never waits: a free-threaded interpreter locks a deque as long as it is extended."""
+    for _ in range(5):
+        seen: list[int] = []
+        with ad.Dataset.from_generator(partial(waits_to_be_seen, seen)).prefetch(100).iterate() as items:
+            seen.append(next(items))
+            assert list(items) == [True, 2, 3]
+
+
+def waits_to_be_seen(seen: list[int]) -> Iterator[int]:
+    yield 0
+    deadline = time.monotonic() + 5
+    while not seen and time.monotonic() < deadline:
+        pass
+    yield bool(seen)
+    yield from (2, 3)
 
 
 async def test_left_in_the_middle_of_a_group_it_reads_nothing_more() -> None:
