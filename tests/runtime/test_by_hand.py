@@ -148,6 +148,42 @@ def test_no_more_is_called_than_is_asked_for() -> None:
     assert seen == [0, 1, 2, 7, 0, 1]
 
 
+def thread_of(_: Any) -> str:
+    return threading.current_thread().name
+
+
+class Threads:
+    """A source whose elements are the names of the threads that they are read in."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> str:
+        return thread_of(index)
+
+
+@pytest.mark.usefixtures("no_engine")
+@pytest.mark.parametrize(
+    "ds",
+    [
+        ad.Dataset.from_source(Threads()),
+        ad.Dataset.from_source(Threads(), num_parallel_calls=2).map(lambda name: name, pure=True).prefetch(1),
+        NUMBERS.map(thread_of, pure=True).map(lambda name: name, ad.AUTOTUNE),
+        NUMBERS.map(thread_of, executor=ad.AUTOTUNE).skip(2).repeat(2),
+        ad.Dataset.from_source(Threads()).with_options(ad.Options(optimize=False)),
+    ],
+    ids=str,
+)
+def test_one_element_alone_is_made_here_where_nobody_else_was_named(ds: ad.Dataset[str]) -> None:
+    assert ds[1] == threading.current_thread().name
+
+
+@pytest.mark.parametrize("how", [{"num_parallel_calls": 2}, {"executor": "thread"}], ids=str)
+def test_one_element_is_made_where_its_user_said(how: dict[str, Any]) -> None:
+    assert NUMBERS.map(thread_of, **how)[1].startswith("asyncdata-")
+    assert NUMBERS.map(thread_of, pure=True).with_options(ad.Options(placement="thread"))[1].startswith("asyncdata-")
+
+
 def raised(read: Callable[[], Any]) -> list[Any]:
     """What is told of the error that a call raises."""
     with pytest.raises(BaseException) as caught:
