@@ -18,6 +18,7 @@ from asyncdata.optimize import Planner, explained
 from asyncdata.options import INFINITE_CARDINALITY, Options
 from asyncdata.plan import Node, check_called, check_count
 from asyncdata.runtime.bridge import running_loop
+from asyncdata.runtime.by_hand import elements_by_hand
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
 from asyncdata.sources.memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
@@ -190,8 +191,8 @@ class Dataset(Transformations[T]):
         """The elements of anything with `__len__` and `__getitem__`, read in threads, in order.
 
         If it has `get_batch(indices)`, that gets several at once. Elements can be had in any order: `shuffle()` needs
-        no buffer, `at(i)` reads one, and a state goes on anywhere at once. What `__getitem__` raises is raised in its
-        element's place.
+        no buffer, `at(i)` reads one in the calling thread, and a state goes on anywhere at once. What `__getitem__`
+        raises is raised in its element's place.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.from_source(["a", "b", "c"])
@@ -319,7 +320,12 @@ class Dataset(Transformations[T]):
             Choose.of(plans, choices.plan, stop=bool(stop_on_empty_dataset)), options.merge(choices.options())
         )
 
-    # all of it
+    # all of it, or the beginning
+
+    def _few(self, count: int) -> list[T]:
+        """Return the first elements of the first epoch: by hand, where nothing of the plan may wait."""
+        by_hand = self._planner.runs_by_hand(self._plan)
+        return here(self.take(count)).to_list() if by_hand is None else elements_by_hand(by_hand, count)
 
     def reduce(self, initial_state: U, reduce_func: Callable[[U, T], U]) -> U:
         """Fold all elements into one value, now: `state = reduce_func(state, element)`, by a plain function.
@@ -349,7 +355,9 @@ class Dataset(Transformations[T]):
         >>> ad.Dataset.counter().head(3)
         [0, 1, 2]
         """
-        return beginning(self, check_count("head", "n", n, 0)).to_list()
+        count = check_count("head", "n", n, 0)
+        check_lasting(self._plan)
+        return self._few(count)
 
     def peek(self) -> T:
         """Return the first element of the first epoch; `DatasetIterator.peek` is the next one of a running iteration.
@@ -358,7 +366,7 @@ class Dataset(Transformations[T]):
         >>> ad.Dataset.range(3).batch(2).peek()
         array([0, 1])
         """
-        return only(beginning(self, 1).to_list())
+        return only(self.head(1))
 
     def get_single_element(self) -> T:
         """Return the only element of the dataset; a `StructureError` if it has none, or more.
@@ -367,7 +375,7 @@ class Dataset(Transformations[T]):
         >>> ad.Dataset.range(3).batch(8).get_single_element()
         array([0, 1, 2])
         """
-        return only(here(self.take(2)).to_list())
+        return only(self._few(2))
 
     def save(
         self,
@@ -454,15 +462,19 @@ class Dataset(Transformations[T]):
     def at(self, index: int) -> T:
         """Return element `index` alone, as in the first epoch; `dataset[index]` is the same, from the end if negative.
 
-        `PlanError` if the elements cannot be had in any order, `IndexError` if there are not so many. Every call starts
-        a pipeline, which takes about a millisecond.
+        `PlanError` if the elements cannot be had in any order, `IndexError` if there are not so many. Where nothing of
+        the plan waits, also of `from_source` and functions left to AUTOTUNE or said to be `pure`, it is made in the
+        calling thread in some 25 µs. Where there are threads that you asked for, processes, coroutine functions or
+        files a call starts a pipeline, which takes half a millisecond.
 
         >>> import asyncdata as ad
         >>> ad.Dataset.range(10**9).map(lambda x: x * x).at(10**6)
         1000000000000
         """
-        with Dataset[T](Chosen.of(self._plan, index), self._options).iterate() as found:
-            return next(found)
+        chosen, by_hand = Chosen.of(self._plan, index), self._planner.runs_by_hand(self._plan, alone=True)
+        if by_hand is not None:
+            return only(elements_by_hand(Chosen(by_hand, chosen.places), 1))
+        return only(here(Dataset[T](chosen, self._options)).to_list())
 
     def __getitem__(self, index: int) -> T:
         return self.at(index)
@@ -493,7 +505,7 @@ class Dataset(Transformations[T]):
         TensorSpec(shape=(None,), dtype=int64)
         """
         known = self._plan.signature
-        return first_spec(self) if known is None else known
+        return spec_of_first(self.head(1)) if known is None else known
 
     def fingerprint(self) -> str:
         """Return a hash of what a state says of the pipeline: its steps, their arguments and the seeds that were given.
@@ -626,11 +638,10 @@ def length(cardinality: int) -> int:
     return cardinality
 
 
-def beginning(dataset: Dataset[T], count: int) -> Dataset[T]:
-    """Return the first elements of the first epoch as a dataset of its own."""
-    if dataset.plan.once:
+def check_lasting(plan: Node) -> None:
+    """Raise `StructureError` if elements that are looked at would be gone."""
+    if plan.once:
         raise StructureError("the source is an iterator, and its first element cannot be looked at without losing it")
-    return here(dataset.take(count))
 
 
 def here(dataset: Dataset[T]) -> Dataset[T]:
@@ -643,8 +654,7 @@ def here(dataset: Dataset[T]) -> Dataset[T]:
     return dataset.with_options(Options(placement="current"))
 
 
-def first_spec(dataset: Dataset[Any]) -> Any:
-    with beginning(dataset, 1).iterate() as elements:
-        for element in elements:
-            return spec_of(element)
-    raise StructureError("an empty dataset has no element to describe")
+def spec_of_first(elements: Sequence[Any]) -> Any:
+    if not elements:
+        raise StructureError("an empty dataset has no element to describe")
+    return spec_of(elements[0])

@@ -11,14 +11,14 @@ from itertools import islice
 from operator import length_hint
 from threading import Lock
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from asyncdata.beside.engine import ProcessEngine
 from asyncdata.checkpoint import Place, heading, place_of, state_of
 from asyncdata.errors import ClosedError, ConcurrentUseError
 from asyncdata.optimize import Planner
 from asyncdata.plan import UnseekableError, check_count
-from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.block import Block, Failure, fail
 from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine, ThreadEngine
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.interrupts import Interrupts
@@ -404,11 +404,3 @@ def ended_by(iterator: DatasetIterator[Any], error: BaseException) -> bool:
     """Tell whether an error that an iterator raised is not an element's: it would be raised again for ever."""
     engine = iterator._reader.engine  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return engine is None or engine.queue.error is error
-
-
-def fail(error: BaseException) -> NoReturn:
-    """Raise `error` without leaving a cycle between its traceback and this frame."""
-    try:
-        raise error
-    finally:
-        del error

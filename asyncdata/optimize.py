@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -11,6 +12,7 @@ from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node, OneForOne, nodes_of
 from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.executors import Call
+from asyncdata.sources.memory import Getter
 from asyncdata.transforms.batch import Batch, Unbatch
 from asyncdata.transforms.called import Called
 from asyncdata.transforms.fields import Fields
@@ -292,9 +294,8 @@ REORDERING: Final[tuple[Rule, ...]] = (filter_pushdown, shrink_pushdown)
 def enabled(rules: Sequence[Rule], options: Options) -> list[Rule]:
     """Return the rules that `options` leave switched on."""
     disabled = options.disabled_rules or ()
-    known = {rule.__name__ for rule in RULES + LAST_RULES}
     for name in disabled:
-        if name not in known:
+        if name not in (known := {rule.__name__ for rule in RULES + LAST_RULES}):
             raise PlanError(f"Options(disabled_rules=) has no rule {name!r}; rules are {', '.join(sorted(known))}")
     if options.optimize is False:
         return []
@@ -344,6 +345,7 @@ class Planner:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.last: tuple[Node, Node] | None = None
+        self.by_hand: dict[bool, tuple[Node, Node | None]] = {}
 
     def runs(self, plan: Node) -> Node:
         """Return what runs in a plan's place."""
@@ -351,6 +353,42 @@ class Planner:
         if last is None or last[0] is not plan:
             self.last = last = (plan, optimize(plan, self.options).plan)
         return last[1]
+
+    def runs_by_hand(self, plan: Node, *, alone: bool = False) -> Node | None:
+        """Return what gives a plan's elements without an event loop; `None` if it may wait, or options say where.
+
+        If each is wanted `alone`, what is in threads only so that several can be worked on is not.
+        """
+        last = self.by_hand.get(alone)
+        if last is None or last[0] is not plan:
+            here = self.options.placement in (None, "current")
+            last = self.by_hand[alone] = (plan, unwaiting(self.runs(plan), alone) if here else None)
+        return last[1]
+
+
+def unwaiting(plan: Node, alone: bool) -> Node | None:
+    """Return a plan as it is driven by hand, `None` if something of it may wait."""
+    plan = in_place(unbuffered(plan)) if alone else unbuffered(plan)
+    return None if any(node.waits for node in nodes_of(plan)) else plan
+
+
+def in_place(node: Node) -> Node:
+    """Return a plan whose functions are called one after the other, where nobody but us said that they should not."""
+    inputs = [in_place(part) for part in node.inputs]
+    if any(map(operator.is_not, inputs, node.inputs)):
+        node = node.with_inputs(*inputs)
+    ours = isinstance(node, Called) and (
+        isinstance(node.executor, Tuning) or any(isinstance(call, Getter) for call in calls_of(node))
+    )
+    return dataclasses.replace(node, workers=None, executor=None) if ours else node
+
+
+def unbuffered(node: Node) -> Node:
+    """Return a plan without what reads ahead: of that only a reader has something that works meanwhile."""
+    while isinstance(node, Prefetch):
+        node = node.input
+    inputs = [unbuffered(part) for part in node.inputs]
+    return node.with_inputs(*inputs) if any(map(operator.is_not, inputs, node.inputs)) else node
 
 
 def rewritten(node: Node, rules: Sequence[Rule], story: list[Rewrite]) -> Node:

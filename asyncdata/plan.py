@@ -231,6 +231,11 @@ class Node:
         return self.in_order and all(node.repeatable for node in self.inputs)
 
     @property
+    def waits(self) -> bool:
+        """Whether it may wait for anything but its inputs, also to fetch elements: see `Stage.waits`."""
+        return self.stage().waits
+
+    @property
     def once(self) -> bool:
         """Whether it can be run only once, because a source is an iterator."""
         return any(node.once for node in self.inputs)

@@ -19,6 +19,10 @@ class Placed(Node):
     """A source whose elements are told apart by their places, and read from any of them on."""
 
     @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
     def addressable(self) -> bool:
         return True
 
@@ -59,7 +63,7 @@ class Rows(Placed):
         return Block([self.rows(place, place + 1)[0] for place in places], tickets)
 
     def stage(self) -> Produce:
-        return Produce(self.blocks)
+        return Produce(self.blocks, waits=False)
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         done = 0

@@ -42,7 +42,7 @@ LAYERS = (
     ("storage",),
     ("sources", "transforms"),
     ("optimize",),
-    ("runtime.bridge", "runtime.pipeline"),
+    ("runtime.bridge", "runtime.by_hand", "runtime.pipeline"),
     ("stats",),
     ("beside",),
     ("checkpoint",),

@@ -168,13 +168,18 @@ def test_a_fingerprint_does_not_tell_what_a_state_does_not() -> None:
     assert base.map(abs).fingerprint() == base.map(abs, num_parallel_calls=2).prefetch(3).fingerprint()
 
 
-def test_few_elements_are_made_in_this_thread_unless_a_loop_runs_here_or_options_say_otherwise() -> None:
+@pytest.mark.parametrize("waits", [False, True])
+def test_few_elements_are_made_in_this_thread_unless_options_say_otherwise_or_a_loop_runs(waits: bool) -> None:
+    async def same(name: str) -> str:
+        return name
+
     ds = ad.Dataset.range(1).map(lambda _: threading.current_thread().name)
+    ds = ds.map(same) if waits else ds
     here = threading.current_thread().name
     assert [ds.get_single_element(), ds.peek(), *ds.head()] == [here] * 3
 
     async def on_a_loop() -> str:
         return ds.get_single_element()
 
-    assert asyncio.run(on_a_loop()) == "asyncdata-engine"
+    assert asyncio.run(on_a_loop()) == ("asyncdata-engine" if waits else here)
     assert ds.with_options(ad.Options(placement="thread")).get_single_element() == "asyncdata-engine"

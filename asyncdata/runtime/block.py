@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, NoReturn, TypeAlias, final
 
 from asyncdata.columns import Columns
 from asyncdata.errors import StageError
 from asyncdata.runtime.tickets import NOTHING, Joined, Tickets
 from asyncdata.structure import nbytes
 
-__all__ = ("Block", "Blocks", "Demand", "Failure")
+__all__ = ("Block", "Blocks", "Demand", "Failure", "fail")
 
 
 @final
@@ -33,6 +33,14 @@ class Failure:
 
 
 DELIVERED: Final = StageError("this failure was delivered already")
+
+
+def fail(error: BaseException) -> NoReturn:
+    """Raise `error` without leaving a cycle between its traceback and this frame."""
+    try:
+        raise error
+    finally:
+        del error
 
 
 @final

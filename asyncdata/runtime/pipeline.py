@@ -18,7 +18,7 @@ from asyncdata.runtime.scope import Owned, Scope
 from asyncdata.runtime.stage import fill
 from asyncdata.runtime.tickets import FRESH, Start
 
-__all__ = ("Pipeline",)
+__all__ = ("Pipeline", "first_of")
 
 
 class Pipeline:

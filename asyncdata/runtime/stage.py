@@ -50,6 +50,11 @@ INLINE_GROUP: Final = 1e-3
 class Stage(Protocol):
     """How a node runs."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether it may wait for anything but its inputs: only then does it need an event loop."""
+        ...
+
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         """Start to run; `want` tells before each pull how many items the next block may hold."""
         ...
@@ -83,6 +88,7 @@ class Produce:
     """0→1: a source."""
 
     start: Callable[[Scope, Demand, Position], Blocks]
+    waits: bool = True
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         return self.start(scope, want, start.position)
@@ -93,6 +99,10 @@ class Fold:
     """1→1, sequential, stateful: runs a fresh `Step` for each epoch."""
 
     make: Callable[[Scope], Step]
+
+    @property
+    def waits(self) -> bool:
+        return False
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         step, inner = self.make(scope), Demand()
@@ -133,6 +143,7 @@ class Merge:
     """n→1: the merge decides which input runs when."""
 
     merge: Callable[[Scope, Sequence[Opener], Demand, Position], Blocks]
+    waits: bool = True
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         return self.merge(scope, inputs, want, start.position)
@@ -145,6 +156,10 @@ class Transfer:
     items: int
     step: object
     """Whose buffer it is."""
+
+    @property
+    def waits(self) -> bool:
+        return self.items != 0
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         if self.items == 0:
@@ -231,6 +246,10 @@ class Apply:
     @property
     def is_async(self) -> bool:
         return any(call.is_async for call in self.calls)
+
+    @property
+    def waits(self) -> bool:
+        return self.workers is not None or self.is_async
 
     async def inline(self, work: Work, source: Blocks, want: Demand) -> Blocks:
         """Call the functions right here, over about a millisecond's worth of elements at a time."""

@@ -186,7 +186,7 @@ class Random(Placed):
         return Chance(self.seed, self.drawn)
 
     def stage(self) -> Produce:
-        return Produce(self.blocks)
+        return Produce(self.blocks, waits=False)
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many numbers as are wanted, again and again; they are worked out some more at a time."""
@@ -386,7 +386,7 @@ class Chosen(Node):
         return Chosen(plan, (place,))
 
     def stage(self) -> Produce:
-        return Produce(self.blocks)
+        return Produce(self.blocks, waits=False)
 
     def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Fetch the elements."""

@@ -117,7 +117,7 @@ class Cache(Unary):
         return f"{self.label()} is filled again"
 
     def stage(self) -> Merge:
-        return Merge(self.blocks)
+        return Merge(self.blocks, waits=False)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if isinstance(tickets[0], tuple):

@@ -136,6 +136,10 @@ class Firsts:
     key: Digester
     max_keys: int | None
 
+    @property
+    def waits(self) -> bool:
+        return self.key.is_async
+
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         def keyed(inner: Scope, demand: Demand, begin: Start) -> Blocks:
             return Apply((self.key,)).open(inner, inputs, demand, begin)

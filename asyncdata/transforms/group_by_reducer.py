@@ -64,6 +64,11 @@ class Calls:
         check_called(reduce, "a state and an element", ("state", "element"))
         return Calls(init, reduce, Call(METHOD, reducer.finalize_func))
 
+    @property
+    def are_async(self) -> bool:
+        """Whether one of them is awaited."""
+        return any(call.is_async for call in (self.init, self.reduce, self.finalize))
+
 
 @dataclass(frozen=True, eq=False)
 class GroupByReducer(Unary):
@@ -94,7 +99,7 @@ class GroupByReducer(Unary):
         return self.calls.reduce.name
 
     def stage(self) -> Merge:
-        return Merge(self.blocks)
+        return Merge(self.blocks, waits=self.calls.are_async)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return picked(self, scope, want, tickets)

@@ -130,6 +130,10 @@ class Grouped:
     size: int
     apply: Apply
 
+    @property
+    def waits(self) -> bool:
+        return self.apply.waits
+
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         inner, groups = Demand(), Demand()
         source = inputs[0](scope, inner, start)

@@ -279,7 +279,7 @@ class Sample(Node):
         return f"sample_from_datasets({len(self.nodes)} datasets)"
 
     def stage(self) -> Merge:
-        return Merge(self.blocks)
+        return Merge(self.blocks, waits=False)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         def opened(number: int, inner: Demand, start: Start) -> Blocks:
@@ -354,7 +354,7 @@ class Choose(Node):
         return f"choose_from_datasets({len(self.nodes)} datasets)"
 
     def stage(self) -> Merge:
-        return Merge(self.blocks)
+        return Merge(self.blocks, waits=False)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         count = len(self.nodes)

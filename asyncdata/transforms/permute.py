@@ -107,7 +107,7 @@ class Permute(Unary):
         return [count, self.input.cardinality]
 
     def stage(self) -> Merge:
-        return Merge(self.blocks)
+        return Merge(self.blocks, waits=False)
 
     def label(self) -> str:
         return f"shuffle({'' if self.reshuffle else 'reshuffle_each_iteration=False'})"

@@ -25,6 +25,10 @@ class Metered:
     rate: float
     burst: int
 
+    @property
+    def waits(self) -> bool:
+        return True
+
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         inner = Demand()
         return self.run(scope.loop, inputs[0](scope, inner, start), inner, want)

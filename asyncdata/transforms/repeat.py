@@ -37,7 +37,7 @@ class Repeat(Unary):
     count: int
 
     def stage(self) -> Merge:
-        return Merge(self.blocks)
+        return Merge(self.blocks, waits=False)
 
     @property
     def cardinality(self) -> int:
@@ -155,7 +155,7 @@ class Concatenate(Node):
     second: Node
 
     def stage(self) -> Merge:
-        return Merge(self.blocks)
+        return Merge(self.blocks, waits=False)
 
     @property
     def cardinality(self) -> int:

@@ -47,7 +47,7 @@ class Scan(Unary):
         return Scan(plan, call, initial)
 
     def stage(self) -> Merge:
-        return Merge(self.blocks)
+        return Merge(self.blocks, waits=self.function.is_async)
 
     @property
     def signature(self) -> None:

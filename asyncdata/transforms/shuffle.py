@@ -303,7 +303,7 @@ class ShuffleRepeat(Unary):
         return True
 
     def stage(self) -> Merge:
-        return Merge(self.blocks)
+        return Merge(self.blocks, waits=False)
 
     @property
     def cardinality(self) -> int:

@@ -36,7 +36,7 @@ class TakeWhile(Unary):
         return TakeWhile(plan, predicate)
 
     def stage(self) -> Merge:
-        return Merge(self.blocks)
+        return Merge(self.blocks, waits=self.predicate.is_async)
 
     @property
     def cardinality(self) -> int:

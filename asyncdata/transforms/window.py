@@ -207,12 +207,8 @@ class Members(Placed):
 
     items: Sequence[Any] = field(repr=False)
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return ()
-
     def stage(self) -> Produce:
-        return Produce(self.blocks)
+        return Produce(self.blocks, waits=False)
 
     @property
     def cardinality(self) -> int:

@@ -27,7 +27,7 @@ class Zip(Node):
     rebuild: Callable[[Iterable[Any]], Any] = field(repr=False)
 
     def stage(self) -> Merge:
-        return Merge(self.blocks)
+        return Merge(self.blocks, waits=False)
 
     @property
     def cardinality(self) -> int:

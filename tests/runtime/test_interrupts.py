@@ -1,12 +1,13 @@
-"""Ctrl-C while a private loop runs: at any of its function calls, and in a user's function."""
+"""Ctrl-C while a private loop runs, or a plan is driven by hand: at any function call, and in a user's function."""
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import AsyncGeneratorType, FrameType
 from typing import Any
 
 import pytest
@@ -144,3 +145,54 @@ def test_a_handler_that_a_users_function_sets_stays() -> None:
 
     assert list(ad.Dataset.range(3).map(ignore).with_options(CURRENT)) == [0, 1, 2]
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def open_generators() -> list[Any]:
+    """Async generators that have begun and not ended."""
+    return [
+        one
+        for one in gc.get_objects()
+        if isinstance(one, AsyncGeneratorType) and one.ag_frame is not None and one.ag_frame.f_lasti > 2
+    ]
+
+
+def test_a_users_function_that_is_called_by_hand_is_interrupted_at_once() -> None:
+    calls: list[int] = []
+
+    def press(x: int) -> int:
+        calls.append(x)
+        if x == 2:
+            signal.raise_signal(signal.SIGINT)
+        return x
+
+    ds = ad.Dataset.range(20).repeat(2).map(press).batch(2)
+    with leaves_nothing(), pytest.raises(KeyboardInterrupt):
+        ds.head(4)
+    assert calls == [0, 1, 2]
+    assert not open_generators()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert ds.head(1)[0].tolist() == [0, 1]
+
+
+def test_what_is_read_by_hand_is_closed_and_what_is_cached_is_whole_wherever_it_comes() -> None:
+    press, numbers = CtrlC(), ad.Dataset.range(20)
+    source = ad.Dataset.zip(numbers, numbers.skip(9).repeat(2)).shuffle(4, seed=1)
+    expected = list(source)
+    for at in range(1, 10_000, 7):
+        ds = source.cache()
+        press.at, press.calls = at, 0
+        sys.setprofile(press)
+        try:
+            ds.head(6)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+        assert not open_generators()
+        assert ds.head(8) == expected[:8]
+        assert list(ds) == expected
+        if press.calls < at:
+            break
+    else:
+        raise AssertionError("it never came to an end")
+    assert at > 100

@@ -1,0 +1,86 @@
+"""By hand: the first elements of a plan that never waits, read in the calling thread without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextlib import aclosing
+from contextvars import copy_context
+from itertools import chain
+from typing import Any, TypeVar
+
+from asyncdata.errors import StageError
+from asyncdata.memory import keep_memory_warm
+from asyncdata.plan import Node
+from asyncdata.runtime.block import Block, Demand, Failure, fail
+from asyncdata.runtime.interrupts import Interrupts
+from asyncdata.runtime.pipeline import first_of
+from asyncdata.runtime.scope import Scope
+
+__all__ = ("elements_by_hand",)
+
+T = TypeVar("T")
+
+
+def elements_by_hand(plan: Node, count: int) -> list[Any]:
+    """Return at most so many elements of the first epoch, or raise what an iterator would raise among them.
+
+    Nothing of the plan may wait. No more is asked for than is wanted, and all is closed when this returns.
+    """
+    keep_memory_warm()
+    with Interrupts() as interrupts:
+        blocks = copy_context().run(driven, first_blocks(plan, count), interrupts)
+    if blocks and blocks[-1].failed:
+        fail(next(item for item in blocks[-1].items if type(item) is Failure).release())
+    return [*chain.from_iterable([block.items for block in blocks])]
+
+
+class Apart(Scope):
+    """The scope of stages that start nothing: it has no loop, and no tasks and threads to look after."""
+
+    __slots__ = ()
+
+    def __init__(self, epoch: tuple[Any, ...]) -> None:
+        self.epoch = epoch
+
+    def at(self, *path: Any) -> Scope:
+        return Apart(self.epoch + path)
+
+    def with_epoch(self, epoch: tuple[Any, ...]) -> Scope:
+        return Apart(epoch)
+
+
+async def first_blocks(plan: Node, count: int) -> list[Block]:
+    """Return blocks of so many elements, if there are so many; the first with a failure is the last one."""
+    want, found = Demand(), list[Block]()
+    async with aclosing(plan.open(Apart((0,)), want)) as source:
+        while count > 0:
+            want.items = count
+            block = await anext(source, None)
+            if block is None:
+                break
+            found.append(block)
+            count = 0 if block.failed else count - len(block)
+    return found
+
+
+def driven(coroutine: Coroutine[Any, Any, T], interrupts: Interrupts) -> T:
+    """Run a coroutine to its end. Where it lets other tasks run there are none, but Ctrl-C may have come."""
+    stop: BaseException | None = None
+    try:
+        while True:
+            waits_for = coroutine.send(None) if stop is None else coroutine.throw(stop)
+            stop = interruption(waits_for, interrupts)
+    except StopIteration as end:
+        return end.value
+    except BaseException as error:
+        raise first_of(error)  # noqa: B904  its cause and context are its own: it is the error itself, or in it
+
+
+def interruption(waits_for: object, interrupts: Interrupts) -> BaseException | None:
+    """Return why a coroutine may not go on, which said that it waits for something, or for nothing."""
+    if waits_for is not None:
+        return StageError(f"a step that was not to wait waits for {waits_for!r:.200}")
+    if interrupts.came:
+        interrupts.came = False
+        return KeyboardInterrupt()
+    return None
