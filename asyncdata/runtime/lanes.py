@@ -227,7 +227,9 @@ class Window:
         What is held leaves in groups, so there will be.
         """
         room, share = self.room(), self.share()
-        self.free = room if self.rows is not None else room - room % share
+        begun = 0 if self.rows is None else self.row + sum(map(len, self.rest))  # of a batch
+        whole = room - (begun + room) % share
+        self.free = whole if whole > 0 else room
         return room >= share
 
     def weigh(self, block: Block, result: Block | None = None) -> None:

@@ -81,6 +81,23 @@ async def test_groups_stay_whole_while_all_workers_are_busy() -> None:
     assert [len(group.block) for group in submitted] == [20, 20, 10, 20]
 
 
+async def test_what_is_read_ends_with_a_batch_that_workers_make_whole() -> None:
+    """Else the few that are left go to a worker that idles, and the next batch is put together from two groups."""
+    pace = Pace(1.0)
+    lanes = SimpleNamespace(workers=1, pace=pace, tuned=False, submit=lambda group, _: None)
+    scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=Budget()))
+    window = Window(cast("Any", scope), cast("Any", lanes), ordered=True, rows=32)
+    window.weight, window.most, window.known, pace.each, pace.group = 10_000, 1000, True, 1e-3, 4
+    assert window.may_feed()
+    assert window.free == 64
+    window.row = 2
+    assert window.may_feed()
+    assert window.free == 62
+    window.rest = [Block([0], Ordinals(0, 1))]
+    assert window.may_feed()
+    assert window.free == 61
+
+
 def test_a_filter_that_drops_everything_is_called_on_groups_as_any_other() -> None:
     """Its window need not see a result to know that more may be in flight."""
     sizes: list[int] = []
