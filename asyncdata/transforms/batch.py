@@ -237,15 +237,20 @@ class Passed(Tickets):
 
 
 def alone(ticket: Ticket) -> Ticket:
-    """Return the ticket of an element that passes by itself, which may itself have members: a batch that failed."""
-    return (ALONE, ticket) if isinstance(ticket, Tickets) else ticket
+    """Return the ticket of an element that passes by itself, which may itself have members, a batch that failed, or
+    have passed by itself before."""
+    return (ALONE, ticket) if isinstance(ticket, Tickets) or is_alone(ticket) else ticket
+
+
+def is_alone(ticket: Ticket) -> bool:
+    return isinstance(ticket, tuple) and ticket[:1] == (ALONE,)
 
 
 def members_of(ticket: Ticket) -> Sequence[Ticket]:
     """Return the tickets of the elements that went into what has this ticket."""
     if isinstance(ticket, Tickets):
         return [*ticket]
-    return [ticket[1]] if isinstance(ticket, tuple) and ticket[:1] == (ALONE,) else [ticket]
+    return [ticket[1]] if is_alone(ticket) else [ticket]
 
 
 async def remade(node: Node, scope: Scope, tickets: Sequence[Ticket], make: Callable[[Block], Any]) -> Blocks:

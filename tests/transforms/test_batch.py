@@ -214,3 +214,37 @@ def test_cardinality() -> None:
 
 def test_numpy_integers_are_sizes() -> None:
     assert len(ad.Dataset.range(10).batch(np.int32(5))) == 2
+
+
+@pytest.mark.parametrize(
+    "grouped",
+    [
+        lambda ds: ds.batch(2),
+        lambda ds: ds.padded_batch(2),
+        lambda ds: ds.ragged_batch(2),
+        lambda ds: ds.map(increment, vectorized=True).batch(2),
+        lambda ds: ds.pack_sequences(8),
+        lambda ds: ds.bucket_by_token_count(8),
+        lambda ds: ds.bucket_by_sequence_length(len, [3, 5], [2, 2, 2]),
+        lambda ds: ds.group_by_window(len, lambda _, group: group.batch(2), 2),
+    ],
+    ids=["batch", "padded", "ragged", "map_and_batch", "packed", "by_tokens", "by_length", "by_window"],
+)
+def test_a_batch_that_failed_before_other_batches_were_made_fails_again(grouped: Any) -> None:
+    """It passes by itself twice; a shuffle holds it when a state is taken."""
+
+    def build() -> ad.Dataset[Any]:
+        batches = ad.Dataset.range(40).batch(2).take_while(not_of_four).batch(2).map(np.ravel)
+        return grouped(batches).shuffle(3, seed=1)
+
+    check_resumes(build)
+
+
+def increment(array: Any) -> Any:
+    return array + 1
+
+
+def not_of_four(pair: Any) -> bool:
+    if pair[0] == 4:
+        raise ValueError("boom")
+    return True
