@@ -71,16 +71,14 @@ class FixedFiles:
     def read(self, spots: Sequence[Spot]) -> list[Any]:
         """Return some records in order, failures in their places, up to one that is not there; in any thread."""
         spots = spots[: next((i for i, (path, record) in enumerate(spots) if record >= self.count(path)), len(spots))]
-        found: dict[Spot, Any] = {}
+        found: dict[Spot, bytes | Exception] = {}
         for path in dict.fromkeys(path for path, _ in spots):
             records = [record for other, record in spots if other == path]
             try:
                 found.update(zip([(path, record) for record in records], self.read_file(path, records), strict=True))
             except (OSError, DataLossError) as error:
-                for record in records:
-                    own = copy.copy(error).with_traceback(None)
-                    found[path, record] = noted(own, f"{FixedFile.method}({path})", record)
-        return [found[spot] for spot in spots]
+                found.update(dict.fromkeys([(path, record) for record in records], error.with_traceback(None)))
+        return [item_of(spot, found[spot]) for spot in spots]
 
     def read_file(self, path: str, records: Sequence[int]) -> list[bytes]:
         """Return some records of one file."""
@@ -98,6 +96,14 @@ class FixedFiles:
             raise self.layout.misfit(path, size)
         if path in self.sizes and self.sizes[path] != size:
             raise DataLossError(f"{path}: it had {self.sizes[path]} bytes when the dataset first looked, now {size}")
+
+
+def item_of(spot: Spot, found: bytes | Exception) -> Any:
+    """Return a record, or a failure of its own: a file may be named twice, and each of its errors is raised once."""
+    if isinstance(found, bytes):
+        return found
+    path, record = spot
+    return noted(copy.copy(found), f"{FixedFile.method}({path})", record)
 
 
 @dataclass(frozen=True, eq=False)

@@ -205,6 +205,8 @@ class Place:
         sizes, offsets = place.get("rows", []), place.get("begun", [])
         cuts = {number: (start, stop) for number, start, stop in place.get("cuts", [])}
         start, count = Start.of(place["input"]), sum(sizes) + len(offsets)
+        if len(start.back) < count:
+            raise ValueError(f"{count} elements are held, and {len(start.back)} told")
         return Place(start.back[:count], sizes, cuts, offsets, behind(start.position, start.back[count:]))
 
     def rows(self) -> list[list[Member]]:

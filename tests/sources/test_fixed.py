@@ -170,3 +170,11 @@ def test_records_that_are_skipped_are_not_read(tmp_path: Path, files: int) -> No
             records.skip(count)
             assert "skip" not in (records.state_dict()["position"] or ())
             assert list(records) == everything[count:]
+
+
+def test_a_damaged_file_that_is_named_twice_is_the_same_error_twice(tmp_path: Path) -> None:
+    path = tmp_path / "damaged"
+    path.write_bytes(b"12345678901")
+    ds = ad.FixedLengthRecordDataset([str(path), str(path)], 4).shuffle(seed=0)
+    first, second = results(ds)
+    assert first.reason == second.reason == "DataLossError"

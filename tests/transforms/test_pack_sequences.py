@@ -293,3 +293,13 @@ def test_states_of_several_processes_are_dealt_to_another_number() -> None:
     for index in range(3):
         tokens += [token for row in share(3, index).iterate(state=merged) for token in row["inputs"].tolist()]
     assert sorted(filter(None, tokens)) == sorted(x + 1 for x in range(120) for _ in range(x * 7 % 30 + 1))
+
+
+def test_a_state_of_fewer_members_than_its_rows_have_is_refused() -> None:
+    ds = ad.Dataset.from_iterable([[1] * size for size in (3, 7, 2, 6, 5)]).pack_sequences(8, open_rows=2)
+    with ds.iterate() as rows:
+        next(rows)
+        state = rows.state_dict()
+    state["position"]["rows"][0] += 2
+    with pytest.raises(ad.ResumeError, match="pack_sequences"), ds.iterate(state=state) as rows:
+        next(rows)
