@@ -50,6 +50,11 @@ class Outcome(NamedTuple):
     seconds: float
     queued: float
 
+    @property
+    def worked(self) -> float:
+        """For how many seconds there was a core for it: on a busy machine the work is no more than before."""
+        return self.seconds - self.queued
+
 
 class RaisedInWorkerError(Exception):
     """Shows where in a worker process an error was raised: the cause of one that came from there."""

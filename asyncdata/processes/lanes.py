@@ -97,7 +97,7 @@ class ProcessLanes(Lanes):
         if isinstance(answer, Carried):
             raise answer.failure(None).error
         group.seconds, group.queued = answer.seconds, answer.queued
-        self.pace.measured(len(group.block), answer.seconds - answer.queued)
+        self.pace.measured(len(group.block), answer.worked)
         return back(group.block, answer)
 
     def stop(self) -> None:
@@ -163,7 +163,7 @@ class ExecutorLanes(Lanes):
             return
         try:
             outcome = future.result()
-            self.pace.measured(len(group.block), outcome.seconds)
+            self.pace.measured(len(group.block), outcome.worked)
             group.result = back(group.block, outcome)
         except BrokenExecutor as error:
             group.error = StageError(f"{self.errands.work.label}: the executor given as executor= is broken: {error}")

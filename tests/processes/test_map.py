@@ -6,16 +6,24 @@ import gc
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.processes.errand import Outcome
+from asyncdata.processes.lanes import ExecutorLanes, ProcessLanes
+from asyncdata.processes.worker import Reply
+from asyncdata.runtime.block import Block
 from asyncdata.runtime.executors import Pace
+from asyncdata.runtime.lanes import Group
+from asyncdata.runtime.tickets import Ordinals
+from asyncdata.runtime.work import Work
 from tests.reference import Boom
 from tests.running import WAYS
 
@@ -327,6 +335,20 @@ def test_groups_grow_to_four_milliseconds() -> None:
     for _ in range(20):
         pace.measured(pace.group, pace.group * 1e-4)
     assert pace.group == 40
+
+
+def test_time_without_a_core_makes_no_group_smaller() -> None:
+    """A worker whose core others have takes longer, and has no more to do."""
+    outcome = Outcome([0, 2], None, seconds=1.0, queued=0.9)
+    block, future = Block([0, 1], Ordinals(0, 2)), Future[Outcome]()
+    future.set_result(outcome)
+    own = ExecutorLanes(cast("Any", None), 1, Work(()), ())
+    own.done(Group(block), lambda _: None, future)
+    pool = ProcessLanes.__new__(ProcessLanes)
+    pool.crew = cast("Any", SimpleNamespace(attached=SimpleNamespace(open=lambda *_: outcome)))
+    pool.pace, pool.copied = Pace(1.0), False
+    pool.result(Group(block), Reply(b"", False))
+    assert own.pace.each == pool.pace.each == pytest.approx(0.05)
 
 
 def test_leaving_early_leaves_nothing_running() -> None:
