@@ -6,6 +6,7 @@ A row is a whole pipeline, the same on both sides, with as little as can be arou
 comes out, so that neither side pays for handing it to Python; TFRecords are put into batches first, as tf.data's skip
 does not read them. Functions are Python's here and graphs there. Costs are per element that goes in, or per row of the
 batches of `rebatch` and `unbatch`. What tf.data has not is measured alone, and so is everything without TensorFlow.
+So is what Python and NumPy need by themselves for two of the rows: what no pipeline in Python can fall below.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import asyncdata as ad
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from catalogue_sources import Files, from_list, kept, listed, readers, sources
-from harness import AtMost, Report, Row, parse_arguments, tensorflow
+from harness import AtMost, Report, Row, alternate, parse_arguments, tensorflow
 from sides import EVERYTHING, Case, compare, swallow
 
 if TYPE_CHECKING:
@@ -277,6 +278,18 @@ def by_call(calls: int) -> Iterator[Case]:
     yield Case("peek, a call", calls, repeatedly(lambda dataset: dataset.peek()), is_shared=False)
 
 
+def limits(files: Files, arguments: Arguments, report: Report) -> None:
+    """Add what Python and NumPy alone need for two of the rows above: no pipeline can take less."""
+    rows, out = np.zeros((40, *PICTURES.shape[1:]), np.uint8), np.empty((40, *PICTURES.shape[1:]), np.uint8)
+    alone = {
+        "SqlDataset's limit: cursor and arrays alone": (files.read_rows, files.count),
+        "rebatch(40)'s limit: a copy of the rows": (lambda: [np.copyto(out, rows) for _ in range(10)], 10 * len(rows)),
+    }
+    for name, (call, units) in alone.items():
+        samples = alternate({name: lambda call=call: call}, arguments.rounds(5))[name]
+        report.add(Row(name, samples.median / units * 1e6, "us", samples={name: samples.seconds}))
+
+
 def states(arguments: Arguments, report: Report) -> None:
     """Add what a state of many datasets costs."""
     times = sorted(state_times(200 if arguments.quick else 2_000))
@@ -315,6 +328,7 @@ def main() -> None:
     compare(in_groups(many), arguments, report)
     compare(of_sequences(some), arguments, report)
     compare(by_call(5 if arguments.quick else 50), arguments, report)
+    limits(files, arguments, report)
     states(arguments, report)
     report.finish(arguments.json)
 

@@ -101,6 +101,15 @@ class Files:
         path.write_bytes(data)
         return str(path)
 
+    def read_rows(self) -> None:
+        """Read the rows of the database in this thread, and put their columns into arrays."""
+        with closing(sqlite3.connect(self.database)) as database:
+            database.text_factory = bytes
+            cursor = database.execute(QUERY)
+            while rows := cursor.fetchmany(1000):
+                for column, dtype in zip(zip(*rows, strict=True), (np.int64, np.float64, object), strict=True):
+                    np.array(column, dtype)
+
     def records_of(self, name: str, compression: str | None) -> str:
         path = str(self.folder / name)
         with ad.TFRecordWriter(path, compression) as writer:
