@@ -48,6 +48,7 @@ from asyncdata.iterator import DatasetIterator
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
 from asyncdata.ragged import Ragged
 from asyncdata.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from asyncdata.room import empty
 from asyncdata.sources.stateful import Stateful
 from asyncdata.storage import read_file
 from asyncdata.structure import TensorSpec
@@ -85,6 +86,7 @@ __all__ = (
     "WorkerCrashed",
     "checkpoint",
     "decode_example",
+    "empty",
     "experimental",
     "make_example",
     "parse_example",

@@ -24,6 +24,7 @@ LAYERS = (
     ("memory",),
     ("errors", "structure", "options", "distributed", "ragged", "trying"),
     ("columns", "zeros"),
+    ("room",),
     ("formats",),
     ("runtime.anchors", "runtime.interrupts", "runtime.machine", "runtime.packing"),
     ("runtime.tickets",),

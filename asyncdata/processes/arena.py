@@ -56,15 +56,30 @@ Parcel: TypeAlias = bytes | Spot
 """A pickle, or where it lies."""
 
 
-class Slot(NamedTuple):
+class Slot:
     """A segment that is used again and again."""
 
-    number: int
-    segment: Segment
+    __slots__ = ("number", "segment", "views")
+
+    def __init__(self, number: int, segment: Segment) -> None:
+        self.number = number
+        self.segment = segment
+        self.views: weakref.ref[Any] | None = None  # what arrays of this process look through
 
     @property
     def taken(self) -> bool:
-        return self.segment.map[0] != 0
+        return self.segment.map[0] != 0 or self.seen
+
+    @property
+    def seen(self) -> bool:
+        """Whether an array of this process looks into it."""
+        return self.views is not None and self.views() is not None
+
+    def window(self) -> Any:
+        """Return what arrays of this process look through; while one of them lives, so does this."""
+        window = block_of(self.segment.size).from_buffer(self.segment.map)
+        self.views = weakref.ref(window)
+        return window
 
 
 class Slots:
@@ -118,7 +133,7 @@ class Slots:
         """Copy a pickle and its buffers into a slot, but for what was made in that slot, as a draft."""
         draft = draft or Draft(self)
         sizes = [buffer.nbytes for buffer in buffers]
-        made = [draft.place_of(buffer) for buffer in buffers]
+        made = draft.places_of(buffers)
         starts: list[int] = []
         start = draft.used
         for place, size in zip(made, sizes, strict=True):
@@ -134,11 +149,25 @@ class Slots:
                 copy(target[begin : begin + size], buffer)
         target[start : start + len(head)] = head
         target[start + len(head) : start + len(head) + len(table)] = table
-        dropped, self.dropped = tuple(self.dropped), []
         segment = slot.segment
         return Spot(
-            os.getpid(), slot.number, segment.handle, segment.size, start, len(head), len(sizes), passing, dropped
+            os.getpid(), slot.number, segment.handle, segment.size, start, len(head), len(sizes), passing, self.gone()
         )
+
+    def gone(self) -> tuple[int, ...]:
+        """Return the numbers of the slots that were let go of, of which the other side is to be told once."""
+        dropped, self.dropped = tuple(self.dropped), []
+        return dropped
+
+    def moved(self, spot: Spot, slot: Slot) -> Spot:
+        """Return a parcel that is not handed over yet in another slot: a function has kept a part of this one."""
+        end = spot.start + spot.length + 16 * spot.buffers
+        other, passing = self.take(end)
+        copy(memoryview(other.segment.map)[HEAD:end], memoryview(slot.segment.map)[HEAD:end])
+        slot.segment.map[0] = 0
+        to = other.segment
+        dropped = (*spot.dropped, *self.gone())
+        return spot._replace(number=other.number, handle=to.handle, size=to.size, passing=passing, dropped=dropped)
 
 
 def aligned(size: int) -> int:
@@ -155,6 +184,14 @@ class Draft:
         self.used = self.wanted = HEAD
         self.slot: Slot | None = None
         self.passing = False
+        self.window: Any = None
+        self.given: Slot | None = None
+
+    def room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Return an array for a user's function, in the slot if it is large."""
+        if dtype.hasobject or math.prod(shape) * dtype.itemsize < LEAST or min(shape, default=0) < 0:
+            return np.empty(shape, dtype)
+        return self.empty(shape, dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Return an array in the slot if there is room for it, else one in memory of this process."""
@@ -163,18 +200,24 @@ class Draft:
         self.wanted += size
         if self.slot is None and size:
             self.slot, self.passing = self.slots.take(max(self.size, self.wanted) + LEAST)
+            self.window = self.slot.window()
         if self.slot is None or self.used + size > self.slot.segment.size:
             return np.empty(shape, dtype)
-        array = np.frombuffer(self.slot.segment.map, dtype, count, self.used).reshape(shape)
+        array = np.frombuffer(self.window, dtype, count, self.used).reshape(shape)
         self.used += size
         return array
 
-    def place_of(self, buffer: memoryview) -> int:
-        """Return where in the slot a buffer lies; 0 if it does not."""
-        if self.slot is None or not buffer.nbytes:
-            return 0
-        place = address_of(buffer) - address_of(memoryview(self.slot.segment.map))
-        return place if 0 < place < self.used else 0
+    def places_of(self, buffers: Sequence[memoryview]) -> list[int]:
+        """Return where in the slot each buffer lies; 0 if it does not, or shares bytes with another one."""
+        places = [0] * len(buffers)
+        if self.slot is None:
+            return places
+        base, end = address_of(memoryview(self.slot.segment.map)), HEAD
+        found = [(address_of(part) - base, number) for number, part in enumerate(buffers) if part.nbytes]
+        for place, number in sorted(found):
+            if end <= place < self.used:
+                places[number], end = place, place + buffers[number].nbytes
+        return places
 
     def give(self, need: int) -> tuple[Slot | None, bool]:
         """Hand over the slot, or one of so many bytes if nothing was made; `None` if that has no room for them."""
@@ -182,8 +225,15 @@ class Draft:
             return self.slots.take(need)
         if need > self.slot.segment.size:
             return None, False
-        slot, self.slot = self.slot, None
-        return slot, self.passing
+        self.given, self.slot = self.slot, None
+        return self.given, self.passing
+
+    def settled(self, parcel: Parcel) -> Parcel:
+        """Return a parcel in memory that no array of this process looks into: what a function kept stays its own."""
+        self.window = None
+        if self.given is None or not self.given.seen or not isinstance(parcel, Spot):
+            return parcel
+        return self.slots.moved(parcel, self.given)
 
     def drop(self) -> None:
         """Free the slot if it was not handed over."""

@@ -51,6 +51,12 @@ class Outcome(NamedTuple):
     queued: float
 
     @property
+    def failures(self) -> list[Carried]:
+        """Return what failed."""
+        rows: list[Any] = [item if type(item) is list else [item] for item in self.items]
+        return [item for item in chain.from_iterable(rows) if type(item) is Carried]
+
+    @property
     def worked(self) -> float:
         """For how many seconds there was a core for it: on a busy machine the work is no more than before."""
         return self.seconds - self.queued
@@ -82,6 +88,13 @@ class Carried(NamedTuple):
             error = RuntimeError(f"{type(error).__name__}: {error} (which cannot be sent from a worker process)")
             error.__notes__ = notes
         return Carried(error, text)
+
+    def forget_frames(self) -> None:
+        """Let go of where it was raised: those frames, in a circle with it, would keep the results of its group."""
+        error: BaseException | None = self.error
+        while error is not None and error.__traceback__ is not None:
+            error.__traceback__ = None
+            error = error.__cause__ or error.__context__
 
     def failure(self, ticket: Ticket) -> Failure:
         """Return the failure, with the name of its element in its note."""

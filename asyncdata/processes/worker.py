@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections import OrderedDict
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +19,7 @@ from asyncdata.processes.arena import Attached, Draft, Parcel, Slots, dumps, pac
 from asyncdata.processes.board import Board
 from asyncdata.processes.errand import Carried, Errand, Outcome, carry_out
 from asyncdata.processes.segment import Segment
+from asyncdata.room import giving
 from asyncdata.runtime.executors import Note
 from asyncdata.runtime.work import Work
 
@@ -117,12 +118,9 @@ def do(order: Order) -> Reply:
     (post,) = posts
     post.board.write(order.group)
     try:
-        work = post.learn(order.duty)
-        errand: Errand = post.attached.open(order.errand)
         draft = Draft(post.slots, post.drafted)
         try:
-            outcome = carry_out(work, errand, partial(post.board.write, order.group), draft.empty)
-            return Reply(sent(outcome, errand.sent.batches, post, work, draft), False)
+            return Reply(draft.settled(made(order, post, draft)), False)
         finally:
             post.drafted = draft.wanted
             draft.drop()
@@ -130,6 +128,20 @@ def do(order: Order) -> Reply:
         return Reply(pack(Carried.of(error), post.slots), True)
     finally:
         post.board.write(0)
+
+
+def made(order: Order, post: Post, draft: Draft) -> Parcel:
+    """Do the work of an errand and return its outcome as a parcel, of which nothing is left here but what its functions
+    keep."""
+    work = post.learn(order.duty)
+    errand: Errand = post.attached.open(order.errand)
+    with giving(draft.room) if work.rows is None else nullcontext():  # a row of a batch is copied there at once
+        outcome = carry_out(work, errand, partial(post.board.write, order.group), draft.empty)
+    parcel = sent(outcome, errand.sent.batches, post, work, draft)
+    if draft.window is not None:
+        for failure in outcome.failures:
+            failure.forget_frames()
+    return parcel
 
 
 def sent(outcome: Outcome, batches: bool, post: Post, work: Work, draft: Draft) -> Parcel:
