@@ -21,7 +21,7 @@ from asyncdata.errors import ResumeError
 from asyncdata.plan import Node, nodes_of
 from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.random import Chance
-from asyncdata.runtime.tickets import END, FRESH, Position, Start
+from asyncdata.runtime.tickets import END, FRESH, Position, Start, natural
 from asyncdata.sources.files import brief
 from asyncdata.storage import write_whole
 
@@ -127,12 +127,19 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> Place
 
 def check_shares(told: Mapping[str, Any], shares: list[Share]) -> None:
     """Raise if the state is another share's."""
+    same_number(told["shares"], shares)
     for was, now in zip(map(share_in, told["shares"]), shares, strict=True):
         if was != now:
             raise ResumeError(
                 f"the state is of {was}, and this is {now}; merge_states makes one state of those of all shares, with "
                 "which another number of them can go on"
             )
+
+
+def same_number(was: Sequence[Any], now: Sequence[Share]) -> None:
+    """Raise unless a state is of as many shares as the pipeline takes."""
+    if len(was) != len(now):
+        raise ResumeError(f"the state is of {len(was)} shares, and the pipeline takes {len(now)}")
 
 
 FREE: Final = ("map", "filter", "skip", "from_source", "ignore_errors")
@@ -168,7 +175,8 @@ def share_in(told: Any) -> Share:
 
 def dealt(plan: Node, told: Mapping[str, Any], shares: list[Share]) -> Place:
     """Return where one share goes on of what others have left that had their states merged."""
-    share = shares[int(told["merged"])]
+    same_number(told["shares"], shares)
+    share = shares[natural(told["merged"])]
     for place, (was, now) in enumerate(zip(map(share_in, told["shares"]), shares, strict=True)):
         if place != told["merged"] and was != now:
             raise ResumeError(f"the states are of {was}, and this is {now}; they were merged over another shard()")

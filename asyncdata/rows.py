@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import Any
 
 from asyncdata.plan import Node
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
-from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Ticket, Tickets
+from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Ticket, Tickets, natural
 
 __all__ = ("Placed", "Rows", "is_row")
 
@@ -74,7 +73,7 @@ class Rows(Placed):
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many rows as are wanted, again and again."""
-        start, size = self.told(position or 0, index), self.size
+        start, size = 0 if position is None else self.told(position, natural), self.size
         while start < size:
             stop = min(size, start + want.items)
             yield self.block(start, stop)
@@ -83,4 +82,4 @@ class Rows(Placed):
 
 def is_row(place: Position) -> bool:
     """Tell whether a place in a source in memory is its beginning or a row, and names no others that come first."""
-    return place is None or type(place) is int
+    return place is None or (type(place) is int and place >= 0)

@@ -311,7 +311,11 @@ def ragged_batch(elements: Elements, size: int, drop_remainder: bool = False) ->
 
 
 def ragged(column: list[Any]) -> Any:
-    if len({np.shape(part)[1:] if np.ndim(part) else None for part in column}) > 1:
+    try:
+        shapes = {np.shape(part)[1:] if np.ndim(part) else None for part in column}
+    except ValueError:  # of rows that are of several lengths themselves
+        raise Misfit from None
+    if len(shapes) > 1:
         raise Misfit
     if not np.ndim(column[0]):
         return np.array(column)

@@ -122,7 +122,7 @@ class FileCache(Unary):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield what is kept, then what the input has beyond it."""
-        place = self.told(position or {}, lambda told: CachePlace(**told))
+        place = self.told(position, CachePlace.of)
         whole = self.heading(self.path) is not None
         if place.input is not None:
             passing = self.passing(scope, want, Start.of(place.input))

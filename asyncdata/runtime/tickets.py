@@ -8,6 +8,7 @@ that a state costs something only when somebody asks for it.
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ __all__ = (
     "encode",
     "encode_all",
     "going_on",
+    "natural",
     "plain",
     "reopening",
 )
@@ -61,6 +63,13 @@ class Numbered(NamedTuple):
 
     number: int
     ticket: Ticket
+
+
+def natural(number: Any) -> int:
+    """Return a number that a position tells; `ValueError` if it is negative."""
+    if (found := operator.index(number)) < 0:
+        raise ValueError(f"{found} is negative")
+    return found
 
 
 class Tickets:

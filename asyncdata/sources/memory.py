@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import index
 from typing import Any, Final, Protocol, cast
 
 import numpy as np
@@ -21,7 +20,7 @@ from asyncdata.runtime.executors import Call
 from asyncdata.runtime.random import Chance, epoch_key, mixed, scrambled
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
-from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket, Tickets
+from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket, Tickets, natural
 from asyncdata.sources.files import Files
 from asyncdata.structure import TensorSpec, as_arrays, common_spec, leading, map_leaves, slice_rows, spec_of
 
@@ -190,7 +189,7 @@ class Random(Placed):
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many numbers as are wanted, again and again; they are worked out some more at a time."""
-        start, key = self.told(position or 0, index), self.key(scope)
+        start, key = 0 if position is None else self.told(position, natural), self.key(scope)
         while True:
             items: list[int] = (mixed(start, start + max(want.items, 64), key) >> np.uint64(32)).tolist()
             while items:

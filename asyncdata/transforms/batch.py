@@ -28,6 +28,7 @@ from asyncdata.runtime.tickets import (
     Ticket,
     Tickets,
     going_on,
+    natural,
     plain,
     reopening,
 )
@@ -340,7 +341,8 @@ class Unbatcher(Step):
         self.skips: Sequence[int] = ()
 
     def resume(self, position: Position) -> Start:
-        outer, *self.skips = position
+        outer, *skips = position
+        self.skips = [*map(natural, skips)]
         return Start.of(outer)
 
     def need(self, want: int) -> int:

@@ -22,6 +22,7 @@ from asyncdata.runtime.tickets import (
     Ticket,
     Tickets,
     Wrapped,
+    natural,
     plain,
 )
 from asyncdata.structure import freeze, nbytes
@@ -126,7 +127,7 @@ class Cache(Unary):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield what is kept, then what the input has beyond it."""
-        place = self.told(position or {}, lambda told: CachePlace(**told))
+        place = self.told(position, CachePlace.of)
         if place.input is not None:
             passing = self.passing(inputs[0](first_of_all(scope), want, Start.of(place.input)))
         elif self.input.in_order or self.store.complete:
@@ -213,3 +214,10 @@ class CachePlace:
 
     done: int = 0
     input: Position = None
+
+    @staticmethod
+    def of(position: Position) -> CachePlace:
+        """Return what a position says."""
+        place = CachePlace() if position is None else CachePlace(**position)
+        natural(place.done)
+        return place

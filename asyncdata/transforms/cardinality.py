@@ -26,6 +26,7 @@ from asyncdata.runtime.tickets import (
     Wrapped,
     decode_all,
     encode_all,
+    natural,
 )
 from asyncdata.transforms.shard import is_padding
 from asyncdata.zeros import zeros_like, zeros_of
@@ -89,7 +90,7 @@ class Counter(Step):
 
     def resume(self, position: Position) -> Start:
         come, inner = position
-        self.left -= come
+        self.left = natural(self.left - natural(come))
         return Start.of(inner)
 
     def need(self, want: int) -> int:
@@ -220,7 +221,8 @@ class Padder(Step):
         self.expected = 0  # the model, which comes once more
 
     def resume(self, position: Position) -> Start:
-        self.come, inner, model = position
+        come, inner, model = position
+        self.come = natural(come)
         tickets = decode_all(model)
         self.expected = len(tickets)
         return Start.of(inner, tickets)

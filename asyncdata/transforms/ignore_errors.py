@@ -16,7 +16,7 @@ from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, describe
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Step
-from asyncdata.runtime.tickets import END, Position, Start, Ticket, Tickets, plain
+from asyncdata.runtime.tickets import END, Position, Start, Ticket, Tickets, natural, plain
 
 __all__ = ("Budget", "IgnoreErrors")
 
@@ -131,7 +131,8 @@ class Dropper(Step):
     def resume(self, position: Position) -> Start:
         if self.node.transparent:
             return Start.of(position)
-        self.account.seen, self.account.dropped, inner = position
+        seen, dropped, inner = position
+        self.account.seen, self.account.dropped = natural(seen), natural(dropped)
         return Start.of(inner)
 
     def feed(self, block: Block) -> Block:

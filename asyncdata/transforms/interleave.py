@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any, Final, final
@@ -18,7 +18,7 @@ from asyncdata.runtime.dealing import Deal, dealt_begun, named
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import INLINE_GROUP, Merge, Opener, breathe
-from asyncdata.runtime.tickets import Position, Ticket, Tickets
+from asyncdata.runtime.tickets import Position, Ticket, Tickets, natural
 from asyncdata.transforms.flat_map import from_inner, not_made
 from asyncdata.transforms.slots import CyclePlace, Inputs, ParallelInputs, ReaderSlot, SerialInputs, Slot
 from asyncdata.transforms.weave import Closed, Drawn, Event, Opened, Passed, Rounds, Weave, Woven
@@ -81,9 +81,18 @@ class Interleave(Node):
         slots, waiting = begun[: self.cycle_length], begun[self.cycle_length :]
         return asdict(CyclePlace(outer, list(enumerate(slots)), waiting=waiting))
 
+    def place_in(self, position: Mapping[str, Any]) -> CyclePlace:
+        """Return what a position says; `ValueError` if it is none of a cycle of this length."""
+        place = CyclePlace(**position)
+        slots, length = [natural(slot) for slot, _ in place.slots], self.cycle_length
+        turn = self.block_length if place.turn is None else natural(place.turn)
+        if len(set(slots)) < len(slots) or max(natural(place.index), *slots, 0) >= length or turn > self.block_length:
+            raise ValueError(f"it is not of a cycle of {length}")
+        return place
+
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Open inner datasets and merge them."""
-        place = self.told(position or {}, lambda told: CyclePlace(**told))
+        place = CyclePlace() if position is None else self.told(position, self.place_in)
         kind = SerialInputs if self.workers is None else ParallelInputs
         opened: Inputs = kind(self, scope, inputs[0], place)
         cycle = Cycle(opened, self.cycle_length, self.block_length, want, place)

@@ -25,7 +25,7 @@ from asyncdata.runtime.executors import noted
 from asyncdata.runtime.random import Chance, epoch_key, mixed
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe
-from asyncdata.runtime.tickets import NOTHING, Kept, Position, Start, Ticket
+from asyncdata.runtime.tickets import NOTHING, Kept, Position, Start, Ticket, natural
 from asyncdata.structure import TensorSpec
 from asyncdata.transforms.draw import Choices, Draws
 from asyncdata.transforms.ledger import Begin, Ledger
@@ -291,7 +291,7 @@ class Sample(Node):
         """Draw from the inputs, from a position on."""
         place = MixPlace.of(position, "number", 0, len(inputs))
         key = epoch_key(self.seed, scope.epoch if self.rerandomize else ())
-        chooser = Sampler(self.weights, key, index(place.choices), place.ended)
+        chooser = Sampler(self.weights, key, natural(place.choices), place.ended)
         return self.draws(scope, inputs, want, place, chooser)
 
     async def draws(

@@ -12,7 +12,7 @@ from asyncdata.plan import Node, check_count, scaled
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.stage import Fold
-from asyncdata.runtime.tickets import Position, Start, Tickets, Wrapped
+from asyncdata.runtime.tickets import Position, Start, Tickets, Wrapped, natural
 from asyncdata.structure import prefixed
 from asyncdata.transforms.batch import Batch, Batcher, Unbatch
 
@@ -85,7 +85,8 @@ class Rebatcher(Batcher):
         self.size: int = self.sizes[0]
 
     def resume(self, position: Position) -> Start:
-        inner, self.turn = position
+        inner, turn = position
+        self.turn = natural(turn)
         self.size = self.sizes[self.turn]
         return super().resume([inner])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -18,7 +17,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
-from asyncdata.runtime.tickets import END, NOTHING, Children, Given, Position, Start, Ticket, Tickets, children
+from asyncdata.runtime.tickets import END, NOTHING, Children, Given, Position, Start, Ticket, Tickets, children, natural
 from asyncdata.transforms.draw import Choices, Draws
 
 __all__ = ("Concatenate", "Repeat", "from_parts", "in_turn", "turn_and_places")
@@ -221,13 +220,6 @@ def place_in(turn: int, place: tuple[int, Sequence[Position]] | None) -> Positio
 def in_turn(turn: int, tickets: Tickets, later: Sequence[Position]) -> Tickets:
     """Return the tickets of elements of one turn; `later` is where to begin in the following ones."""
     return Children(turn, tickets, lambda position: [turn, position, *later])
-
-
-def natural(number: Any) -> int:
-    """Return a number of a position; `ValueError` if it is negative."""
-    if (found := operator.index(number)) < 0:
-        raise ValueError(f"{found} is negative")
-    return found
 
 
 def part_and_place(position: Sequence[Any]) -> tuple[int, Position]:

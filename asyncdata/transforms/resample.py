@@ -22,7 +22,7 @@ from asyncdata.runtime.executors import Call
 from asyncdata.runtime.random import Chance, epoch_key, scrambled
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply, Fold, Step
-from asyncdata.runtime.tickets import Kept, Position, Start, Tickets, Wrapped, plain
+from asyncdata.runtime.tickets import Kept, Position, Start, Tickets, Wrapped, natural, plain
 from asyncdata.transforms.label import Classifier
 from asyncdata.transforms.map import Map
 
@@ -170,7 +170,7 @@ class Estimator(Step):
 
     def resume(self, position: Position) -> Start:
         counts, inner = position
-        self.count(list(counts))
+        self.count([BEFORE + natural(count - BEFORE) for count in counts])
         return Start.of(inner)
 
     def feed(self, block: Block) -> Block:

@@ -9,7 +9,7 @@ from typing import Final
 from asyncdata.plan import Unary, most, scaled
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.stage import Fold, Step
-from asyncdata.runtime.tickets import END, Position, Start, Ticket, Wrapped
+from asyncdata.runtime.tickets import END, Position, Start, Ticket, Wrapped, natural
 
 __all__ = ("Skip", "Take")
 
@@ -57,7 +57,7 @@ class Taker(Step):
         if self.count == EVERYTHING:
             return Start.of(position)
         taken, inner = position
-        self.left = self.count - taken
+        self.left = natural(self.count - natural(taken))
         self.done = self.left == 0
         return Start.of(inner)
 

@@ -19,7 +19,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Step
-from asyncdata.runtime.tickets import END, Given, Listed, Position, Start, Ticket, Tickets
+from asyncdata.runtime.tickets import END, Given, Listed, Position, Start, Ticket, Tickets, natural
 from asyncdata.structure import TensorSpec
 
 __all__ = ("Shard", "is_padding")
@@ -167,7 +167,7 @@ class SharePlace(NamedTuple):
             return None if position else cls()
         number, inner, *rest = position
         earlier = [Dealing(first, left) for first, left in (rest[0] if rest else ())]
-        return cls(inner, Tally(number, tuple(earlier)))
+        return cls(inner, Tally(natural(number), tuple(earlier)))
 
     def next_of(self, index: int, shares: int) -> int:
         """Return the number of the first element from here on that share `index` is to get."""

@@ -31,6 +31,7 @@ from asyncdata.runtime.tickets import (
     Tickets,
     decode_all,
     encode_all,
+    natural,
 )
 from asyncdata.transforms.repeat import from_parts, in_turn, turn_and_places
 from asyncdata.transforms.shelf import Shelf
@@ -189,7 +190,7 @@ class Shuffler(Step):
 
     def resume(self, position: Position) -> Start:
         place = ShufflePlace(**position)
-        self.seen, self.drained = place.seen, place.drained
+        self.seen, self.drained = natural(place.seen), place.drained and natural(place.drained)
         self.dense = place.held is None and place.size == self.size
         tickets = place.tickets(self.key)
         self.expected = len(tickets)

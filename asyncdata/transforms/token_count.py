@@ -15,7 +15,7 @@ from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Step
-from asyncdata.runtime.tickets import END, NOTHING, Given, Listed, Position, Start, Ticket, Tickets, going_on
+from asyncdata.runtime.tickets import END, NOTHING, Given, Listed, Position, Start, Ticket, Tickets, going_on, natural
 from asyncdata.structure import open_level
 from asyncdata.transforms.batch import alone, remade
 from asyncdata.transforms.padded import Padding
@@ -166,7 +166,8 @@ class TokenBucketer(Step):
         self.out: list[tuple[Any, Ticket, Spot]] = []
 
     def resume(self, position: Position) -> Start:
-        inner, self.leaving = position
+        inner, leaving = position
+        self.leaving = natural(leaving)
         return Start.of(inner)
 
     def need(self, want: int) -> int:

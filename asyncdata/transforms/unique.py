@@ -17,7 +17,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Step
-from asyncdata.runtime.tickets import END, FRESH, Kept, Position, Start, Ticket, Tickets, going_on
+from asyncdata.runtime.tickets import END, FRESH, Kept, Position, Start, Ticket, Tickets, going_on, natural
 from asyncdata.structure import open_level
 
 __all__ = ("Unique",)
@@ -81,9 +81,10 @@ class Seen(Step):
 
     def resume(self, position: Position) -> Start:
         if isinstance(position, int):
-            self.past = position
+            self.past = natural(position)
             return FRESH
-        inner, self.past = position
+        inner, past = position
+        self.past = natural(past)
         return Start.of(inner)
 
     def need(self, want: int) -> int:

@@ -6,7 +6,6 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import index
 from typing import Any, NamedTuple, final
 
 from asyncdata.errors import StructureError
@@ -16,7 +15,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Produce, Step
-from asyncdata.runtime.tickets import END, Given, Kept, Ordinals, Position, Start, Ticket, Tickets, going_on
+from asyncdata.runtime.tickets import END, Given, Kept, Ordinals, Position, Start, Ticket, Tickets, going_on, natural
 from asyncdata.structure import LEAVES, open_level
 from asyncdata.transforms.batch import remade
 
@@ -96,7 +95,8 @@ class Windower(Step):
         self.gap = 0  # elements that come before the next window, and are in none
 
     def resume(self, position: Position) -> Start:
-        inner, self.gap = position
+        inner, gap = position
+        self.gap = natural(gap)
         return Start.of(inner)
 
     def need(self, want: int) -> int:
@@ -219,7 +219,7 @@ class Members(Placed):
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many elements as are wanted, again and again."""
-        start, size = self.told(position or 0, index), len(self.items)
+        start, size = 0 if position is None else self.told(position, natural), len(self.items)
         while start < size:
             stop = min(size, start + want.items)
             yield block_of(self.items[start:stop], Ordinals(start, stop))

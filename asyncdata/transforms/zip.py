@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any, final
 
 from asyncdata.columns import Columns
@@ -168,7 +169,8 @@ class Enumerator(Step):
         self.next = start
 
     def resume(self, position: Position) -> Start:
-        self.next, inner = position
+        number, inner = position
+        self.next = index(number)
         return Start.of(inner)
 
     def feed(self, block: Block) -> Block:
