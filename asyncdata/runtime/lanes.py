@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from math import inf
 from typing import Any, Final
 
 from asyncdata.runtime.block import Block, Demand, Failure
@@ -15,7 +16,7 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import NOTHING, Arrived, Tickets
 from asyncdata.runtime.usage import Usage
 
-__all__ = ("Group", "Lanes", "TaskLanes", "ThreadLanes", "Window")
+__all__ = ("Group", "Lanes", "Learnt", "TaskLanes", "ThreadLanes", "Window")
 
 THREAD_GROUP: Final = 5e-4
 
@@ -25,7 +26,9 @@ MOST_HELD: Final = 8192
 LEAST_BATCH: Final = 1 << 18
 MOST_BATCHES: Final = 256 << 20
 LONGEST: Final = 0.1
-"""What workers make whole: batches of so many bytes at least, all at once so many at most, each in so many seconds."""
+SOON: Final = 0.01
+"""What workers make whole: batches of so many bytes at least, all at once so many at most, each in so many seconds; the
+first of a run in fewer."""
 
 
 class Group:
@@ -144,6 +147,16 @@ class TaskLanes(Lanes):
             task.cancel()
 
 
+class Learnt:
+    """What is known of a stage's results, from an earlier run if there was one: bytes and seconds that one takes."""
+
+    __slots__ = ("each", "weight")
+
+    def __init__(self) -> None:
+        self.weight = 0
+        self.each = inf
+
+
 class Window:
     """Groups in flight between the task that reads the input and the reader of the results.
 
@@ -151,13 +164,14 @@ class Window:
     worker or (in order) for an earlier group.
     """
 
-    def __init__(self, scope: Scope, lanes: Lanes, ordered: bool, rows: int | None = None) -> None:
+    def __init__(
+        self, scope: Scope, lanes: Lanes, ordered: bool, rows: int | None = None, learnt: Learnt | None = None
+    ) -> None:
         self.lanes = lanes
         self.ordered = ordered
         self.rows = rows
         self.row = 0  # of a batch: where the next element read goes, failures not counted
         self.rest: list[Block] = []  # less than a batch, until a worker has nothing else to do
-        self.weight = 0  # bytes of a result
         self.groups: deque[Group] = deque()
         self.ready: deque[Group] = deque()
         self.pending: dict[Group, None] = {}  # without order: what was admitted and is not out yet
@@ -170,6 +184,10 @@ class Window:
         self.ended = self.stopped = False
         self.reader = LoopSignal(scope.loop, threadsafe=True)
         self.feeder = LoopSignal(scope.loop)
+        self.learnt = Learnt() if learnt is None or lanes.tuned else learnt
+        if self.whole_batches():
+            self.load = self.learnt.weight
+            self.widen()
 
     async def feed(self, source: AsyncGenerator[Block, None], want: Demand) -> None:
         """Read the input as far as the window allows and hand it to the lanes."""
@@ -214,12 +232,13 @@ class Window:
     def whole_batches(self) -> int:
         """Return how many batches should be made at once; 0 if workers should not make whole batches.
 
-        They should if a batch is so large that it should not be copied once more, and none has to be waited for long.
+        They should if a batch is so large that it should not be copied once more, and none has to be waited for long:
+        the first one least of all, on which all workers could work.
         """
-        size, count = self.weight * (self.rows or 0), self.lanes.workers + 1
-        if LEAST_BATCH <= size <= MOST_BATCHES // count and self.lanes.pace.each * (self.rows or 0) <= LONGEST:
-            return count
-        return 0
+        rows, count = self.rows or 0, self.lanes.workers + 1
+        seconds = rows * (self.lanes.pace.each if self.known else self.learnt.each)
+        longest = LONGEST if self.known or self.lanes.workers == 1 else SOON
+        return count if LEAST_BATCH <= rows * self.learnt.weight <= MOST_BATCHES // count and seconds <= longest else 0
 
     def may_feed(self) -> bool:
         """Tell whether there is room for whole groups, and read no more: smaller ones would cost as much and do less.
@@ -234,12 +253,15 @@ class Window:
 
     def weigh(self, block: Block, result: Block | None = None) -> None:
         """Bound the window in bytes by what an element weighs; of those that differ by the heavier ones."""
-        load = block.weight
         if result is not None:
-            self.weight = result.weight
-            load += self.weight
+            self.learnt.weight = result.weight
+        load = block.weight + self.learnt.weight
         if not self.load < 2 * load <= 2 * self.load:
             self.load = load
+        self.widen()
+
+    def widen(self) -> None:
+        """Let in as much as keeps workers busy, and as there is room for."""
         batches = self.whole_batches() * (self.rows or 0) * self.load
         wanted = min(self.wanted() * self.load, MOST_BYTES)
         room = min(self.part.claim(max(wanted, batches), self.load), max(MOST_BYTES, batches))
@@ -340,7 +362,7 @@ class Window:
             self.pending.pop(group, None)
             self.held -= len(group.block)
             limit -= len(group.result)
-            self.known = True
+            self.known, self.learnt.each = True, self.lanes.pace.each
             if self.rows is not None and group.result.failed:
                 failures = sum([type(item) is Failure for item in group.result.items])
                 self.row = (self.row - failures) % self.rows

@@ -19,7 +19,7 @@ from asyncdata.processes.crew import Pool
 from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call, Pace
-from asyncdata.runtime.lanes import Lanes, Window
+from asyncdata.runtime.lanes import Lanes, Learnt, Window
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import FRESH, Position, Start
@@ -229,6 +229,8 @@ class Apply:
     executor: Pool | Executor | Tuning | None = None
     copied: bool = False
     rows: int | None = None
+    learnt: Learnt | None = None
+    """What earlier runs found out."""
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         if self.workers is not None:
@@ -282,7 +284,7 @@ class Apply:
 
     async def concurrent(self, scope: Scope, lanes: Lanes, source: Blocks, inner: Demand, want: Demand) -> Blocks:
         """Keep `workers` threads, tasks or processes busy, and give out results in order unless told otherwise."""
-        window = Window(scope, lanes, self.ordered, self.rows)
+        window = Window(scope, lanes, self.ordered, self.rows, self.learnt)
         feeding = scope.spawn(lambda: window.feed(source, inner))
         try:
             while (block := await window.collect(want.items)) is not None:

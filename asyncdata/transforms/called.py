@@ -17,6 +17,7 @@ from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.executors import Call, default_workers
+from asyncdata.runtime.lanes import Learnt
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.tickets import END, UNORDERED, Given, Position, Start, Ticket, Wrapped, going_on
@@ -62,6 +63,8 @@ class Called(Unary):
     """Of so many results in a row a batch is made, which workers make as far as they can."""
     pure: bool = field(default=False, kw_only=True, repr=False)
     """Whether the user said that calls may be made in any order, at once, again or not at all."""
+    learnt: Learnt = field(default_factory=Learnt, kw_only=True, repr=False)
+    """What its runs found out of its results, for those that follow."""
     pinned: bool = field(default=False, kw_only=True, repr=False)
     """Whether the user said that calls are made on the engine's thread."""
 
@@ -123,6 +126,7 @@ class Called(Unary):
             executor=self.executor,
             copied=self.copied,
             rows=self.rows,
+            learnt=self.learnt,
         )
 
     def how(self) -> str:

@@ -59,7 +59,7 @@ def test_the_rest_of_a_batch_that_was_begun_is_shared_out_to_all_workers() -> No
         scope = SimpleNamespace(loop=loop, owned=SimpleNamespace(budget=Budget()))
         window = Window(cast("Any", scope), cast("Any", lanes), ordered=True, rows=32)
         window.admit(Block(list(range(3)), Ordinals(0, 3)))
-        window.weight, window.most, window.known, lanes.pace.each = 10_000, 1000, True, 1e-3
+        window.learnt.weight, window.most, window.known, lanes.pace.each = 10_000, 1000, True, 1e-3
         window.admit(Block(list(range(93)), Ordinals(3, 96)))
     finally:
         loop.close()
@@ -87,7 +87,7 @@ async def test_what_is_read_ends_with_a_batch_that_workers_make_whole() -> None:
     lanes = SimpleNamespace(workers=1, pace=pace, tuned=False, submit=lambda group, _: None)
     scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=Budget()))
     window = Window(cast("Any", scope), cast("Any", lanes), ordered=True, rows=32)
-    window.weight, window.most, window.known, pace.each, pace.group = 10_000, 1000, True, 1e-3, 4
+    window.learnt.weight, window.most, window.known, pace.each, pace.group = 10_000, 1000, True, 1e-3, 4
     assert window.may_feed()
     assert window.free == 64
     window.row = 2
@@ -110,6 +110,25 @@ def test_a_filter_that_drops_everything_is_called_on_groups_as_any_other() -> No
     with mock.patch.object(ThreadLanes, "submit", noted):
         assert list(ad.Dataset.range(20_000).filter(lambda _: False, 2)) == []
     assert max(sizes) > 1
+
+
+def test_an_epoch_begins_with_what_earlier_ones_have_learnt() -> None:
+    """One worker makes whole batches from the start on, and groups of single elements still grow from one."""
+    sizes: list[int] = []
+    submit = ThreadLanes.submit
+
+    def noted(lanes: ThreadLanes, group: Group, finished: Any) -> None:
+        sizes.append(len(group.block))
+        submit(lanes, group, finished)
+
+    elements = ad.Dataset.range(64).map(lambda number: np.full(100_000, number), 1)
+    with mock.patch.object(ThreadLanes, "submit", noted):
+        for ds, first in ((elements.batch(8), 1), (elements.batch(8), 8), (elements.batch(4), 4), (elements, 1)):
+            sizes.clear()
+            found = [int(row[0]) for part in ds for row in part.reshape(-1, 100_000)]
+            assert found == [*range(64)]
+            assert sizes[0] == first
+            assert first == 1 or {*sizes} == {first}
 
 
 async def test_a_worker_that_finds_elements_dearer_just_as_more_are_read_changes_nothing() -> None:
