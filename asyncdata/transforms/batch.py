@@ -126,6 +126,9 @@ class Batcher(Step):
     def feed(self, block: Block) -> Block:
         before = self.spot(block.tickets, 0)
         self.last = block.tickets
+        if not block.failed:
+            self.hold(block)
+            return self.cut(before) if self.count >= self.size else Block([])
         out: list[Block] = []
         for piece in block.pieces():
             if piece.failed:
@@ -133,11 +136,15 @@ class Batcher(Step):
                 after = self.spot(piece.tickets, 1)
                 out.append(Block(piece.items, Passed(alone(piece.tickets[0]), before, after), True))
                 continue
-            self.held.append(piece)
-            self.count += len(piece)
+            self.hold(piece)
             if self.count >= self.size:
                 out.append(self.cut(before))
         return Block.join(out) if out else Block([])
+
+    def hold(self, block: Block) -> None:
+        """Keep elements for the batch under construction."""
+        self.held.append(block)
+        self.count += len(block)
 
     def spot(self, tickets: Tickets, done: int) -> Spot:
         """Return where things stand after `done` of some elements."""
@@ -146,15 +153,16 @@ class Batcher(Step):
     def cut(self, before: Spot) -> Block:
         """Return every full batch that is held."""
         whole, stops = Block.join(self.held), self.stops()
-        end = stops[-1]
-        spans = list(zip(chain((0,), stops), stops, strict=False))
-        if whole.columns and self.node.stacks and (end >= FEW * len(stops) or not whole.columns[0].bare):
-            parts = divided(whole.columns, stops)
-            tickets = whole.tickets
-            batches = [self.node.joined(part, tickets, *span) for part, span in zip(parts, spans, strict=True)]
-        else:
-            made, items, tickets = self.node.made, whole.items, whole.tickets
+        end, columns, tickets = stops[-1], whole.columns, whole.tickets
+        spans = zip(chain((0,), stops), stops, strict=False)
+        if not columns or not self.node.stacks or (end < FEW * len(stops) and columns[0].bare):
+            made, items = self.node.made, whole.items
             batches = [made(items[start:stop], tickets, start) for start, stop in spans]
+        elif len(stops) == 1 and end == self.count:
+            batches = [self.node.joined(columns, tickets, 0, end)]
+        else:
+            joined, parts = self.node.joined, divided(columns, stops)
+            batches = [joined(part, tickets, *span) for part, span in zip(parts, spans, strict=False)]
         self.count -= end
         self.overtaken = max(0, self.overtaken - end)
         last = self.held[-1]  # which made the first of these batches full: a part of `whole` would keep all before it
@@ -361,9 +369,10 @@ class Unbatcher(Step):
             items = unstack(block.items[0]) if columns is None else []
         except StructureError as error:
             return self.failure(block, noted(error, "unbatch()", block.tickets[0]), skip)
-        count, element, skips = len(columns or items), block.tickets, self.skips
+        count, element, skips = len(items) if columns is None else len(columns), block.tickets, self.skips
         rows = Children(element[0], Ordinals(0, count), lambda row: self.after(element, row, count, skips))
-        return (Block.of_columns([columns], rows) if columns else Block(items, rows)).part(skip, count)
+        out = Block(items, rows) if columns is None else Block.of_columns([columns], rows)
+        return out.part(skip, count) if skip else out
 
     def failure(self, block: Block, failure: Failure, skip: int) -> Block:
         """Return the failure of a whole element in its place."""
