@@ -134,11 +134,8 @@ class Fold:
                 elif now - rested > INLINE_GROUP:
                     rested = now
                     await breathe()
-                if size > want.items:
-                    for part in parts_of(out, want):
-                        yield part
-                elif size:
-                    yield out
+                for part in split(out, want):
+                    yield part
         for block in step.flush():
             for part in split(block, want):
                 yield part

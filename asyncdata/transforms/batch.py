@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, NamedTuple, final
 
@@ -291,6 +291,9 @@ async def exactly(source: Blocks, want: Demand, count: int) -> Block | None:
 class Unbatch(Unary):
     """The elements that the leaves of each element hold along their first axis."""
 
+    alone: bool = field(default=False, repr=False)
+    """Whether a batch is all that reads them, as in `rebatch`: it may hand on the arrays of a batch that came in."""
+
     @staticmethod
     def of(plan: Node) -> Unbatch:
         """Return the node; `PlanError` if it is known already that elements have no first axis."""
@@ -312,7 +315,8 @@ class Unbatch(Unary):
 
     def stage(self) -> Fold:
         rows = self.input.size if isinstance(self.input, Batch) else unprefixed(self.input.signature)[0]
-        return Fold(lambda _: Unbatcher(self.input.in_order and not self.input.shared, rows))
+        owned = self.alone and isinstance(self.input, Batch)  # which nobody but this step has seen
+        return Fold(lambda _: Unbatcher(self.input.in_order and not self.input.shared, rows, owned))
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         outer, rows = dealt_begun(map(listed, positions), deal, self.input.dealt)
@@ -342,9 +346,10 @@ class Unbatcher(Step):
     So no more is read than is wanted.
     """
 
-    def __init__(self, by_place: bool = True, most_rows: int | None = None) -> None:
+    def __init__(self, by_place: bool = True, most_rows: int | None = None, owned: bool = False) -> None:
         self.by_place = by_place
         self.most_rows = most_rows
+        self.owned = owned
         self.skips: Sequence[int] = ()
 
     def resume(self, position: Position) -> Start:
@@ -365,7 +370,7 @@ class Unbatcher(Step):
         if block.failed:
             return self.failure(block, block.items[0], skip)
         try:
-            columns = Columns.of(block.items[0])
+            columns = Columns.of(block.items[0], self.owned)
             items = unstack(block.items[0]) if columns is None else []
         except StructureError as error:
             return self.failure(block, noted(error, "unbatch()", block.tickets[0]), skip)
