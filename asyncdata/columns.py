@@ -20,6 +20,9 @@ Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
 STRINGS: Final[dict[type[Any], type[Any]]] = dict.fromkeys((str, bytes, type(None)), object)
 """Types of leaves of which a batch has the objects themselves, and its dtype."""
 
+PARTS: Final = 8
+"""Of arrays that are handed on in parts, each part is at least one of so many."""
+
 
 @final
 class Columns:
@@ -42,14 +45,14 @@ class Columns:
         self.stop = rows
 
     @staticmethod
-    def of(value: Any) -> Columns | None:
+    def of(value: Any, owned: bool = False) -> Columns | None:
         """Return the rows of an element if all its leaves are arrays of numbers, which stacked again are the same."""
         if is_plain(value):
-            return Columns(value, len(value)) if len(value) else None
+            return Columns(value, len(value), owned) if len(value) else None
         rows, problem = leading(value)
         leaves: list[Any] = []
         map_leaves(lambda leaf, _: leaves.append(leaf), value)
-        return Columns(value, rows) if problem is None and rows and all(map(is_plain, leaves)) else None
+        return Columns(value, rows, owned) if problem is None and rows and all(map(is_plain, leaves)) else None
 
     @staticmethod
     def made_of(items: list[Any]) -> Columns | None:
@@ -57,12 +60,9 @@ class Columns:
         if not alike(items):
             return None
         try:
-            columns = Columns.of(stack(items))
+            return Columns.of(stack(items), owned=True)
         except (StructureError, ValueError, TypeError, MemoryError):  # which the batch says, in its place
             return None
-        if columns is not None:
-            columns.whole.owned = True
-        return columns
 
     @staticmethod
     def room_for(element: Any, rows: int, empty: Empty) -> Columns | None:
@@ -166,8 +166,11 @@ class Columns:
 
     @property
     def value(self) -> Any:
-        """The structure of arrays, as views."""
-        return map_leaves(lambda leaf, _: self.leaf(leaf), self.whole.value)
+        """The structure of arrays, as views of a part of them."""
+        whole = self.whole
+        if len(self) == whole.rows:
+            return whole.value
+        return map_leaves(lambda leaf, _: self.leaf(leaf), whole.value)
 
     def leaf(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return these rows of one array, as a view."""
@@ -177,15 +180,19 @@ class Columns:
     def stacked(parts: Sequence[Columns]) -> Any:
         """Return parts that follow each other as one structure, in arrays of their own."""
         if len(parts) == 1 and parts[0].given():
-            return parts[0].whole.value
+            return parts[0].value
         found = concatenated(parts, [part.whole.value for part in parts])
         return stack([element for part in parts for element in part]) if found is None else found
 
     def given(self) -> bool:
-        """Tell whether the arrays may be handed on as they are: nobody else sees them. From then on somebody does."""
+        """Tell whether these rows may be handed on as they are: nobody else sees them. From then on somebody does.
+
+        Those of a part keep all in memory, so that a small one is better copied.
+        """
         whole = self.whole
-        mine = whole.owned and whole.made is None and len(self) == whole.rows
-        whole.owned = whole.owned and not mine
+        mine = whole.owned and whole.made is None and self.start >= whole.given and len(self) * PARTS >= whole.rows
+        if mine:
+            whole.given = self.stop
         return mine
 
 
@@ -206,14 +213,18 @@ def divided(columns: Sequence[Columns], stops: Sequence[int]) -> Iterator[list[C
 
 
 class Whole:
-    """All rows, and their elements once somebody has asked for some; `owned` if nobody else sees the arrays."""
+    """All rows, and their elements once somebody has asked for some.
 
-    __slots__ = ("made", "owned", "rows", "value")
+    `owned` if nobody else sees the arrays, but for the rows before `given`, which were handed on.
+    """
+
+    __slots__ = ("given", "made", "owned", "rows", "value")
 
     def __init__(self, value: Any, rows: int, owned: bool = False) -> None:
         self.value = value
         self.rows = rows
         self.owned = owned
+        self.given = 0
         self.made: list[Any] | None = None
 
     def elements(self) -> list[Any]:

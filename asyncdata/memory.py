@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import weakref
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from math import prod
 from typing import Any, Final
 
@@ -67,8 +66,8 @@ class Pool:
         if memory is None:
             memory = np.empty(capacity, np.uint8)
         owner = block_of(capacity).from_buffer(memory)  # NumPy may drop an array or a memoryview that it was given
-        weakref.finalize(owner, self.give, memory).atexit = False
-        return np.frombuffer(owner, np.uint8, need).view(dtype).reshape(shape)
+        owner.give_back = partial(self.give, memory)
+        return np.ndarray(shape, dtype, owner)
 
     def take(self, capacity: int) -> Array | None:
         """Return idle memory of this size, if there is some."""
@@ -96,10 +95,19 @@ class Pool:
             self.lock.release()
 
 
+class Lent:
+    """What an array in lent memory holds, and with it everything that looks into it."""
+
+    give_back: Callable[[], object] = staticmethod(int)
+
+    def __del__(self) -> None:
+        self.give_back()
+
+
 @cache
 def block_of(size: int) -> Any:
-    """Return the type of so many bytes."""
-    return ctypes.c_ubyte * size
+    """Return the type of so many bytes that are lent."""
+    return type("Lent", (Lent, ctypes.c_ubyte * size), {})
 
 
 def rounded(need: int) -> int:

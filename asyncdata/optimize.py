@@ -323,7 +323,12 @@ def settle(node: Node, options: Options, numbered: bool = False) -> Node:
 
 
 def with_copies(node: Node, hoarded: bool = False) -> Node:
-    """Have what comes from processes copied where something holds it for long; a batch is a copy already."""
+    """Have what comes from processes copied where something holds it for long; a batch is a copy already.
+
+    What `rebatch` gives is one there too: elsewhere it may be a part of a larger batch.
+    """
+    if hoarded and isinstance(node, Batch) and isinstance(rows := node.input, Unbatch):
+        node = node.with_inputs(dataclasses.replace(rows, alone=False))
     copies = isinstance(node, Batch) and not (isinstance(node.input, Called) and node.input.rows)
     within = (hoarded or node.hoards) and not copies
     inputs = [with_copies(part, within) for part in node.inputs]

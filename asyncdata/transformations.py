@@ -364,6 +364,10 @@ class Transformations(Generic[T]):
 
         Of several sizes one batch has the first, the next the second and so on, in a cycle.
 
+        Batches are yours to write into. Right behind a batching step no copy is made of rows that lie in one batch and
+        are at least an eighth of it, unless they are held for long, as by `shuffle` or `cache`: such a part keeps that
+        batch in memory.
+
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(6).batch(2).rebatch(3))
         [array([0, 1, 2]), array([3, 4, 5])]

@@ -50,7 +50,7 @@ class Block:
     Where items lie in columns, `columns` are those, and `items` are made when somebody asks for them.
     """
 
-    __slots__ = ("columns", "failed", "items", "tickets")
+    __slots__ = ("columns", "count", "failed", "items", "tickets")
 
     items: list[Any]
 
@@ -65,6 +65,7 @@ class Block:
         """Return a block of items that lie in columns, in parts that follow each other."""
         block = cls.__new__(cls)
         block.columns = columns
+        block.count = len(tickets)
         block.tickets = tickets
         block.failed = False
         return block
@@ -77,7 +78,7 @@ class Block:
         return self.items
 
     def __len__(self) -> int:
-        return len(self.tickets) if self.columns else len(self.items)
+        return self.count if self.columns else len(self.items)
 
     def ticketed(self, tickets: Tickets) -> Block:
         """Return the same items with other tickets."""
@@ -134,14 +135,17 @@ class Block:
         if len(blocks) == 1:
             return blocks[0]
         tickets = Joined.of([block.tickets for block in blocks])
-        if all(block.columns for block in blocks):
-            return Block.of_columns([*chain.from_iterable([block.columns for block in blocks])], tickets)
+        columns = [block.columns for block in blocks]
+        if all(columns):
+            return Block.of_columns([*chain.from_iterable(columns)], tickets)
         items = list(chain.from_iterable([block.items for block in blocks]))
         return Block(items, tickets, any(b.failed for b in blocks))
 
 
 def cut(columns: Sequence[Columns], start: int, stop: int) -> list[Columns]:
     """Return items `start` to `stop` of columns in parts that follow each other."""
+    if len(columns) == 1:
+        return [columns[0][start:stop]]
     parts: list[Columns] = []
     for part in columns:
         rows = len(part)

@@ -113,9 +113,10 @@ class Fold:
         """Feed the step until it is done or its input ends, then flush it.
 
         It makes about a millisecond's worth of output at a time. What is large, such as batches, comes one by one, and
-        finds the memory of the last one, which is still in the processor's cache if nobody holds it.
+        finds the memory of the last one, which is still in the processor's cache if nobody holds it. While nothing
+        comes out it lets other tasks run once a millisecond.
         """
-        pace = Pace(INLINE_GROUP)
+        pace, rested = Pace(INLINE_GROUP), time.perf_counter()
         async with aclosing(source):
             while not step.done:
                 inner.items = step.need(min(want.items, pace.group))
@@ -125,11 +126,14 @@ class Fold:
                     break
                 begin = time.perf_counter()
                 out = step.feed(block)
-                if len(out):
-                    pace.measured(len(out), time.perf_counter() - begin)
+                size, now = len(out), time.perf_counter()
+                if size:
+                    pace.measured(size, now - begin)
                     if pace.group > 1 and out.weight >= LARGE:
                         pace.group = 1
-                else:
+                    rested = now  # the reader's turn to rest
+                elif now - rested > INLINE_GROUP:
+                    rested = now
                     await breathe()
                 for part in split(out, want):
                     yield part
@@ -304,8 +308,8 @@ def split(block: Block, want: Demand) -> Iterable[Block]:
 
 
 def parts_of(block: Block, want: Demand) -> Iterator[Block]:
-    start = 0
-    while start < len(block):
+    start, end = 0, len(block)
+    while start < end:
         size = want.items
         yield block.part(start, start + size)
         start += size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, NamedTuple, final
 
@@ -127,6 +127,9 @@ class Batcher(Step):
     def feed(self, block: Block) -> Block:
         before = self.spot(block.tickets, 0)
         self.last = block.tickets
+        if not block.failed:
+            self.hold(block)
+            return self.cut(before) if self.count >= self.size else Block([])
         out: list[Block] = []
         for piece in block.pieces():
             if piece.failed:
@@ -134,11 +137,15 @@ class Batcher(Step):
                 after = self.spot(piece.tickets, 1)
                 out.append(Block(piece.items, Passed(alone(piece.tickets[0]), before, after), True))
                 continue
-            self.held.append(piece)
-            self.count += len(piece)
+            self.hold(piece)
             if self.count >= self.size:
                 out.append(self.cut(before))
         return Block.join(out) if out else Block([])
+
+    def hold(self, block: Block) -> None:
+        """Keep elements for the batch under construction."""
+        self.held.append(block)
+        self.count += len(block)
 
     def spot(self, tickets: Tickets, done: int) -> Spot:
         """Return where things stand after `done` of some elements."""
@@ -147,15 +154,16 @@ class Batcher(Step):
     def cut(self, before: Spot) -> Block:
         """Return every full batch that is held."""
         whole, stops = Block.join(self.held), self.stops()
-        end = stops[-1]
-        spans = list(zip(chain((0,), stops), stops, strict=False))
-        if whole.columns and self.node.stacks and (end >= FEW * len(stops) or not whole.columns[0].bare):
-            parts = divided(whole.columns, stops)
-            tickets = whole.tickets
-            batches = [self.node.joined(part, tickets, *span) for part, span in zip(parts, spans, strict=True)]
-        else:
-            made, items, tickets = self.node.made, whole.items, whole.tickets
+        end, columns, tickets = stops[-1], whole.columns, whole.tickets
+        spans = zip(chain((0,), stops), stops, strict=False)
+        if not columns or not self.node.stacks or (end < FEW * len(stops) and columns[0].bare):
+            made, items = self.node.made, whole.items
             batches = [made(items[start:stop], tickets, start) for start, stop in spans]
+        elif len(stops) == 1 and end == self.count:
+            batches = [self.node.joined(columns, tickets, 0, end)]
+        else:
+            joined, parts = self.node.joined, divided(columns, stops)
+            batches = [joined(part, tickets, *span) for part, span in zip(parts, spans, strict=False)]
         self.count -= end
         self.overtaken = max(0, self.overtaken - end)
         last = self.held[-1]  # which made the first of these batches full: a part of `whole` would keep all before it
@@ -284,6 +292,9 @@ async def exactly(source: Blocks, want: Demand, count: int) -> Block | None:
 class Unbatch(Unary):
     """The elements that the leaves of each element hold along their first axis."""
 
+    alone: bool = field(default=False, repr=False)
+    """Whether a batch is all that reads them, as in `rebatch`: it may hand on the arrays of a batch that came in."""
+
     @staticmethod
     def of(plan: Node) -> Unbatch:
         """Return the node; `PlanError` if it is known already that elements have no first axis."""
@@ -305,7 +316,8 @@ class Unbatch(Unary):
 
     def stage(self) -> Fold:
         rows = self.input.size if isinstance(self.input, Batch) else unprefixed(self.input.signature)[0]
-        return Fold(lambda _: Unbatcher(self.input.in_order and not self.input.shared, rows))
+        owned = self.alone and isinstance(self.input, Batch)  # which nobody but this step has seen
+        return Fold(lambda _: Unbatcher(self.input.in_order and not self.input.shared, rows, owned))
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         outer, rows = dealt_begun(map(listed, positions), deal, self.input.dealt)
@@ -335,9 +347,10 @@ class Unbatcher(Step):
     So no more is read than is wanted.
     """
 
-    def __init__(self, by_place: bool = True, most_rows: int | None = None) -> None:
+    def __init__(self, by_place: bool = True, most_rows: int | None = None, owned: bool = False) -> None:
         self.by_place = by_place
         self.most_rows = most_rows
+        self.owned = owned
         self.skips: Sequence[int] = ()
 
     def resume(self, position: Position) -> Start:
@@ -359,13 +372,14 @@ class Unbatcher(Step):
         if block.failed:
             return self.failure(block, block.items[0], skip)
         try:
-            columns = Columns.of(block.items[0])
+            columns = Columns.of(block.items[0], self.owned)
             items = unstack(block.items[0]) if columns is None else []
         except StructureError as error:
             return self.failure(block, noted(error, "unbatch()", block.tickets[0]), skip)
-        count, element, skips = len(columns or items), block.tickets, self.skips
+        count, element, skips = len(items) if columns is None else len(columns), block.tickets, self.skips
         rows = Children(element[0], Ordinals(0, count), lambda row: self.after(element, row, count, skips))
-        return (Block.of_columns([columns], rows) if columns else Block(items, rows)).part(skip, count)
+        out = Block(items, rows) if columns is None else Block.of_columns([columns], rows)
+        return out.part(skip, count) if skip else out
 
     def failure(self, block: Block, failure: Failure, skip: int) -> Block:
         """Return the failure of a whole element in its place."""

@@ -115,6 +115,9 @@ class Skipper(Step):
         return min(self.left, 1024) or want
 
     def feed(self, block: Block) -> Block:
-        gone = min(self.left, len(block))
+        size = len(block)
+        gone = min(self.left, size)
         self.left -= gone
-        return block.part(gone, len(block)) if gone else block
+        if gone == size:
+            return Block([])
+        return block.part(gone, size) if gone else block

@@ -118,3 +118,18 @@ def test_a_shelf_uses_its_places_again() -> None:
 )
 def test_elements_do_better(columns: Columns) -> None:
     assert Shelf.like(columns) is None
+
+
+def test_rows_that_are_nobody_elses_are_handed_on_once() -> None:
+    array = np.arange(8)
+    columns = Columns(array, 8, owned=True)
+    taken = [Columns.stacked([columns[start : start + 4]]) for start in (0, 0, 2, 4, 4)]
+    assert [rows.tolist() for rows in taken] == [[0, 1, 2, 3], [0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 7], [4, 5, 6, 7]]
+    assert [np.shares_memory(rows, array) for rows in taken] == [True, False, False, True, False]
+
+
+def test_rows_are_not_handed_on_once_there_are_elements_of_them() -> None:
+    array = np.arange(8)
+    columns = Columns(array, 8, owned=True)
+    assert columns[4:].elements() == [4, 5, 6, 7]
+    assert not np.shares_memory(Columns.stacked([columns[:4]]), array)

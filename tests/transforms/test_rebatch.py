@@ -159,3 +159,65 @@ def test_a_batch_shares_no_memory_with_what_it_was_cut_from() -> None:
     (batch,) = ad.Dataset.from_iterable([source]).rebatch(4)
     batch += 1
     assert not source.any()
+
+
+ROWS = np.arange(960.0).reshape(240, 4)
+PARTS = {
+    "batches": lambda: ad.Dataset.from_tensor_slices(ROWS).batch(48),
+    "batches in a dict": lambda: ad.Dataset.from_tensor_slices({"x": ROWS, "y": np.arange(240)}).batch(48),
+    "batches of elements": lambda: ad.Dataset.from_iterable([*ROWS]).batch(48),
+    "batches of batches": lambda: ad.Dataset.from_tensor_slices(ROWS).batch(120).rebatch(48),
+    "padded batches": lambda: ad.Dataset.from_iterable([*ROWS]).padded_batch(48),
+    "batches of one array": lambda: ad.Dataset.from_tensors(ROWS[0]).repeat(240).batch(48),
+    "batches again and again": lambda: ad.Dataset.from_tensor_slices(ROWS[:120]).batch(48).repeat(2),
+    "batches that were kept": lambda: KEPT.repeat(2),
+    "an array again and again": lambda: ad.Dataset.from_tensors(ROWS[:48]).repeat(5),
+    "an array that a function gives": lambda: ad.Dataset.range(5).map(lambda _: ROWS[:48]),
+}
+KEPT = ad.Dataset.from_tensor_slices(ROWS[:120]).batch(48).cache()
+BEHIND = {
+    "nothing": lambda ds: ds,
+    "shuffle": lambda ds: ds.shuffle(3, seed=1),
+    "rebatch": lambda ds: ds.rebatch(16),
+    "window": lambda ds: ds.window(3, shift=1).flat_map(lambda window: ad.Dataset.zip(window).rebatch(12)),
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("sizes", [1, 6, 24, 32, 48, 50, 100, [30, 18], [7, 24, 17]])
+@pytest.mark.parametrize("source", PARTS)
+def test_to_write_into_a_batch_changes_no_other_and_no_source(source: str, sizes: Any, behind: str) -> None:
+    def pipeline() -> ad.Dataset:
+        return BEHIND[behind](PARTS[source]().rebatch(sizes))
+
+    wanted = [[leaf.copy() for leaf in leaves(batch)] for batch in pipeline()]
+    found: list[Any] = []
+    for place, batch in enumerate(pipeline()):
+        for leaf, before in zip(leaves(batch), wanted[place], strict=True):
+            np.testing.assert_array_equal(leaf, before)
+            leaf[:] = -1 - place
+        found.append(batch)
+    for place, batch in enumerate(found):
+        assert all((leaf == -1 - place).all() for leaf in leaves(batch))
+    assert (np.arange(960.0).reshape(240, 4) == ROWS).all()
+
+
+def test_parts_of_a_batch_are_not_copied_unless_they_are_small() -> None:
+    batches = ad.Dataset.range(400).map(np.float64).batch(80)
+
+    def shared(ds: ad.Dataset) -> int:
+        bases = [batch.base for batch in ds]
+        return sum(base is not None for base in bases)
+
+    assert shared(batches.rebatch(40)) == 10
+    assert shared(batches.rebatch(10)) == 40
+    assert shared(batches.rebatch(50)) == 4  # the others are of two batches each
+    assert shared(batches.rebatch(8)) == 0
+    assert shared(batches.map(lambda batch: batch).rebatch(40)) == 0
+    assert shared(batches.unbatch().batch(40)) == 0
+
+
+def test_parts_that_are_held_for_long_are_copied() -> None:
+    batches = ad.Dataset.range(400).map(np.float64).batch(80).rebatch(40)
+    for ds in (batches.shuffle(8, seed=1), batches.cache()):
+        assert all(batch.base is None for batch in ds)
