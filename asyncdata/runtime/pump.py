@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from asyncdata.errors import ResumeError, StageError
 from asyncdata.runtime.anchors import Anchor
-from asyncdata.runtime.block import Failure
+from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Pace
 from asyncdata.runtime.queue import LoopSignal
 from asyncdata.runtime.scope import Scope
@@ -61,22 +61,38 @@ class Pump:
         """Let the other side end; what it has begun it may finish."""
         raise NotImplementedError
 
-    async def pull(self, limit: int) -> list[Any]:
-        """Return what is there, at least one and at most `limit` items; nothing at the end."""
+    async def pull(self, limit: int) -> list[Any] | Block:
+        """Return what is there, at least one and at most `limit` items; nothing at the end.
+
+        A block has them in columns; its tickets are those of its reader to give.
+        """
         if self.over:
             return []
         missing = limit - self.ordered
         if missing > 0:
             self.ordered += missing
             self.order(missing)
-        if not self.ready:
+        if not self.ripe():
             await self.arrival(limit)
-        items = list[Any](map(deque[Any].popleft, repeat(self.ready, min(limit, len(self.ready)))))
+        while not (items := self.take(limit)):
+            await self.signal.until(self.arrived)
         self.ordered -= len(items)
-        if items[-1] is END:
+        if isinstance(items, list) and items[-1] is END:
             self.over = True
             items.pop()
         return items
+
+    def held(self) -> int:
+        """Return how many items are here."""
+        return len(self.ready)
+
+    def ripe(self) -> bool:
+        """Tell whether items are here that are as they are to be taken."""
+        return bool(self.ready)
+
+    def take(self, limit: int) -> list[Any] | Block:
+        """Return items that are here, at most `limit`; none if the other side has just taken hold of them again."""
+        return list[Any](map(deque[Any].popleft, repeat(self.ready, min(limit, len(self.ready)))))
 
     async def arrival(self, limit: int) -> None:
         """Wait for an item, or for a group of them while they come quickly."""
@@ -92,11 +108,11 @@ class Pump:
         finally:
             timer.cancel()
             self.enough = 1
-        self.quick = len(self.ready) >= min(GROUP, limit)
+        self.quick = self.held() >= min(GROUP, limit)
 
     def arrived(self) -> bool:
         """Tell whether there are enough items; if not, somebody is about to wait for them."""
-        if len(self.ready) >= self.enough:
+        if self.held() >= self.enough:
             return True
         self.hurry()
         return False
@@ -127,7 +143,7 @@ class Pump:
         self.ready.append(item)
         if item is END:
             self.enough = 1
-        if self.signal.armed and len(self.ready) >= self.enough:
+        if self.signal.armed and self.held() >= self.enough:
             self.signal.notify()
 
 
@@ -137,6 +153,9 @@ class ThreadPump(Pump):
     Items are read in groups of about a millisecond by a loop in C, which takes a permit for each. Without permits it
     ends: so an item is here as soon as it is waited for, and nobody waits for the rest of a group.
     """
+
+    largest = 4096
+    """How many items a group may have."""
 
     def __init__(
         self, scope: Scope, make: Callable[[], tuple[Iterable[Any], Tell | None]], name: str, first: int
@@ -189,12 +208,11 @@ class ThreadPump(Pump):
         left, last = count, self.number + count
         self.ask(self.number)
         while left and not self.ended and not self.over:
-            size = min(left, self.pace.group)
+            size = min(left, self.pace.group, self.largest)
             uses = repeat(True, size)
             begin = time.perf_counter()
             try:
-                # not `extend`, by which `ready` would be locked on a free-threaded interpreter until the group is done
-                any(map(self.ready.append, map(next, compress(self.permitted(items, size), uses))))
+                self.read(map(next, compress(self.permitted(items, size), uses)))
             except BaseException as error:  # becomes an element's failure
                 left -= size - length_hint(uses)
                 self.ask(last - left)
@@ -203,9 +221,14 @@ class ThreadPump(Pump):
             if used := size - length_hint(uses):
                 left -= used
                 self.pace.measured(used, time.perf_counter() - begin)
-            if self.signal.armed and len(self.ready) >= self.enough:
+            if self.signal.armed and self.held() >= self.enough:
                 self.signal.notify()
         self.number = last
+
+    def read(self, group: Iterator[Any]) -> None:
+        """Read the items of a group, each of which is here at once."""
+        # not `extend`, by which `ready` would be locked on a free-threaded interpreter until the group is done
+        any(map(self.ready.append, group))
 
     def permitted(self, items: Iterator[Any], size: int) -> list[Iterator[Any]]:
         """Return the permits for a group: no more than somebody waits for.
@@ -216,7 +239,7 @@ class ThreadPump(Pump):
         if self.over:
             permits.clear()
         elif self.signal.armed:
-            del permits[max(1, self.enough - len(self.ready)) :]
+            del permits[max(1, self.enough - self.held()) :]
         return permits
 
 

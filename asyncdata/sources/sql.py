@@ -8,13 +8,15 @@ import sqlite3
 import struct
 import sys
 from asyncio import CancelledError
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from itertools import chain
 from operator import countOf
 from struct import pack_into
+from threading import Lock
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import quote
 
@@ -23,9 +25,10 @@ import numpy.typing as npt
 
 from asyncdata.columns import Columns
 from asyncdata.errors import StructureError
-from asyncdata.runtime.block import Failure
-from asyncdata.runtime.pump import LoopPump, Pump, Tell, ThreadPump
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.pump import END, LoopPump, Pump, Tell, ThreadPump
 from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.tickets import Ordinals
 from asyncdata.sources.generator import Pumped
 from asyncdata.sources.stateful import StreamPlace
 from asyncdata.structure import TensorSpec
@@ -86,7 +89,7 @@ class QueryRows(Pumped):
         cursor = connection.cursor()
         cursor.execute(self.query)
         self.check_width(cursor)
-        yield iter(cursor.fetchone, None)
+        yield cursor if type(cursor) is sqlite3.Cursor else iter(cursor.fetchone, None)
 
     async def awaited_rows(self, promised: Promised) -> AsyncIterator[tuple[Any, ...]]:
         """Run the query of an async connection; the first rows come alone, so that they come soon."""
@@ -107,13 +110,15 @@ class QueryRows(Pumped):
             raise StructureError(f"the query gives {width} columns, and output_types has {len(self.dtypes)}")
 
     def converted(self, items: list[Any]) -> list[Any] | Columns:
-        if Failure not in set(map(type, items)):
-            try:
-                columns = zip(self.dtypes, zip(*items, strict=True), strict=True)
-                return Columns(tuple([values_of(column, dtype) for dtype, column in columns]), len(items))
-            except UNFIT:
-                pass  # one by one, to find out of which row
-        return [item if type(item) is Failure else self.row(item) for item in items]
+        try:
+            return self.columns(items)
+        except UNFIT:  # one by one, to find out of which row
+            return [item if type(item) is Failure else self.row(item) for item in items]
+
+    def columns(self, rows: list[Any]) -> Columns:
+        """Return rows with their types; an error if that is not possible of one, or if it is none but a failure."""
+        columns = zip(self.dtypes, zip(*rows, strict=True), strict=True)
+        return Columns(tuple([values_of(column, dtype) for dtype, column in columns]), len(rows))
 
     def row(self, item: Sequence[Any]) -> Any:
         """Return one row with its types, or what is wrong with it."""
@@ -154,7 +159,14 @@ class Reading:
 
 
 class RowPump(ThreadPump):
-    """Connects in a thread, where a plain driver stays; an async one goes on as a task of the engine's loop."""
+    """Connects in a thread, where a plain driver stays; an async one goes on as a task of the engine's loop.
+
+    The thread that has read a group of rows also puts them into columns, as long as they are warm. Until then they are
+    in `ready`, where whoever cannot wait for that, since the next row is long in coming, takes them as they are.
+    """
+
+    largest = 512
+    """From 700 tuples on that are made and not let go of Python looks for garbage, which costs a tenth of a row."""
 
     def __init__(self, scope: Scope, node: QueryRows, first: int) -> None:
         self.scope = scope
@@ -162,6 +174,9 @@ class RowPump(ThreadPump):
         self.first = first
         self.promised: Promised | None = None
         self.awaited: LoopPump | None = None
+        self.lock = Lock()
+        self.parts: deque[Columns | list[Any]] = deque()
+        self.laid = 0
         super().__init__(scope, self.connected, "asyncdata-sql", first)
 
     def connected(self) -> tuple[Iterable[Any], Tell | None]:
@@ -174,7 +189,54 @@ class RowPump(ThreadPump):
             self.discard()
         return (), None
 
-    async def pull(self, limit: int) -> list[Any]:
+    def held(self) -> int:
+        return self.laid + len(self.ready)
+
+    def ripe(self) -> bool:
+        return bool(self.parts) or (self.ended and bool(self.ready))
+
+    def read(self, group: Iterator[Any]) -> None:
+        try:
+            self.ready.extend(group)  # a driver that waits lets go of the lock that this is on a free-threaded Python
+        finally:
+            self.lay()
+
+    def lay(self) -> None:
+        """Put the rows that are here into columns."""
+        with self.lock:
+            rows = [*self.ready]
+            self.ready.clear()
+        ending = [rows.pop()] if rows and rows[-1] is END else []
+        part: Columns | list[Any] = rows
+        if rows:
+            with suppress(Exception):  # the engine tries again, one by one
+                part = self.node.columns(rows)
+        with self.lock:
+            if rows:
+                self.parts.append(part)
+                self.laid += len(part)
+            self.ready.extend(ending)
+
+    def take(self, limit: int) -> list[Any] | Block:
+        with self.lock:
+            if not self.parts:
+                return super().take(limit)
+            part = self.parts.popleft()
+            if len(part) > limit:
+                self.parts.appendleft(part[limit:])
+                part = part[:limit]
+            if isinstance(part, list):
+                self.laid -= len(part)
+                return part
+            found, count = [part], len(part)
+            while self.parts and isinstance(part := self.parts[0], Columns) and count + len(part) <= limit:
+                found.append(part)
+                count += len(part)
+                self.parts.popleft()
+            self.laid -= count
+            return Block.of_columns(found, Ordinals(0, count))
+
+    async def pull(self, limit: int) -> list[Any] | Block:
         if self.awaited is None:
             items = await super().pull(limit)
             if items or self.promised is None:
