@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from itertools import chain
+from itertools import chain, repeat
 from operator import countOf
 from struct import pack_into
 from threading import Lock
@@ -158,12 +158,73 @@ class Reading:
         self.connection.close()
 
 
-class RowPump(ThreadPump):
-    """Connects in a thread, where a plain driver stays; an async one goes on as a task of the engine's loop.
+class Shelf:
+    """Rows that a thread reads, and puts into columns a group at a time, as long as they are warm.
 
-    The thread that has read a group of rows also puts them into columns, as long as they are warm. Until then they are
-    in `ready`, where whoever cannot wait for that, since the next row is long in coming, takes them as they are.
+    Until then they are here as they are, for whoever cannot wait: the next row may be long in coming. The lock is held
+    for as long as it takes to move references, once for each group and for each time that rows are taken.
     """
+
+    def __init__(self, columns: Callable[[list[Any]], Columns]) -> None:
+        self.columns = columns
+        self.lock = Lock()
+        self.rows: deque[Any] = deque()
+        self.parts: deque[Columns | list[Any]] = deque()
+        self.laid = 0  # rows in the parts
+
+    def __len__(self) -> int:
+        return self.laid + len(self.rows)
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    def append(self, item: Any) -> None:
+        self.rows.append(item)
+
+    def read(self, group: Iterator[Any]) -> None:
+        try:
+            self.rows.extend(group)  # a driver that waits lets go of the lock that these have without Python's own
+        finally:
+            self.lay()
+
+    def lay(self) -> None:
+        """Put the rows that are here into columns; where that is not possible the engine says of which it is not."""
+        with self.lock:
+            rows = [*self.rows]
+            self.rows.clear()
+        end = [rows.pop()] if rows and rows[-1] is END else []
+        parts: list[Columns | list[Any]] = [part for part in (rows, end) if part]
+        if rows:
+            with suppress(Exception):
+                parts[0] = self.columns(rows)
+        with self.lock:
+            self.parts.extend(parts)
+            self.laid += len(rows) + len(end)
+
+    def take(self, limit: int) -> list[Any] | Block:
+        with self.lock:
+            if not self.parts:
+                return list[Any](map(deque[Any].popleft, repeat(self.rows, min(limit, len(self.rows)))))
+            part = self.parts.popleft()
+            if len(part) > limit:
+                self.parts.appendleft(part[limit:])
+                part = part[:limit]
+            self.laid -= len(part)
+            return part if isinstance(part, list) else self.block(part, limit)
+
+    def block(self, first: Columns, limit: int) -> Block:
+        """Return columns, and those that follow them up to the limit."""
+        found, count = [first], len(first)
+        while self.parts and isinstance(part := self.parts[0], Columns) and count + len(part) <= limit:
+            found.append(part)
+            count += len(part)
+            self.laid -= len(part)
+            self.parts.popleft()
+        return Block.of_columns(found, Ordinals(0, count))
+
+
+class RowPump(ThreadPump):
+    """Connects in a thread, where a plain driver stays; an async one goes on as a task of the engine's loop."""
 
     largest = 512
     """From 700 tuples on that are made and not let go of Python looks for garbage, which costs a tenth of a row."""
@@ -174,10 +235,7 @@ class RowPump(ThreadPump):
         self.first = first
         self.promised: Promised | None = None
         self.awaited: LoopPump | None = None
-        self.lock = Lock()
-        self.parts: deque[Columns | list[Any]] = deque()
-        self.laid = 0
-        super().__init__(scope, self.connected, "asyncdata-sql", first)
+        super().__init__(scope, self.connected, "asyncdata-sql", first, Shelf(node.columns))
 
     def connected(self) -> tuple[Iterable[Any], Tell | None]:
         """Return the rows of a plain connection; none of one that is only promised, which is kept."""
@@ -188,53 +246,6 @@ class RowPump(ThreadPump):
         if self.over:
             self.discard()
         return (), None
-
-    def held(self) -> int:
-        return self.laid + len(self.ready)
-
-    def ripe(self) -> bool:
-        return bool(self.parts) or (self.ended and bool(self.ready))
-
-    def read(self, group: Iterator[Any]) -> None:
-        try:
-            self.ready.extend(group)  # a driver that waits lets go of the lock that this is on a free-threaded Python
-        finally:
-            self.lay()
-
-    def lay(self) -> None:
-        """Put the rows that are here into columns."""
-        with self.lock:
-            rows = [*self.ready]
-            self.ready.clear()
-        ending = [rows.pop()] if rows and rows[-1] is END else []
-        part: Columns | list[Any] = rows
-        if rows:
-            with suppress(Exception):  # the engine tries again, one by one
-                part = self.node.columns(rows)
-        with self.lock:
-            if rows:
-                self.parts.append(part)
-                self.laid += len(part)
-            self.ready.extend(ending)
-
-    def take(self, limit: int) -> list[Any] | Block:
-        with self.lock:
-            if not self.parts:
-                return super().take(limit)
-            part = self.parts.popleft()
-            if len(part) > limit:
-                self.parts.appendleft(part[limit:])
-                part = part[:limit]
-            if isinstance(part, list):
-                self.laid -= len(part)
-                return part
-            found, count = [part], len(part)
-            while self.parts and isinstance(part := self.parts[0], Columns) and count + len(part) <= limit:
-                found.append(part)
-                count += len(part)
-                self.parts.popleft()
-            self.laid -= count
-            return Block.of_columns(found, Ordinals(0, count))
 
     async def pull(self, limit: int) -> list[Any] | Block:
         if self.awaited is None:

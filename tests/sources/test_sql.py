@@ -21,7 +21,8 @@ import asyncdata as ad
 from asyncdata.columns import Columns
 from asyncdata.experimental import SqlDataset
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.sources.sql import QueryRows, RowPump, to_the_end
+from asyncdata.runtime.pump import ThreadPump
+from asyncdata.sources.sql import QueryRows, RowPump, Shelf, to_the_end
 from asyncdata.testing import check_resumes, leaves_nothing
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain, results
@@ -204,14 +205,7 @@ async def test_rows_that_are_put_into_columns_when_they_are_to_be_taken_are_wait
             stuck.set()
             go_on.wait(5)
 
-    class Watched(QueryRows):
-        def columns(self, rows: list[Any]) -> Columns:
-            if go_on.is_set():
-                laying.set()
-                looked.wait(5)
-            return super().columns(rows)
-
-    class Watching(RowPump):
+    class Watching(Shelf):
         def take(self, limit: int) -> Any:
             if not self.parts:
                 go_on.set()
@@ -222,8 +216,15 @@ async def test_rows_that_are_put_into_columns_when_they_are_to_be_taken_are_wait
                 looked.set()
             return found
 
+    def columns(rows: list[Any]) -> Columns:
+        if go_on.is_set():
+            laying.set()
+            looked.wait(5)
+        return Columns.ints(rows)
+
     scope: Any = FakeScope()
-    pump = Watching(scope, Watched("", "", (np.dtype(int),), lambda: Odd(24, before)), 0)
+    rows = (number for number in range(24) if before(number) is None)
+    pump = ThreadPump(scope, lambda: (rows, None), "test-pump", 0, Watching(columns))
     pump.pace.group, pump.pace.target = 8, 1e6  # then sixteen
     pump.ordered = 24
     pump.order(24)
@@ -233,7 +234,7 @@ async def test_rows_that_are_put_into_columns_when_they_are_to_be_taken_are_wait
         items = await pump.pull(24)
         assert isinstance(items, Block)
         found += items.items
-    assert (found, taken) == ([(number,) for number in range(24)], [8, 0, 16])
+    assert (found, taken) == ([*range(24)], [8, 0, 16])
     pump.stop()
     await scope.owned.join_async()
 
