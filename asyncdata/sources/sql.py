@@ -158,7 +158,7 @@ class Reading:
         self.connection.close()
 
 
-class Shelf:
+class Fetched:
     """Rows that a thread reads, and puts into columns a group at a time, as long as they are warm.
 
     Until then they are here as they are, for whoever cannot wait: the next row may be long in coming. The lock is held
@@ -235,7 +235,7 @@ class RowPump(ThreadPump):
         self.first = first
         self.promised: Promised | None = None
         self.awaited: LoopPump | None = None
-        super().__init__(scope, self.connected, "asyncdata-sql", first, Shelf(node.columns))
+        super().__init__(scope, self.connected, "asyncdata-sql", first, Fetched(node.columns))
 
     def connected(self) -> tuple[Iterable[Any], Tell | None]:
         """Return the rows of a plain connection; none of one that is only promised, which is kept."""

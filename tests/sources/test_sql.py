@@ -22,7 +22,7 @@ from asyncdata.columns import Columns
 from asyncdata.experimental import SqlDataset
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.pump import ThreadPump
-from asyncdata.sources.sql import QueryRows, RowPump, Shelf, to_the_end
+from asyncdata.sources.sql import Fetched, QueryRows, RowPump, to_the_end
 from asyncdata.testing import check_resumes, leaves_nothing
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain, results
@@ -205,7 +205,7 @@ async def test_rows_that_are_put_into_columns_when_they_are_to_be_taken_are_wait
             stuck.set()
             go_on.wait(5)
 
-    class Watching(Shelf):
+    class Watching(Fetched):
         def take(self, limit: int) -> Any:
             if not self.parts:
                 go_on.set()
