@@ -120,7 +120,7 @@ class Pump:
             self.quick = time.perf_counter() - since < QUICK
             return
         self.enough = limit
-        timer = self.loop.call_later(PATIENCE, self.look)
+        timer = self.loop.call_later(2 * PATIENCE, self.look)  # uvloop's come up to a millisecond too early
         try:
             await self.signal.until(self.arrived)
         finally:
