@@ -11,16 +11,16 @@ from contextlib import suppress
 from itertools import chain, compress, repeat
 from operator import length_hint
 from queue import SimpleQueue
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from asyncdata.errors import ResumeError, StageError
 from asyncdata.runtime.anchors import Anchor
-from asyncdata.runtime.block import Failure
+from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Pace
 from asyncdata.runtime.queue import LoopSignal
 from asyncdata.runtime.scope import Scope
 
-__all__ = ("LoopPump", "Pump", "Tell", "ThreadPump")
+__all__ = ("END", "LoopPump", "Pump", "Ready", "Tell", "ThreadPump")
 
 END: Final = object()
 
@@ -32,6 +32,38 @@ Tell: TypeAlias = Callable[[], str | ResumeError | None]
 """Gives the state of a source that has states, as JSON: `None` at its beginning, or why it cannot be told."""
 
 
+class Ready(Protocol):
+    """Items that the other side has made, which the engine takes; true if one may be taken as it is."""
+
+    def __len__(self) -> int: ...
+
+    def append(self, item: Any, /) -> None:
+        """Add an item; runs on the other side."""
+        ...
+
+    def read(self, group: Iterator[Any]) -> None:
+        """Add each item of a group as soon as it is made; runs on the other side."""
+        ...
+
+    def take(self, limit: int) -> list[Any] | Block:
+        """Return at most `limit` items; nothing if the other side has taken hold of them again.
+
+        A block has them in columns; its tickets are those of its reader to give.
+        """
+        ...
+
+
+class Items(deque[Any]):
+    """Items one by one."""
+
+    def read(self, group: Iterator[Any]) -> None:
+        # not `extend`, by which this would be locked on a free-threaded interpreter until the group is done
+        any(map(self.append, group))
+
+    def take(self, limit: int) -> list[Any]:
+        return list[Any](map(deque[Any].popleft, repeat(self, min(limit, len(self)))))
+
+
 class Pump:
     """The engine's side: orders items, never more than it was asked for, and takes what is there.
 
@@ -39,14 +71,15 @@ class Pump:
     not happen again. It is asked where it runs, between two items, and the state is here before the item that follows.
     """
 
-    def __init__(self, scope: Scope, first: int) -> None:
-        self.ready: deque[Any] = deque()
+    def __init__(self, scope: Scope, first: int, ready: Ready | None = None) -> None:
+        self.ready: Ready = Items() if ready is None else ready
         self.loop = scope.loop
         self.signal = LoopSignal(scope.loop, threadsafe=True)
         self.quick = False
         self.enough = 1  # items to be woken for
         self.ordered = 0
         self.over = False
+        self.ended = False  # on the other side
         self.begun = False
         self.tell: Tell | None = None
         self.number: int = first  # of the next item, on the other side
@@ -61,7 +94,7 @@ class Pump:
         """Let the other side end; what it has begun it may finish."""
         raise NotImplementedError
 
-    async def pull(self, limit: int) -> list[Any]:
+    async def pull(self, limit: int) -> list[Any] | Block:
         """Return what is there, at least one and at most `limit` items; nothing at the end."""
         if self.over:
             return []
@@ -71,9 +104,10 @@ class Pump:
             self.order(missing)
         if not self.ready:
             await self.arrival(limit)
-        items = list[Any](map(deque[Any].popleft, repeat(self.ready, min(limit, len(self.ready)))))
+        while not (items := self.ready.take(limit)):
+            await self.signal.until(self.arrived)
         self.ordered -= len(items)
-        if items[-1] is END:
+        if isinstance(items, list) and items[-1] is END:
             self.over = True
             items.pop()
         return items
@@ -86,7 +120,7 @@ class Pump:
             self.quick = time.perf_counter() - since < QUICK
             return
         self.enough = limit
-        timer = self.loop.call_later(PATIENCE, self.look)
+        timer = self.loop.call_later(2 * PATIENCE, self.look)  # uvloop's come up to a millisecond too early
         try:
             await self.signal.until(self.arrived)
         finally:
@@ -126,6 +160,7 @@ class Pump:
         """Hand an item to the engine; runs on the other side."""
         self.ready.append(item)
         if item is END:
+            self.ended = True
             self.enough = 1
         if self.signal.armed and len(self.ready) >= self.enough:
             self.signal.notify()
@@ -138,15 +173,22 @@ class ThreadPump(Pump):
     ends: so an item is here as soon as it is waited for, and nobody waits for the rest of a group.
     """
 
+    largest = 4096
+    """How many items a group may have."""
+
     def __init__(
-        self, scope: Scope, make: Callable[[], tuple[Iterable[Any], Tell | None]], name: str, first: int
+        self,
+        scope: Scope,
+        make: Callable[[], tuple[Iterable[Any], Tell | None]],
+        name: str,
+        first: int,
+        ready: Ready | None = None,
     ) -> None:
-        super().__init__(scope, first)
+        super().__init__(scope, first, ready)
         self.make = make
         self.orders: SimpleQueue[int | None] = SimpleQueue()
         self.pace = Pace(PATIENCE)
         self.permits: list[Iterator[Any]] = []
-        self.ended = False
         scope.owned.start(self.run, name)
 
     def order(self, count: int) -> None:
@@ -189,12 +231,11 @@ class ThreadPump(Pump):
         left, last = count, self.number + count
         self.ask(self.number)
         while left and not self.ended and not self.over:
-            size = min(left, self.pace.group)
+            size = min(left, self.pace.group, self.largest)
             uses = repeat(True, size)
             begin = time.perf_counter()
             try:
-                # not `extend`, by which `ready` would be locked on a free-threaded interpreter until the group is done
-                any(map(self.ready.append, map(next, compress(self.permitted(items, size), uses))))
+                self.ready.read(map(next, compress(self.permitted(items, size), uses)))
             except BaseException as error:  # becomes an element's failure
                 left -= size - length_hint(uses)
                 self.ask(last - left)
@@ -250,7 +291,7 @@ class LoopPump(Pump):
         try:
             self.home.call_soon_threadsafe(call, *args)
         except RuntimeError:  # that loop has been closed: its iterator is gone with it
-            if not self.over and END not in self.ready:
+            if not self.over and not self.ended:
                 self.hand(Failure(StageError("the event loop that the async iterable belongs to has been closed")))
                 self.hand(END)
 

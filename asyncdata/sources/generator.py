@@ -107,12 +107,12 @@ class Pumped(Node):
         start, first, lost = place.first, place.number, None
         try:
             while items := await pump.pull(min(4096, first - start) if start < first else want.items):
-                if not pump.begun and (place.state is not None or first > 1):
+                if isinstance(items, list) and not pump.begun and (place.state is not None or first > 1):
                     raise self.refused(items[0].error)
                 stop = start + len(items)
                 if start >= first:
                     yield self.block(items, self.tickets(pump, start, stop))
-                elif type(items[-1]) is Failure:
+                elif isinstance(items, list) and type(items[-1]) is Failure:
                     lost = items[-1].error
                 start = stop
             if start < first:
@@ -140,8 +140,10 @@ class Pumped(Node):
             "run again it must give the same elements"
         )
 
-    def block(self, items: list[Any], tickets: Tickets) -> Block:
+    def block(self, items: list[Any] | Block, tickets: Tickets) -> Block:
         """Return `items` as a block, converted, with notes on what failed."""
+        if isinstance(items, Block):
+            return items.ticketed(tickets)
         found = self.converted(items)
         if isinstance(found, Columns):
             return Block.of_columns([found], tickets)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import struct
 import sys
 from asyncio import CancelledError
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from itertools import chain
+from itertools import chain, repeat
+from operator import countOf
+from struct import pack_into
+from threading import Lock
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import quote
 
@@ -20,9 +25,10 @@ import numpy.typing as npt
 
 from asyncdata.columns import Columns
 from asyncdata.errors import StructureError
-from asyncdata.runtime.block import Failure
-from asyncdata.runtime.pump import LoopPump, Pump, Tell, ThreadPump
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.pump import END, LoopPump, Pump, Tell, ThreadPump
 from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.tickets import Ordinals
 from asyncdata.sources.generator import Pumped
 from asyncdata.sources.stateful import StreamPlace
 from asyncdata.structure import TensorSpec
@@ -31,6 +37,9 @@ __all__ = ("Connect", "QueryRows", "read_only_sqlite", "to_the_end")
 
 MOST_ROWS: Final = 256
 """How many rows an async driver is asked for at once: each time costs a hop, often to a thread of its own."""
+
+UNFIT: Final = (TypeError, ValueError, OverflowError, struct.error)
+"""What is raised where a value is none of its column's type."""
 
 
 class Connection(Protocol):
@@ -80,7 +89,7 @@ class QueryRows(Pumped):
         cursor = connection.cursor()
         cursor.execute(self.query)
         self.check_width(cursor)
-        yield iter(cursor.fetchone, None)
+        yield cursor if type(cursor) is sqlite3.Cursor else iter(cursor.fetchone, None)
 
     async def awaited_rows(self, promised: Promised) -> AsyncIterator[tuple[Any, ...]]:
         """Run the query of an async connection; the first rows come alone, so that they come soon."""
@@ -101,13 +110,15 @@ class QueryRows(Pumped):
             raise StructureError(f"the query gives {width} columns, and output_types has {len(self.dtypes)}")
 
     def converted(self, items: list[Any]) -> list[Any] | Columns:
-        if Failure not in set(map(type, items)):
-            try:
-                columns = zip(self.dtypes, zip(*items, strict=True), strict=True)
-                return Columns(tuple([values_of(column, dtype) for dtype, column in columns]), len(items))
-            except (TypeError, ValueError, OverflowError):
-                pass  # one by one, to find out of which row
-        return [item if type(item) is Failure else self.row(item) for item in items]
+        try:
+            return self.columns(items)
+        except UNFIT:  # one by one, to find out of which row
+            return [item if type(item) is Failure else self.row(item) for item in items]
+
+    def columns(self, rows: list[Any]) -> Columns:
+        """Return rows with their types; an error if that is not possible of one, or if it is none but a failure."""
+        columns = zip(self.dtypes, zip(*rows, strict=True), strict=True)
+        return Columns(tuple([values_of(column, dtype) for dtype, column in columns]), len(rows))
 
     def row(self, item: Sequence[Any]) -> Any:
         """Return one row with its types, or what is wrong with it."""
@@ -115,7 +126,7 @@ class QueryRows(Pumped):
         for place, (value, dtype) in enumerate(zip(item, self.dtypes, strict=True)):
             try:
                 values.extend(values_of((value,), dtype))
-            except (TypeError, ValueError, OverflowError):
+            except UNFIT:
                 return Failure(StructureError(f"column {place} of the row is no {dtype.name}: {value!r:.60}"))
         return tuple(values)
 
@@ -147,8 +158,76 @@ class Reading:
         self.connection.close()
 
 
+class Fetched:
+    """Rows that a thread reads, and puts into columns a group at a time, as long as they are warm.
+
+    Until then they are here as they are, for whoever cannot wait: the next row may be long in coming. The lock is held
+    for as long as it takes to move references, once for each group and for each time that rows are taken.
+    """
+
+    def __init__(self, columns: Callable[[list[Any]], Columns]) -> None:
+        self.columns = columns
+        self.lock = Lock()
+        self.rows: deque[Any] = deque()
+        self.parts: deque[Columns | list[Any]] = deque()
+        self.laid = 0  # rows in the parts
+
+    def __len__(self) -> int:
+        return self.laid + len(self.rows)
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    def append(self, item: Any) -> None:
+        self.rows.append(item)
+
+    def read(self, group: Iterator[Any]) -> None:
+        try:
+            self.rows.extend(group)  # a driver that waits lets go of the lock that these have without Python's own
+        finally:
+            self.lay()
+
+    def lay(self) -> None:
+        """Put the rows that are here into columns; where that is not possible the engine says of which it is not."""
+        with self.lock:
+            rows = [*self.rows]
+            self.rows.clear()
+        end = [rows.pop()] if rows and rows[-1] is END else []
+        parts: list[Columns | list[Any]] = [part for part in (rows, end) if part]
+        if rows:
+            with suppress(Exception):
+                parts[0] = self.columns(rows)
+        with self.lock:
+            self.parts.extend(parts)
+            self.laid += len(rows) + len(end)
+
+    def take(self, limit: int) -> list[Any] | Block:
+        with self.lock:
+            if not self.parts:
+                return list[Any](map(deque[Any].popleft, repeat(self.rows, min(limit, len(self.rows)))))
+            part = self.parts.popleft()
+            if len(part) > limit:
+                self.parts.appendleft(part[limit:])
+                part = part[:limit]
+            self.laid -= len(part)
+            return part if isinstance(part, list) else self.block(part, limit)
+
+    def block(self, first: Columns, limit: int) -> Block:
+        """Return columns, and those that follow them up to the limit."""
+        found, count = [first], len(first)
+        while self.parts and isinstance(part := self.parts[0], Columns) and count + len(part) <= limit:
+            found.append(part)
+            count += len(part)
+            self.laid -= len(part)
+            self.parts.popleft()
+        return Block.of_columns(found, Ordinals(0, count))
+
+
 class RowPump(ThreadPump):
     """Connects in a thread, where a plain driver stays; an async one goes on as a task of the engine's loop."""
+
+    largest = 512
+    """From 700 tuples on that are made and not let go of Python looks for garbage, which costs a tenth of a row."""
 
     def __init__(self, scope: Scope, node: QueryRows, first: int) -> None:
         self.scope = scope
@@ -156,7 +235,7 @@ class RowPump(ThreadPump):
         self.first = first
         self.promised: Promised | None = None
         self.awaited: LoopPump | None = None
-        super().__init__(scope, self.connected, "asyncdata-sql", first)
+        super().__init__(scope, self.connected, "asyncdata-sql", first, Fetched(node.columns))
 
     def connected(self) -> tuple[Iterable[Any], Tell | None]:
         """Return the rows of a plain connection; none of one that is only promised, which is kept."""
@@ -168,7 +247,7 @@ class RowPump(ThreadPump):
             self.discard()
         return (), None
 
-    async def pull(self, limit: int) -> list[Any]:
+    async def pull(self, limit: int) -> list[Any] | Block:
         if self.awaited is None:
             items = await super().pull(limit)
             if items or self.promised is None:
@@ -228,24 +307,32 @@ async def result_of(value: object) -> Any:
 
 def values_of(column: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return values of one column with its dtype: NULL as 0, False or empty, as TensorFlow does."""
-    kinds = set(map(type, column))
     if dtype.kind == "O":
-        strings = np.empty(len(column), object)
-        if kinds == {bytes}:
-            strings[:] = column
-        else:
-            strings[:] = list(map(str.encode, column)) if kinds == {str} else [as_bytes(value) for value in column]
-        return strings
-    if dtype.kind == "f":
-        floats = column if kinds == {float} else [0.0 if value is None else float(value) for value in column]
-        return np.array(floats, np.float64).astype(dtype, copy=False)
-    numbers = np.array(
-        column if kinds == {int} else [0 if value is None else whole(value) for value in column], np.int64
-    )
-    narrow = numbers.astype(dtype, copy=False)
-    if dtype.kind != "b" and narrow is not numbers and not np.array_equal(narrow, numbers):
-        raise OverflowError
-    return narrow
+        return np.fromiter(strings_of(column), object, len(column))
+    code = {"f": "d", "b": "q"}.get(dtype.kind, dtype.char)
+    try:
+        numbers = packed(column, code)
+    except UNFIT:
+        number = float if code == "d" else whole
+        numbers = packed([0 if value is None else number(value) for value in column], code)
+    return numbers.astype(dtype, copy=False)
+
+
+def strings_of(column: Sequence[Any]) -> Iterable[bytes]:
+    """Return values of one column as strings."""
+    if countOf(map(type, column), bytes) == len(column):
+        return column
+    return map(str.encode if countOf(map(type, column), str) == len(column) else as_bytes, column)
+
+
+def packed(numbers: Sequence[Any], code: str) -> npt.NDArray[Any]:
+    """Return numbers as an array of a type that NumPy and `struct` have one letter for.
+
+    `struct` takes integers for integers alone, and in their range, at half of what it costs to look at them first.
+    """
+    array = np.empty(len(numbers), code)
+    pack_into(f"{len(numbers)}{code}", array.data, 0, *numbers)
+    return array
 
 
 def whole(value: Any) -> int:

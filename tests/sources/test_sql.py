@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -19,10 +20,13 @@ import pytest
 import asyncdata as ad
 from asyncdata.columns import Columns
 from asyncdata.experimental import SqlDataset
-from asyncdata.sources.sql import to_the_end
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.pump import ThreadPump
+from asyncdata.sources.sql import Fetched, QueryRows, RowPump, to_the_end
 from asyncdata.testing import check_resumes, leaves_nothing
-from tests.reference import Failed
+from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain, results
+from tests.runtime.test_pump import FakeScope
 
 
 @pytest.fixture
@@ -125,6 +129,114 @@ def test_rows_lie_in_columns_of_which_batches_are_parts(path: str, monkeypatch: 
         found = np.concatenate([batch[place] for batch in batches])
         np.testing.assert_array_equal(found, np.array(values, kind), strict=True)
     assert [name for batch in batches for name in batch[3]] == [f"é{i}".encode() for i in range(100)]
+
+
+class Odd:
+    """A driver with a cursor that gives numbers, and does what a function says before each."""
+
+    description = (("a",),)
+
+    def __init__(self, count: int, before: Callable[[int], Any]) -> None:
+        self.numbers = iter(range(count))
+        self.before = before
+
+    def cursor(self) -> Odd:
+        return self
+
+    def execute(self, query: str) -> None: ...
+
+    def fetchone(self) -> tuple[Any] | None:
+        number = next(self.numbers, None)
+        return None if number is None else (self.before(number) or number,)
+
+    def close(self) -> None: ...
+
+
+def test_rows_that_are_here_do_not_wait_for_one_that_is_long_in_coming() -> None:
+    for last in (0, 40, 700):
+        seen = threading.Event()
+        waited: list[bool] = []
+
+        def before(number: int, last: int = last, seen: threading.Event = seen, waited: list[bool] = waited) -> None:
+            if number == last + 1:
+                waited.append(seen.wait(5))
+
+        with SqlDataset(lambda _, before=before: Odd(1000, before), "", "", (int,)).prefetch(900).iterate() as found:
+            assert [next(found)[0] for _ in range(last + 1)] == [*range(last + 1)]
+            seen.set()
+            assert len(list(found)) == 999 - last
+        assert waited == [True]
+
+
+async def test_rows_that_are_taken_whenever_and_fail_wherever_are_given_once_and_in_order() -> None:
+    chance, failed = random.Random(1), set[int]()
+    read = 0
+
+    def before(number: int) -> Any:
+        nonlocal read
+        read = number + 1
+        if chance.random() < 0.02:
+            pump.hurry()
+        if chance.random() < 0.002:
+            failed.add(number)
+            raise Boom(number)
+        return "odd" if number % 1000 == 500 else None
+
+    scope: Any = FakeScope()
+    node = QueryRows("", "", (np.dtype(int),), lambda: Odd(20_000, before))
+    pump = RowPump(scope, node, 0)
+    found: list[Any] = []
+    while items := await pump.pull(limit := chance.choice([1, 7, 300, 3000])):
+        assert len(items) <= limit
+        found += items.items if isinstance(items, Block) else node.converted(items)
+        assert read <= len(found) + pump.ordered  # never more than was ordered
+    expected = [number in failed or number % 1000 == 500 or (number,) for number in range(20_000)]
+    assert [type(item) is Failure or item for item in found] == expected
+    pump.stop()
+    await scope.owned.join_async()
+
+
+async def test_rows_that_are_put_into_columns_when_they_are_to_be_taken_are_waited_for() -> None:
+    stuck, go_on, laying, looked = (threading.Event() for _ in range(4))
+    taken: list[int] = []
+
+    def before(number: int) -> None:
+        if number == 12:
+            stuck.set()
+            go_on.wait(5)
+
+    class Watching(Fetched):
+        def take(self, limit: int) -> Any:
+            if not self.parts:
+                go_on.set()
+                laying.wait(5)
+            found = super().take(limit)
+            taken.append(len(found))
+            if not found:
+                looked.set()
+            return found
+
+    def columns(rows: list[Any]) -> Columns:
+        if go_on.is_set():
+            laying.set()
+            looked.wait(5)
+        return Columns.ints(rows)
+
+    scope: Any = FakeScope()
+    rows = (number for number in range(24) if before(number) is None)
+    pump = ThreadPump(scope, lambda: (rows, None), "test-pump", 0, Watching(columns))
+    pump.pace.group, pump.pace.target = 8, 1e6  # then sixteen
+    pump.ordered = 24
+    pump.order(24)
+    stuck.wait(5)
+    found: list[Any] = []
+    while len(found) < 24:
+        items = await pump.pull(24)
+        assert isinstance(items, Block)
+        found += items.items
+    assert (found, taken) == ([*range(24)], [8, 0, 16])
+    pump.stop()
+    await scope.owned.join_async()
 
 
 def test_text_is_the_bytes_that_are_stored_also_if_they_are_no_utf_8(path: str) -> None:
