@@ -210,7 +210,7 @@ def teed(dataset: Any) -> Prepare:
 
 def in_groups(count: int) -> Iterator[Case]:
     """Elements that are put together or taken apart."""
-    large = count // 400
+    large = count // 80  # so many that the start and the end of a pipeline are no part of what a row takes
 
     def batches(api: Any) -> Any:
         return api.Dataset.range(count).batch(64)
