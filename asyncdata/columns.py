@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias, cast, final
+from typing import Any, Final, cast, final
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import StructureError
-from asyncdata.memory import LARGE, joined
+from asyncdata.memory import LARGE, Empty, joined
+from asyncdata.room import Filling
 from asyncdata.structure import is_number, leading, map_leaves, nbytes, open_level, rows_of, stack
 
-__all__ = ("Columns", "Empty", "divided")
-
-Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
-"""Gives an array of a shape and a dtype, as `numpy.empty` does."""
+__all__ = ("Columns", "divided")
 
 STRINGS: Final[dict[type[Any], type[Any]]] = dict.fromkeys((str, bytes, type(None)), object)
 """Types of leaves of which a batch has the objects themselves, and its dtype."""
@@ -86,21 +84,29 @@ class Columns:
 
     def fill(self, start: int, elements: Iterator[Any]) -> tuple[int, list[Any]]:
         """Copy an element into each row from `start` on, until one is not like the others; return that, or nothing, in
-        a list, and where its row would be. Each is let go of before the next is made, which may lie in the same memory.
+        a list, and where its row would be. Each is let go of before the next is made, which may lie in the same memory,
+        or be made in its row.
         """
-        rows = self.whole.value
-        if type(rows) is np.ndarray and rows.dtype != object:
-            return fill_array(rows, start, elements)
-        for row in range(start, len(self)):
-            odd = self.take(row, elements)
-            if odd:
-                return row, odd
+        rows, leaves = self.whole.value, list[Any]()
+        map_leaves(lambda leaf, _: leaves.append(leaf), rows)
+        filling = Filling(leaves)
+        with filling.giving():
+            if type(rows) is np.ndarray and rows.dtype != object:
+                return fill_array(rows, start, elements, filling)
+            for row in range(start, len(self)):
+                odd = self.take(row, elements, filling)
+                if odd:
+                    return row, odd
         return len(self), []
 
-    def take(self, row: int, elements: Iterator[Any]) -> list[Any]:
+    def take(self, row: int, elements: Iterator[Any], filling: Filling) -> list[Any]:
         """Copy the next element into a row, or return it, in a list, if it is not like the others."""
+        filling.row = row
         element = next(elements)
-        return [] if self.put(row, element) else [element]
+        places = filling.places()
+        if places and not is_made_in(element, places):
+            element, places = map_leaves(lambda leaf, _: copied(leaf), element), []
+        return [] if put(self.whole.value, row, element, places) else [element]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as these rows alone."""
@@ -204,7 +210,8 @@ def divided(columns: Sequence[Columns], stops: Sequence[int]) -> Iterator[list[C
     for stop in stops:
         found: list[Columns] = []
         while end < stop:
-            found.append(part.rows(at - begin, end - begin))
+            if at < end:  # else it was used up: with it the rest would be no longer whole, and copied
+                found.append(part.rows(at - begin, end - begin))
             part, begin = next(parts), end
             at, end = begin, begin + len(part)
         found.append(part.rows(at - begin, stop - begin))
@@ -303,13 +310,25 @@ def room(like: npt.NDArray[Any], rows: int, empty: Empty) -> npt.NDArray[Any]:
     return (np.empty if like.dtype == object else empty)((rows, *like.shape[1:]), like.dtype)
 
 
-def put(target: Any, row: int, value: Any) -> bool:
-    """Copy a value into a row of arrays if it is like what they are for."""
+def is_made_in(element: Any, places: Sequence[npt.NDArray[Any]]) -> bool:
+    """Tell whether arrays of an element are all these places: then none is overwritten by another one."""
+    leaves: list[Any] = []
+    map_leaves(lambda leaf, _: leaves.append(leaf), element)
+    return all(any(leaf is place for leaf in leaves) for place in places)
+
+
+def copied(leaf: Any) -> Any:
+    """Return a leaf that shares no memory."""
+    return np.array(leaf) if type(leaf) is np.ndarray else leaf
+
+
+def put(target: Any, row: int, value: Any, places: Sequence[npt.NDArray[Any]] = ()) -> bool:
+    """Copy a value into a row of arrays if it is like what they are for; what is one of these places lies there."""
     if not isinstance(target, np.ndarray):
         mine, other = open_level(target), open_level(value)
         if mine is None or other is None or type(target) is not type(value) or mine.names != other.names:
             return False
-        return all(put(part, row, piece) for part, piece in zip(mine.parts, other.parts, strict=True))
+        return all(put(part, row, piece, places) for part, piece in zip(mine.parts, other.parts, strict=True))
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is not np.ndarray and kind not in STRINGS and not is_number(kind):
         return False
@@ -317,15 +336,20 @@ def put(target: Any, row: int, value: Any) -> bool:
     rows = cast("npt.NDArray[Any]", target)
     if array.dtype != rows.dtype or array.shape != rows.shape[1:]:
         return False
-    rows[row] = array if rows.dtype != object else value
+    if not any(array is place for place in places):
+        rows[row] = array if rows.dtype != object else value
     return True
 
 
-def fill_array(rows: npt.NDArray[Any], start: int, arrays: Iterator[Any]) -> tuple[int, list[Any]]:
+def fill_array(rows: npt.NDArray[Any], start: int, arrays: Iterator[Any], filling: Filling) -> tuple[int, list[Any]]:
     """Copy arrays into rows, as `Columns.fill` does."""
     dtype, shape = rows.dtype, rows.shape[1:]
     for row in range(start, len(rows)):
+        filling.row = row
         array = next(arrays)
+        if filling.taken and array is filling.places()[0]:
+            del array
+            continue
         if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
             if not put(rows, row, array):
                 return row, [array]

@@ -7,14 +7,17 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ("LARGE", "Pool", "empty", "joined", "keep_memory_warm")
+__all__ = ("LARGE", "Array", "Empty", "Pool", "empty", "joined", "keep_memory_warm")
 
-Array = npt.NDArray[Any]
+Array: TypeAlias = npt.NDArray[Any]
+
+Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], Array]
+"""Gives an array of a shape and a dtype, as `numpy.empty` does."""
 
 LARGE: Final = 1 << 21
 """Arrays of fewer bytes are left to the allocator."""

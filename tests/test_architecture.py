@@ -22,9 +22,9 @@ PACKAGE = Path(__file__).parents[1] / "asyncdata"
 # A module may import from the layers above its own, and from its own package within its own layer.
 LAYERS = (
     ("memory",),
+    ("room",),
     ("errors", "structure", "options", "distributed", "ragged", "trying"),
     ("columns", "zeros"),
-    ("room",),
     ("formats",),
     ("runtime.anchors", "runtime.interrupts", "runtime.machine", "runtime.packing"),
     ("runtime.tickets",),

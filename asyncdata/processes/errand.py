@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from asyncdata.columns import Columns, Empty
+from asyncdata.columns import Columns
 from asyncdata.errors import WorkerCrashed
+from asyncdata.memory import Empty
 from asyncdata.processes.arena import whole
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Note, Place, noted

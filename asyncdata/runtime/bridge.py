@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.errors import StageError
 from asyncdata.plan import Node
+from asyncdata.room import giving_nothing
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.machine import lock_is_held
@@ -327,7 +328,8 @@ class LoopEngine:
                 return
             interrupts.to_stop(lambda: self.loop.call_soon_threadsafe(self.loop.stop))
             try:
-                self.signal.until(lambda: ready() or interrupts.came)
+                with giving_nothing():
+                    self.signal.until(lambda: ready() or interrupts.came)
             except BaseException:  # Ctrl-C, while a user's function ran
                 self.interrupted = True
                 raise

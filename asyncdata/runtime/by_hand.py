@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from asyncdata.errors import StageError
 from asyncdata.memory import keep_memory_warm
 from asyncdata.plan import Node
+from asyncdata.room import giving_nothing
 from asyncdata.runtime.block import Block, Demand, Failure, fail
 from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.pipeline import first_of
@@ -27,7 +28,7 @@ def elements_by_hand(plan: Node, count: int) -> list[Any]:
     Nothing of the plan may wait. No more is asked for than is wanted, and all is closed when this returns.
     """
     keep_memory_warm()
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, giving_nothing():
         blocks = copy_context().run(driven, first_blocks(plan, count), interrupts)
     if blocks and blocks[-1].failed:
         fail(next(item for item in blocks[-1].items if type(item) is Failure).release())

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Final
 
-from asyncdata.columns import Columns, Empty
-from asyncdata.memory import empty
+from asyncdata.columns import Columns
+from asyncdata.memory import Empty, empty
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.tickets import Kept

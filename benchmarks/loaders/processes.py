@@ -183,6 +183,9 @@ JOBS = {
     "batches of 38.5 MB, of 256 results": Job(
         partial(kept, BATCH[1:]), 1, 100, "ms", {"warm copy": AtMost(1.5), "DataLoader": AtLeast(8)}, BATCH[0]
     ),
+    "batches of 38.5 MB, of 256 made in the call": Job(
+        partial(filled, BATCH[1:]), 1, 100, "ms", {"warm copy": AtMost(1.5), "DataLoader": AtLeast(8)}, BATCH[0]
+    ),
     "elements of 150 KB": Job(partial(kept, ELEMENT), 1, 5000, "us", {"DataLoader": AtLeast(5)}),
     "x + 1": Job(plus_one, 2, 500_000, "us", {}),
 }

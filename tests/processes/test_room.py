@@ -15,6 +15,7 @@ import asyncdata as ad
 from asyncdata.processes import arena
 from asyncdata.processes.arena import Attached, Draft, Parcel, Slots, Spot, pack
 from asyncdata.room import giving
+from asyncdata.structure import map_leaves
 from tests.processes.test_map import processes
 
 LARGE = 200_000
@@ -145,6 +146,141 @@ def test_rows_of_batches_are_as_without(options: dict[str, Any]) -> None:
     for number, batch in enumerate(ad.Dataset.range(64).map(filled, **options).batch(4)):
         assert batch.shape == (4, LARGE)
         assert (batch == np.arange(4 * number, 4 * number + 4)[:, None]).all()
+
+
+# rows of batches
+
+SIDE = 160
+HALVES: list[Any] = []
+
+
+def picture(number: int, shape: Any = (SIDE, SIDE, 3)) -> Any:
+    array = ad.empty(shape, np.uint8)
+    array[:] = number
+    return array
+
+
+def with_label(number: int) -> Any:
+    return picture(number), number
+
+
+def several_arrays(number: int) -> Any:
+    return {"mask": picture(number + 1, (SIDE, SIDE, 4)), "image": picture(number), "plain": np.full(9, number)}
+
+
+def two_alike_turned_round(number: int) -> Any:
+    first, second = picture(number), picture(number + 1)
+    return second, first
+
+
+def not_what_was_filled(number: int) -> Any:
+    scratch = picture(number)
+    return scratch + 1, scratch[0]
+
+
+def parts_of_what_was_filled(number: int) -> Any:
+    scratch = picture(number)
+    scratch[::2] = number + 1
+    return scratch[::-1], scratch[:2]
+
+
+def turned_round(number: int) -> Any:
+    array = picture(number)
+    array[0] = number + 1
+    return array[::-1]
+
+
+def filled_in_two_steps(number: int) -> Any:
+    first = picture(number)
+    second = picture(number + 1)
+    return second if number % 2 else first
+
+
+def failing(number: int) -> Any:
+    array = picture(number)
+    if number % 7 == 5:
+        raise ValueError(number)
+    return array
+
+
+def of_several_shapes(number: int) -> Any:
+    return picture(number)[: SIDE - (number % 7 == 5)]
+
+
+def from_a_dataset(number: int) -> Any:
+    if not HALVES:
+        HALVES.append(ad.Dataset.range(256).map(picture).cache())
+    return HALVES[0][number]
+
+
+FUNCTIONS = [
+    *(picture, with_label, several_arrays, two_alike_turned_round, not_what_was_filled, parts_of_what_was_filled),
+    *(turned_round, filled_in_two_steps, failing, of_several_shapes, from_a_dataset),
+]
+
+
+def seen(ds: ad.Dataset) -> list[Any]:
+    """What each batch is, or the kind of error in its place; batches are written over when they have been looked at."""
+    found: list[Any] = []
+    with ds.iterate() as batches:
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return found
+            except Exception as error:
+                found.append(type(error))
+                continue
+            leaves: list[Any] = []
+            map_leaves(lambda leaf, _, leaves=leaves: leaves.append(leaf), batch)
+            found.append([(leaf.dtype, leaf.shape, leaf.tobytes()) for leaf in leaves])
+            for leaf in leaves:
+                leaf[:] = 99
+
+
+@pytest.mark.parametrize("how", [{}, {"executor": "process"}], ids=["threads", "processes"])
+@pytest.mark.parametrize("fn", FUNCTIONS)
+def test_batches_are_the_same_wherever_their_rows_are_made(fn: Callable[[int], Any], how: dict[str, Any]) -> None:
+    wanted = seen(ad.Dataset.range(96).map(fn).batch(8))
+    ds = ad.Dataset.range(96).map(fn, 2, **how).batch(8)
+    for _ in range(3):
+        assert seen(ds) == wanted
+
+
+def test_rows_are_made_in_their_batches() -> None:
+    made: list[int] = []
+
+    def noted(number: int) -> Any:
+        array = picture(number)
+        made.append(address(array))
+        return array, number
+
+    ds = ad.Dataset.range(96).map(noted, 1).batch(8)
+    for epoch in range(2):
+        made.clear()
+        places = [[address(row) for row in pictures] for pictures, _ in ds]
+        if epoch:
+            assert [place for batch in places for place in batch[1:]] == [
+                place for number, place in enumerate(made) if number % 8
+            ]
+
+
+def address(array: Any) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def test_rows_that_a_function_keeps_stay_its_own_in_a_worker_process() -> None:
+    kept: list[Any] = []
+
+    def keep(number: int) -> Any:
+        array = picture(number)
+        kept.append(array)
+        return array, [int(old[0, 0, 0]) for old in kept] == [*range(len(kept))]
+
+    ds = alone(ad.Dataset.range(64), keep).batch(8)
+    for pictures, unchanged in ds:
+        assert unchanged.all()
+        pictures[:] = 255
 
 
 # one side

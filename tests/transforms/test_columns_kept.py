@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.columns import Columns
+from asyncdata.columns import Columns, divided
 from asyncdata.testing import check_resumes, same
 from asyncdata.transforms.shelf import Shelf
 
@@ -133,3 +133,11 @@ def test_rows_are_not_handed_on_once_there_are_elements_of_them() -> None:
     columns = Columns(array, 8, owned=True)
     assert columns[4:].elements() == [4, 5, 6, 7]
     assert not np.shares_memory(Columns.stacked([columns[:4]]), array)
+
+
+def test_a_part_that_is_used_up_is_no_longer_in_the_way() -> None:
+    """Of columns that end with a batch the next ones are whole, and are handed on."""
+    arrays = [np.arange(8), np.arange(8, 16), np.arange(16, 24)]
+    parts = [*divided([Columns(array, 8, owned=True) for array in arrays], range(8, 25, 8))]
+    assert [[len(columns) for columns in part] for part in parts] == [[8], [8], [8]]
+    assert all(np.shares_memory(Columns.stacked(part), array) for part, array in zip(parts, arrays, strict=True))
