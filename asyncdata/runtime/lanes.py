@@ -26,9 +26,14 @@ MOST_HELD: Final = 8192
 LEAST_BATCH: Final = 1 << 18
 MOST_BATCHES: Final = 256 << 20
 LONGEST: Final = 0.1
+LONGER: Final = 0.5
+DENSE: Final = 5e7
+"""What workers make whole: batches of so many bytes at least, all at once so many at most, each in so many seconds; or
+in so many more if elements are made at so many bytes a second, which feel each copy."""
+
 SOON: Final = 0.01
-"""What workers make whole: batches of so many bytes at least, all at once so many at most, each in so many seconds; the
-first of a run in fewer."""
+BRIEF: Final = 0.05
+"""The first one of a run they make in so many seconds at most, and those by which AUTOTUNE measures them."""
 
 
 class Group:
@@ -56,6 +61,11 @@ class Lanes:
 
     tuned = False
     """Whether AUTOTUNE chooses how many workers there are: then there may also be fewer groups than keep them busy."""
+
+    @property
+    def trying(self) -> bool:
+        """Whether AUTOTUNE measures groups, which should then not take long."""
+        return False
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         """Let a lane work on `group`."""
@@ -236,9 +246,13 @@ class Window:
         the first one least of all, on which all workers could work.
         """
         rows, count = self.rows or 0, self.lanes.workers + 1
-        seconds = rows * (self.lanes.pace.each if self.known else self.learnt.each)
-        longest = LONGEST if self.known or self.lanes.workers == 1 else SOON
-        return count if LEAST_BATCH <= rows * self.learnt.weight <= MOST_BATCHES // count and seconds <= longest else 0
+        each, weight = self.lanes.pace.each if self.known else self.learnt.each, self.learnt.weight
+        longest = LONGER if weight >= each * DENSE else LONGEST
+        if self.lanes.trying:
+            longest = BRIEF
+        elif not self.known and self.lanes.workers > 1:
+            longest = SOON
+        return count if LEAST_BATCH <= rows * weight <= MOST_BATCHES // count and rows * each <= longest else 0
 
     def may_feed(self) -> bool:
         """Tell whether there is room for whole groups, and read no more: smaller ones would cost as much and do less.

@@ -65,6 +65,10 @@ class TunedLanes(Lanes):
         self.coming: tuple[Choice, Lanes] | None = None
         self.change((choice := tuning.consider()), self.made(choice))
 
+    @property
+    def trying(self) -> bool:
+        return not self.tuning.settled
+
     def change(self, choice: Choice, lanes: Lanes) -> None:
         """Make calls in another way from now on."""
         self.choice = choice

@@ -21,12 +21,21 @@ from asyncdata.runtime.tickets import Ordinals
 __all__ = ()
 
 
+def idle_lanes(workers: int, pace: Pace, submitted: list[Group]) -> SimpleNamespace:
+    """Lanes that take groups and never do them."""
+    return SimpleNamespace(
+        workers=workers, pace=pace, tuned=False, trying=False, submit=lambda group, _: submitted.append(group)
+    )
+
+
 def cut(workers: int, megabytes: int, count: int) -> list[int]:
     """Return the sizes of the groups that are made of `count` elements, of which many would be a group."""
     submitted: list[Group] = []
     pace = Pace(1.0)
     pace.group = 1000
-    lanes = SimpleNamespace(workers=workers, tuned=False, pace=pace, submit=lambda group, _: submitted.append(group))
+    lanes = SimpleNamespace(
+        workers=workers, tuned=False, trying=False, pace=pace, submit=lambda group, _: submitted.append(group)
+    )
     element = np.zeros(megabytes * 10**6, np.uint8)
     loop = asyncio.new_event_loop()
     try:
@@ -53,7 +62,9 @@ def test_elements_of_which_few_may_be_in_flight_are_shared_out_to_all_groups(
 def test_the_rest_of_a_batch_that_was_begun_is_shared_out_to_all_workers() -> None:
     """A consumer waits for the first batch; the others are made by one worker each."""
     submitted: list[Group] = []
-    lanes = SimpleNamespace(workers=2, pace=Pace(1.0), tuned=False, submit=lambda group, _: submitted.append(group))
+    lanes = SimpleNamespace(
+        workers=2, pace=Pace(1.0), tuned=False, trying=False, submit=lambda group, _: submitted.append(group)
+    )
     loop = asyncio.new_event_loop()
     try:
         scope = SimpleNamespace(loop=loop, owned=SimpleNamespace(budget=Budget()))
@@ -70,7 +81,9 @@ async def test_groups_stay_whole_while_all_workers_are_busy() -> None:
     """What has become free is a group and a half: to cut it for two workers would make two small ones, and so on."""
     submitted: list[Group] = []
     pace = Pace(1.0)
-    lanes = SimpleNamespace(workers=2, pace=pace, tuned=False, submit=lambda group, _: submitted.append(group))
+    lanes = SimpleNamespace(
+        workers=2, pace=pace, tuned=False, trying=False, submit=lambda group, _: submitted.append(group)
+    )
     scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=Budget()))
     window = Window(cast("Any", scope), cast("Any", lanes), ordered=True)
     window.known, window.most, pace.group = True, 1000, 20
@@ -84,7 +97,7 @@ async def test_groups_stay_whole_while_all_workers_are_busy() -> None:
 async def test_what_is_read_ends_with_a_batch_that_workers_make_whole() -> None:
     """Else the few that are left go to a worker that idles, and the next batch is put together from two groups."""
     pace = Pace(1.0)
-    lanes = SimpleNamespace(workers=1, pace=pace, tuned=False, submit=lambda group, _: None)
+    lanes = idle_lanes(1, pace, [])
     scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=Budget()))
     window = Window(cast("Any", scope), cast("Any", lanes), ordered=True, rows=32)
     window.learnt.weight, window.most, window.known, pace.each, pace.group = 10_000, 1000, True, 1e-3, 4
@@ -96,6 +109,27 @@ async def test_what_is_read_ends_with_a_batch_that_workers_make_whole() -> None:
     window.rest = [Block([0], Ordinals(0, 1))]
     assert window.may_feed()
     assert window.free == 61
+
+
+@pytest.mark.parametrize(
+    ("weight", "each", "trying", "whole"),
+    [
+        (150_000, 1e-3, False, 3),  # a quarter of a second for each batch, of elements that are large for their time
+        (150_000, 1e-3, True, 0),  # AUTOTUNE wants to know soon
+        (150_000, 1e-4, True, 3),
+        (10_000, 1e-3, False, 0),  # a copy more is little beside the work
+        (10_000, 3e-4, False, 3),
+        (150_000, 3e-3, False, 0),  # one would be waited for too long
+    ],
+)
+async def test_workers_make_batches_whole_that_do_not_take_long(
+    weight: int, each: float, trying: bool, whole: int
+) -> None:
+    lanes = SimpleNamespace(workers=2, pace=(pace := Pace(1.0)), tuned=trying, trying=trying)
+    scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=Budget()))
+    window = Window(cast("Any", scope), cast("Any", lanes), ordered=True, rows=256)
+    window.learnt.weight, window.known, pace.each = weight, True, each
+    assert window.whole_batches() == whole
 
 
 def test_a_filter_that_drops_everything_is_called_on_groups_as_any_other() -> None:
@@ -135,7 +169,7 @@ async def test_a_worker_that_finds_elements_dearer_just_as_more_are_read_changes
     """What it finds shrinks what may be in flight, from its own thread; a range that is asked for less than nothing
     would go back."""
     pace, wanted = Pace(1.0), list[int]()
-    lanes = SimpleNamespace(workers=2, pace=pace, tuned=False, submit=lambda group, _: None)
+    lanes = idle_lanes(2, pace, [])
     scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=Budget()))
     window = Window(cast("Any", scope), cast("Any", lanes), ordered=True)
     window.known, window.most = True, 1000
