@@ -33,9 +33,7 @@ def cut(workers: int, megabytes: int, count: int) -> list[int]:
     submitted: list[Group] = []
     pace = Pace(1.0)
     pace.group = 1000
-    lanes = SimpleNamespace(
-        workers=workers, tuned=False, trying=False, pace=pace, submit=lambda group, _: submitted.append(group)
-    )
+    lanes = idle_lanes(workers, pace, submitted)
     element = np.zeros(megabytes * 10**6, np.uint8)
     loop = asyncio.new_event_loop()
     try:
@@ -62,9 +60,7 @@ def test_elements_of_which_few_may_be_in_flight_are_shared_out_to_all_groups(
 def test_the_rest_of_a_batch_that_was_begun_is_shared_out_to_all_workers() -> None:
     """A consumer waits for the first batch; the others are made by one worker each."""
     submitted: list[Group] = []
-    lanes = SimpleNamespace(
-        workers=2, pace=Pace(1.0), tuned=False, trying=False, submit=lambda group, _: submitted.append(group)
-    )
+    lanes = idle_lanes(2, Pace(1.0), submitted)
     loop = asyncio.new_event_loop()
     try:
         scope = SimpleNamespace(loop=loop, owned=SimpleNamespace(budget=Budget()))
@@ -81,9 +77,7 @@ async def test_groups_stay_whole_while_all_workers_are_busy() -> None:
     """What has become free is a group and a half: to cut it for two workers would make two small ones, and so on."""
     submitted: list[Group] = []
     pace = Pace(1.0)
-    lanes = SimpleNamespace(
-        workers=2, pace=pace, tuned=False, trying=False, submit=lambda group, _: submitted.append(group)
-    )
+    lanes = idle_lanes(2, pace, submitted)
     scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=Budget()))
     window = Window(cast("Any", scope), cast("Any", lanes), ordered=True)
     window.known, window.most, pace.group = True, 1000, 20
