@@ -103,7 +103,7 @@ GIVER: Final = Giver()
 
 
 @contextmanager
-def giving(source: Empty | None) -> Generator[None]:
+def giving(source: Empty) -> Generator[None]:
     """Let the functions that this thread calls have their arrays from `source`."""
     before, GIVER.source = GIVER.source, source
     try:
@@ -115,5 +115,9 @@ def giving(source: Empty | None) -> Generator[None]:
 @contextmanager
 def giving_nothing() -> Generator[None]:
     """Let functions of another pipeline, which is read within a function, make no arrays for this one."""
-    with giving(None), Filling([]).giving():
+    before = GIVER.source, GIVER.filling
+    GIVER.source = GIVER.filling = None
+    try:
         yield
+    finally:
+        GIVER.source, GIVER.filling = before
