@@ -226,9 +226,10 @@ def test_a_turn_behind_the_last_is_the_end() -> None:
 
 
 def test_what_goes_wrong_deep_down_with_a_damaged_state_is_a_refusal_too() -> None:
-    with ad.Dataset.range(9).window(2, 1).map(list).iterate() as elements:
+    ds = ad.Dataset.range(9).interleave(lambda _: ad.Dataset.range(3))
+    with ds.iterate() as elements:
         next(elements)
         state = elements.state_dict()
-    state["position"][1] = "x"
+    state["position"]["outer"]["back"] = 1.5
     with pytest.raises(ad.ResumeError, match="the state is damaged, or does not fit"):
-        next(ad.Dataset.range(9).window(2, 1).map(list).iterate(state=state))
+        next(ds.iterate(state=state))
