@@ -11,8 +11,10 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -261,23 +263,28 @@ def test_ctrl_c_is_for_the_parent_alone() -> None:
     assert until(lambda: not any(map(alive, below)), 2)
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder for temporary files whose path leaves room for a socket's name, of which 108 characters are all."""
+    with tempfile.TemporaryDirectory() as path:
+        yield Path(path)
+
+
 @pytest.mark.parametrize(
     "without",
     ["import os\ndel os.memfd_create\n", "import multiprocessing as m\nm.get_all_start_methods = lambda: ['spawn']\n"],
     ids=["no memfd, a temporary file", "no fork server, spawned"],
 )
-def test_what_is_not_there_on_every_system(tmp_path: Path, without: str) -> None:
+def test_what_is_not_there_on_every_system(tmp_path: Path, short_folder: Path, without: str) -> None:
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(without)
-    files = tmp_path / "tmp"
-    files.mkdir()
     path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
-    process = start("leave", PYTHONPATH=path, TMPDIR=str(files))
+    process = start("leave", PYTHONPATH=path, TMPDIR=str(short_folder))
     out, errors = process.communicate(timeout=30)
     assert "main\n0\n1\n2\nready" in out, errors
     assert ("memfd False" in out) is ("memfd" in without)
-    assert until(lambda: not any(file.name.startswith("asyncdata") for file in files.iterdir()), 2)
+    assert until(lambda: not any(file.name.startswith("asyncdata") for file in short_folder.iterdir()), 2)
 
 
 @pytest.mark.parametrize(
