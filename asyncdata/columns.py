@@ -11,7 +11,7 @@ import numpy.typing as npt
 from asyncdata.errors import StructureError
 from asyncdata.memory import LARGE, Empty, joined
 from asyncdata.room import Filling
-from asyncdata.structure import is_number, leading, map_leaves, nbytes, open_level, rows_of, stack
+from asyncdata.structure import is_number, leading, leaves_of, map_leaves, nbytes, open_level, rows_of, stack
 
 __all__ = ("Columns", "divided")
 
@@ -48,9 +48,8 @@ class Columns:
         if is_plain(value):
             return Columns(value, len(value), owned) if len(value) else None
         rows, problem = leading(value)
-        leaves: list[Any] = []
-        map_leaves(lambda leaf, _: leaves.append(leaf), value)
-        return Columns(value, rows, owned) if problem is None and rows and all(map(is_plain, leaves)) else None
+        plain = problem is None and rows and all(map(is_plain, leaves_of(value)))
+        return Columns(value, rows, owned) if plain else None
 
     @staticmethod
     def made_of(items: list[Any]) -> Columns | None:
@@ -87,9 +86,8 @@ class Columns:
         a list, and where its row would be. Each is let go of before the next is made, which may lie in the same memory,
         or be made in its row.
         """
-        rows, leaves = self.whole.value, list[Any]()
-        map_leaves(lambda leaf, _: leaves.append(leaf), rows)
-        filling = Filling(leaves)
+        rows = self.whole.value
+        filling = Filling(leaves_of(rows))
         with filling.giving():
             if type(rows) is np.ndarray and rows.dtype != object:
                 return fill_array(rows, start, elements, filling)
@@ -172,7 +170,7 @@ class Columns:
 
     @property
     def value(self) -> Any:
-        """The structure of arrays, as views of a part of them."""
+        """The structure of arrays; for a part of their rows, of views."""
         whole = self.whole
         if len(self) == whole.rows:
             return whole.value
@@ -275,9 +273,8 @@ def is_plain(leaf: Any) -> bool:
 
 def every(test: Callable[[Any], bool], element: Any) -> bool:
     """Tell whether an element has leaves, all of which pass a test."""
-    passed: list[bool] = []
-    map_leaves(lambda leaf, _: passed.append(test(leaf)), element)
-    return bool(passed) and all(passed)
+    leaves = leaves_of(element)
+    return bool(leaves) and all(map(test, leaves))
 
 
 def alike(items: Sequence[Any]) -> bool:
@@ -312,8 +309,7 @@ def room(like: npt.NDArray[Any], rows: int, empty: Empty) -> npt.NDArray[Any]:
 
 def is_made_in(element: Any, places: Sequence[npt.NDArray[Any]]) -> bool:
     """Tell whether arrays of an element are all these places: then none is overwritten by another one."""
-    leaves: list[Any] = []
-    map_leaves(lambda leaf, _: leaves.append(leaf), element)
+    leaves = leaves_of(element)
     return all(any(leaf is place for leaf in leaves) for place in places)
 
 

@@ -29,6 +29,7 @@ __all__ = (
     "conform",
     "freeze",
     "leading",
+    "leaves_of",
     "map_leaves",
     "nbytes",
     "objects",
@@ -150,6 +151,13 @@ def open_registered(value: Any) -> Opened | None:
         return unflatten(metadata, list(parts))
 
     return Opened(list(parts), names, rebuild)
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """Return the leaves of a structure, in its order."""
+    leaves: list[Any] = []
+    map_leaves(lambda leaf, _: leaves.append(leaf), value)
+    return leaves
 
 
 def map_leaves(fn: Callable[[Any, str], Any], value: Any, where: str = "") -> Any:

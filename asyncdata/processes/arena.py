@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.processes.segment import Segment
+from asyncdata.room import ROOMY
 
 __all__ = ("INLINE", "Attached", "Draft", "Parcel", "Slots", "Spot", "dumps", "pack", "whole")
 
@@ -189,7 +190,7 @@ class Draft:
 
     def room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Return an array for a user's function, in the slot if it is large."""
-        if dtype.hasobject or math.prod(shape) * dtype.itemsize < LEAST or min(shape, default=0) < 0:
+        if dtype.hasobject or math.prod(shape) * dtype.itemsize < ROOMY or min(shape, default=0) < 0:
             return np.empty(shape, dtype)
         return self.empty(shape, dtype)
 

@@ -135,7 +135,7 @@ def made(order: Order, post: Post, draft: Draft) -> Parcel:
     keep."""
     work = post.learn(order.duty)
     errand: Errand = post.attached.open(order.errand)
-    with giving(draft.room) if work.rows is None else nullcontext():  # a row of a batch is copied there at once
+    with giving(draft.room) if work.rows is None else nullcontext():  # else rows of batches are given
         outcome = carry_out(work, errand, partial(post.board.write, order.group), draft.empty)
     parcel = sent(outcome, errand.sent.batches, post, work, draft)
     if draft.window is not None:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from asyncdata.columns import Columns
 from asyncdata.errors import StructureError
 from asyncdata.runtime.block import Block
-from asyncdata.structure import map_leaves, stack
+from asyncdata.structure import leaves_of, map_leaves, stack
 
 __all__ = ("Shelf",)
 
@@ -88,13 +87,6 @@ class Shelf:
         rows = self.look(places)
         self.free += places
         return rows
-
-
-def leaves_of(value: Any) -> list[npt.NDArray[Any]]:
-    """Return the arrays of a structure."""
-    leaves: list[npt.NDArray[Any]] = []
-    map_leaves(lambda leaf, _: leaves.append(leaf), value)
-    return leaves
 
 
 def shape_of(value: Any) -> list[Any]:

@@ -15,7 +15,7 @@ import asyncdata as ad
 from asyncdata.processes import arena
 from asyncdata.processes.arena import Attached, Draft, Parcel, Slots, Spot, pack
 from asyncdata.room import giving
-from asyncdata.structure import map_leaves
+from asyncdata.structure import leaves_of
 from tests.processes.test_map import processes
 
 LARGE = 200_000
@@ -231,8 +231,7 @@ def seen(ds: ad.Dataset) -> list[Any]:
             except Exception as error:
                 found.append(type(error))
                 continue
-            leaves: list[Any] = []
-            map_leaves(lambda leaf, _, leaves=leaves: leaves.append(leaf), batch)
+            leaves = leaves_of(batch)
             found.append([(leaf.dtype, leaf.shape, leaf.tobytes()) for leaf in leaves])
             for leaf in leaves:
                 leaf[:] = 99

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
@@ -126,8 +127,9 @@ async def test_workers_make_batches_whole_that_do_not_take_long(
     assert window.whole_batches() == whole
 
 
-def test_a_filter_that_drops_everything_is_called_on_groups_as_any_other() -> None:
-    """Its window need not see a result to know that more may be in flight."""
+@contextmanager
+def sizes_of_groups() -> Iterator[list[int]]:
+    """The sizes of the groups that threads are given."""
     sizes: list[int] = []
     submit = ThreadLanes.submit
 
@@ -136,21 +138,20 @@ def test_a_filter_that_drops_everything_is_called_on_groups_as_any_other() -> No
         submit(lanes, group, finished)
 
     with mock.patch.object(ThreadLanes, "submit", noted):
+        yield sizes
+
+
+def test_a_filter_that_drops_everything_is_called_on_groups_as_any_other() -> None:
+    """Its window need not see a result to know that more may be in flight."""
+    with sizes_of_groups() as sizes:
         assert list(ad.Dataset.range(20_000).filter(lambda _: False, 2)) == []
     assert max(sizes) > 1
 
 
 def test_an_epoch_begins_with_what_earlier_ones_have_learnt() -> None:
     """One worker makes whole batches from the start on, and groups of single elements still grow from one."""
-    sizes: list[int] = []
-    submit = ThreadLanes.submit
-
-    def noted(lanes: ThreadLanes, group: Group, finished: Any) -> None:
-        sizes.append(len(group.block))
-        submit(lanes, group, finished)
-
     elements = ad.Dataset.range(64).map(lambda number: np.full(100_000, number), 1)
-    with mock.patch.object(ThreadLanes, "submit", noted):
+    with sizes_of_groups() as sizes:
         for ds, first in ((elements.batch(8), 1), (elements.batch(8), 8), (elements.batch(4), 4), (elements, 1)):
             sizes.clear()
             found = [int(row[0]) for part in ds for row in part.reshape(-1, 100_000)]
