@@ -12,6 +12,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.copying import gather
+
 __all__ = ("LARGE", "Array", "Empty", "Pool", "empty", "joined", "keep_memory_warm")
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -132,7 +134,9 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 def joined(arrays: Sequence[Array]) -> Array:
     """Return arrays that have one shape, but for their first axes, as one, as `numpy.concatenate` does."""
     first = arrays[0]
-    if len({array.dtype for array in arrays}) > 1 or not first.flags.c_contiguous:
+    if len({array.dtype for array in arrays}) > 1 or not first.flags.c_contiguous or first.dtype.hasobject:
         return np.concatenate(arrays)
     rows = sum([len(array) for array in arrays])
-    return np.concatenate(arrays, out=empty((rows, *first.shape[1:]), first.dtype))
+    out = empty((rows, *first.shape[1:]), first.dtype)
+    gather(arrays, out)
+    return out

@@ -24,6 +24,7 @@ import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.copying import copy
 from asyncdata.processes.segment import Segment
 from asyncdata.room import ROOMY
 
@@ -36,7 +37,6 @@ is killed while it writes cannot leave half a message."""
 HEAD: Final = 64
 ALIGN: Final = 64
 LEAST: Final = 1 << 16
-RELEASE: Final = 1 << 18
 
 
 class Spot(NamedTuple):
@@ -244,14 +244,6 @@ class Draft:
 
 def address_of(buffer: memoryview) -> int:
     return np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
-
-
-def copy(target: memoryview, source: memoryview) -> None:
-    """Copy bytes; NumPy lets other threads run meanwhile, which a memoryview does not."""
-    if source.nbytes < RELEASE:
-        target[:] = source
-    else:
-        np.copyto(np.frombuffer(target, np.uint8), np.frombuffer(source, np.uint8))
 
 
 class Tensors(pickle.Pickler):

@@ -10,17 +10,20 @@ import signal
 import sys
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from asyncdata.copying import HELP
 from asyncdata.memory import keep_memory_warm
 from asyncdata.processes.arena import Attached, Draft, Parcel, Slots, dumps, pack
 from asyncdata.processes.board import Board
 from asyncdata.processes.errand import Carried, Errand, Outcome, carry_out
 from asyncdata.processes.segment import Segment
 from asyncdata.room import giving
-from asyncdata.runtime.executors import Note
+from asyncdata.runtime.executors import Note, Workers
+from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.work import Work
 
 __all__ = ("Duty", "Order", "Reply", "attend", "be_ready", "do", "prepare")
@@ -80,7 +83,14 @@ def prepare(board: str, most_bytes: int) -> None:
     """Make this process a worker: Ctrl-C is for the parent alone, whose end is this one's; one compute thread."""
     attend()
     one_thread()
+    if usable_cores() > 1:
+        HELP.set(Workers(start, 1, "asyncdata-copy").submit)
     posts.append(Post(board, most_bytes))
+
+
+def start(run: Callable[[], None], name: str) -> None:
+    """Start a thread that ends with this process."""
+    threading.Thread(target=run, name=name, daemon=True).start()
 
 
 def attend() -> None:

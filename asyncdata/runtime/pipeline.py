@@ -9,10 +9,12 @@ from typing import Any, Final, cast
 
 import anyio
 
+from asyncdata.copying import HELP
 from asyncdata.errors import AsyncDataError, ResumeError
 from asyncdata.memory import keep_memory_warm
 from asyncdata.plan import Node
 from asyncdata.runtime.budget import Budget
+from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.scope import Owned, Scope
 from asyncdata.runtime.stage import fill
@@ -51,6 +53,8 @@ class Pipeline:
     async def run(self) -> None:
         """Run the plan into the queue. What goes wrong travels through the queue, also what is no `Exception`."""
         try:
+            if usable_cores() > 1:
+                HELP.set(self.owned.readers.submit)
             async with anyio.create_task_group() as group:
                 self.group_scope = group.cancel_scope
                 scope = Scope(group, self.owned, epoch=self.epoch, home=self.home)

@@ -1,0 +1,111 @@
+"""Copying: what is large is copied by two threads, as one core alone does not use what the memory can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from itertools import pairwise
+from threading import Lock
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ("HELP", "Help", "copy", "gather")
+
+Array: TypeAlias = npt.NDArray[Any]
+
+Help: TypeAlias = Callable[[Callable[[], None]], object]
+"""Has a job done in another thread, some time or never."""
+
+HELP: Final[ContextVar[Help | None]] = ContextVar("HELP", default=None)
+"""What helps with the copies that are made in a context, if somebody does."""
+
+SMALL: Final = 1 << 16
+"""Bytes of an array that are copied before another thread is awake."""
+
+LARGE: Final = 1 << 20
+"""Bytes of an array while which is copied other threads may run."""
+
+SHARED: Final = 4 << 20
+"""Bytes of an array that two threads copy quicker than one."""
+
+STRIPS: Final = 4
+
+
+def gather(parts: Sequence[Array], out: Array) -> None:
+    """Copy arrays into `out`, one after the other along the first axis, as `numpy.concatenate` does.
+
+    All have its dtype, which holds no objects, and `out` is in row-major order.
+
+    NumPy gives up Python's lock for each array. A thread that computes in Python takes it then and keeps it for five
+    milliseconds (`sys.setswitchinterval`): a batch of 256 images, 3 ms of work, would take more than a second. So each
+    array of less than 1 MB is copied without giving it up.
+    """
+    each = out.nbytes // max(1, len(parts))
+    if each < SMALL or not all(part.flags.c_contiguous for part in parts):
+        np.concatenate(parts, out=out)
+        return
+    target = memory_of(out)
+    end = 0
+    for part in parts:
+        begin, end = end, end + part.nbytes
+        copy(target[begin:end], memory_of(part))
+
+
+def copy(target: memoryview, source: memoryview) -> None:
+    """Copy bytes into as many others."""
+    size = source.nbytes
+    if size < LARGE:
+        target[:] = source
+        return
+    help_with = HELP.get() if size >= SHARED else None
+    into, of = np.frombuffer(target, np.uint8), np.frombuffer(source, np.uint8)
+    if help_with is None:
+        np.copyto(into, of)
+        return
+    ends = [size * count // STRIPS for count in range(STRIPS + 1)]
+    task = Task([(into[begin:end], of[begin:end]) for begin, end in pairwise(ends)])
+    help_with(task.help)
+    task.finish()
+
+
+class Task:
+    """A copy in strips, of which each is made by whoever comes for it: the thread that asked, or another that helps."""
+
+    def __init__(self, strips: list[tuple[Array, Array]]) -> None:
+        self.strips = strips
+        self.helped = Lock()
+        self.done = Lock()
+        self.done.acquire()
+
+    def work(self) -> None:
+        """Make what nobody makes yet; NumPy lets other threads run meanwhile."""
+        with suppress(IndexError):
+            while True:
+                np.copyto(*self.strips.pop())
+
+    def help(self) -> None:
+        """Do so in another thread, unless that comes too late."""
+        if self.helped.acquire(blocking=False):
+            try:
+                self.work()
+            finally:
+                self.done.release()
+
+    def finish(self) -> None:
+        """Do so, and wait for what another thread is at."""
+        try:
+            self.work()
+        finally:
+            if not self.helped.acquire(blocking=False):
+                self.done.acquire()
+
+
+def memory_of(array: Array) -> memoryview:
+    """Return the bytes of an array that lies in one piece."""
+    try:
+        return array.data.cast("B")
+    except (TypeError, ValueError):  # a dtype that memoryview does not know
+        return array.reshape(-1).view(np.uint8).data
