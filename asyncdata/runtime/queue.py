@@ -36,13 +36,13 @@ class Signal(Protocol):
 class LoopSignal:
     """Wakes a task of an event loop; `threadsafe` if it is notified from other threads."""
 
-    __slots__ = ("armed", "future", "loop", "post")
+    __slots__ = ("armed", "future", "loop", "threadsafe")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, threadsafe: bool = False) -> None:
         self.loop = loop
         self.armed = False
         self.future: asyncio.Future[None] | None = None
-        self.post = loop.call_soon_threadsafe if threadsafe else loop.call_soon
+        self.threadsafe = threadsafe
 
     async def until(self, ready: Callable[[], object]) -> None:
         """Wait until `ready()`, which is asked again after each notification."""
@@ -57,8 +57,11 @@ class LoopSignal:
     def notify(self) -> None:
         if self.armed:
             self.armed = False
+            if not self.threadsafe:
+                self.fire()
+                return
             try:
-                self.post(self.fire)
+                self.loop.call_soon_threadsafe(self.fire)
             except RuntimeError:  # the loop was closed: nobody waits there any more
                 return
 
