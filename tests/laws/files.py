@@ -58,10 +58,17 @@ KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
 @cache
+def scratch() -> Path:
+    """Return a folder that is there until the interpreter ends."""
+    KEPT.append(tempfile.TemporaryDirectory(prefix="asyncdata-laws-"))
+    return Path(KEPT[0].name)
+
+
+@cache
 def folder() -> Folder:
     """Write all files, once."""
-    KEPT.append(tempfile.TemporaryDirectory(prefix="asyncdata-laws-"))
-    made = Folder(Path(KEPT[0].name))
+    made = Folder(scratch() / "files")
+    made.path.mkdir()
     add_records(made)
     add_lines(made)
     add_fixed(made)

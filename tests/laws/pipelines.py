@@ -18,7 +18,7 @@ import asyncdata as ad
 from asyncdata.structure import same_structure
 from tests import reference
 from tests.laws import functions
-from tests.laws.files import file_sources
+from tests.laws.files import file_sources, scratch
 from tests.reference import Boom, digest
 
 Epoch: TypeAlias = tuple[int, ...]
@@ -799,7 +799,7 @@ def pad_to_cardinality(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 def cache_in_file(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     """All that is built of one pipeline shares a file, begun by whichever comes first."""
-    folder, is_snapshot = Path(tempfile.mkdtemp(prefix="asyncdata-laws-")), draw(st.booleans())
+    folder, is_snapshot = Path(tempfile.mkdtemp(dir=scratch())), draw(st.booleans())
 
     def cached(ds: ad.Dataset) -> ad.Dataset:
         return ds.snapshot(folder) if is_snapshot else ds.cache(folder / "kept")
