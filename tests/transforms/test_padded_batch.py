@@ -54,6 +54,32 @@ def test_what_is_missing_is_the_zero_of_the_dtype() -> None:
     assert batch_of(np.array([1], object), np.array([], object)).tolist() == [[1], [None]]
 
 
+@pytest.mark.parametrize("longest", [3, 100, 100_000])
+@pytest.mark.parametrize("value", [None, 0, 0.0, -0.0, 7])
+@pytest.mark.parametrize("dtype", ["?", "u1", "i8", ">i4", "f2", "f8", "g", "c16"])
+def test_every_number_is_as_if_it_were_put_into_its_place(dtype: str, value: Any, longest: int) -> None:
+    if dtype == "?" and value == 7:
+        value = True
+    step = (np.arange(2 * longest) % 100).astype(dtype)[::2]  # no block of memory
+    items = [step[:longest], np.zeros(0, dtype), step[1:3][::-1]]
+    found = batch_of(*items, padding_values=value)
+    expected = np.full((3, longest), 0 if value is None else value, dtype)
+    for row, item in zip(expected, items, strict=True):
+        row[: len(item)] = item
+    assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
+    assert np.array_equal(np.signbit(found.real), np.signbit(expected.real)) or dtype == "?"
+    assert found.flags.writeable
+    assert found.flags.c_contiguous
+
+
+def test_numbers_of_several_dtypes_are_of_one_that_holds_all() -> None:
+    found = batch_of(np.array([1], np.int8), np.array([0.5, 2], np.float32), np.zeros(0, ">i2"))
+    assert found.dtype == np.float32
+    assert found.tolist() == [[1, 0], [0.5, 2], [0, 0]]
+    words = batch_of(np.array([1]), np.array(["a", "b"], object))
+    assert words.tolist() == [[1, None], ["a", "b"]]
+
+
 def test_a_value_fills_up_instead() -> None:
     assert batch_of([1], [2, 3], padding_values=-1).tolist() == [[1, -1], [2, 3]]
     assert np.isnan(batch_of([1.0], [2.0, 3.0], padding_values=np.nan)[0, 1])
