@@ -100,24 +100,36 @@ class Skip(Unary):
         return scaled(self.input.cardinality, lambda count: max(0, count - self.count))
 
 
+AT_ONCE: Final = 1024
+"""How many elements are made at once to be dropped: of more the first are in no cache any more by then."""
+
+ROWS_AT_ONCE: Final = 4096
+"""How many small rows of columns, which are never made elements."""
+
+SMALL: Final = 256
+"""How many bytes such a row has at most."""
+
+
 class Skipper(Step):
     """Drops until it has dropped enough."""
 
     def __init__(self, count: int) -> None:
         self.left = count
         self.done = count < 0
+        self.at_once = AT_ONCE
 
     def resume(self, position: Position) -> Start:
         self.left = 0
         return Start.of(position)
 
     def need(self, want: int) -> int:
-        return min(self.left, 1024) or want
+        return min(self.left, self.at_once) or want
 
     def feed(self, block: Block) -> Block:
         size = len(block)
         gone = min(self.left, size)
         self.left -= gone
         if gone == size:
+            self.at_once = ROWS_AT_ONCE if block.columns and block.weight <= SMALL else AT_ONCE
             return Block([])
         return block.part(gone, size) if gone else block

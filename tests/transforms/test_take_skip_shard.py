@@ -2,10 +2,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.columns import Columns
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.tickets import Ordinals
 from asyncdata.testing import check_transform
+from asyncdata.transforms.select import Skipper
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain
 
@@ -18,6 +23,21 @@ def test_take_keeps_its_contract(count: int) -> None:
 @pytest.mark.parametrize("count", [-1, 0, 1, 5, 1000])
 def test_skip_keeps_its_contract(count: int) -> None:
     check_transform(lambda ds: ds.skip(count), lambda items: [] if count < 0 else items[count:])
+
+
+def test_many_are_dropped_at_once_and_more_that_lie_in_small_rows() -> None:
+    def asked_for(*inputs: list[Any] | Columns) -> list[int]:
+        step = Skipper(10_000)
+        asked = [step.need(1)]
+        for items in inputs:
+            tickets = Ordinals(0, len(items))
+            step.feed(Block.of_columns([items], tickets) if isinstance(items, Columns) else Block(items, tickets))
+            asked.append(step.need(1))
+        return asked
+
+    small, large = (Columns(np.zeros((1000, width)), 1000) for width in (1, 1000))
+    assert asked_for([1, 2], small, large, small, [1]) == [1024, 1024, 4096, 1024, 4096, 1024]
+    assert asked_for(*9 * [small], [1] * 900)[-4:] == [3000, 2000, 1000, 100]
 
 
 @pytest.mark.parametrize(("shards", "index"), [(1, 0), (2, 0), (2, 1), (7, 6)])
