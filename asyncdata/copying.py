@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -26,29 +27,72 @@ SMALL: Final = 1 << 16
 """Bytes of an array that are copied before another thread is awake."""
 
 LARGE: Final = 1 << 20
-"""Bytes of an array while which is copied other threads may run."""
+"""Bytes of an array while which is copied other threads may always run."""
 
 SHARED: Final = 4 << 20
 """Bytes of an array that two threads copy quicker than one."""
 
 STRIPS: Final = 4
 
+LATE: Final = 2e-3
+USUAL: Final = 2e-4
+"""Seconds by which a copy is late if another thread computed meanwhile, and that a row takes at most."""
+
+WARY: Final = 32
+
 
 def gather(parts: Sequence[Array], out: Array) -> None:
     """Copy arrays into `out`, one after the other along the first axis, as `numpy.concatenate` does.
 
     All have its dtype, which holds no objects, and `out` is in row-major order.
-
-    NumPy gives up Python's lock for each array. A thread that computes in Python takes it then and keeps it for five
-    milliseconds (`sys.setswitchinterval`): a batch of 256 images, 3 ms of work, would take more than a second. So each
-    array of less than 1 MB is copied without giving it up.
     """
     each = out.nbytes // max(1, len(parts))
     if each < SMALL or not all(part.flags.c_contiguous for part in parts):
         np.concatenate(parts, out=out)
-        return
-    target = memory_of(out)
-    end = 0
+    elif each < LARGE:
+        COPIER.gather(parts, out)
+    else:
+        one_by_one(parts, out)
+
+
+class Copier:
+    """Copies rows of batches, and learns whether another thread wants Python's lock.
+
+    NumPy gives it up for each array. A thread that computes in Python takes it then, and keeps it for five milliseconds
+    (`sys.setswitchinterval`): a batch of 256 images, 3 ms of work, would take more than a second. Where that shows, rows
+    are copied without letting go; where nobody computes that would keep the consumer from what is there already.
+    """
+
+    def __init__(self) -> None:
+        self.wary = 0  # for so many batches
+
+    def gather(self, parts: Sequence[Array], out: Array) -> None:
+        """Copy rows; the first one shows how."""
+        if self.wary:
+            self.wary -= 1
+            one_by_one(parts, out)
+            return
+        begin, first = time.perf_counter(), len(parts[0])
+        np.concatenate(parts[:1], out=out[:first])
+        if self.held_up(begin):
+            one_by_one(parts[1:], out[first:])
+        elif len(parts) > 1:
+            np.concatenate(parts[1:], out=out[first:])
+            self.held_up(begin + len(parts) * USUAL)
+
+    def held_up(self, begin: float) -> bool:
+        """Tell whether something that began then took so long that others have had the lock."""
+        if late := time.perf_counter() - begin > LATE:
+            self.wary = WARY
+        return late
+
+
+COPIER: Final = Copier()
+
+
+def one_by_one(parts: Sequence[Array], out: Array) -> None:
+    """Copy arrays of which the large ones alone let other threads run."""
+    target, end = memory_of(out), 0
     for part in parts:
         begin, end = end, end + part.nbytes
         copy(target[begin:end], memory_of(part))

@@ -107,14 +107,14 @@ def test_no_thread_that_computes_comes_between_rows():
         while not over.is_set():
             turns[0] += 1
 
-    parts = [some((1, SMALL * 2), seed=seed) for seed in range(64)]
-    out = np.empty((64, SMALL * 2), np.uint8)
+    parts = [some((1, SMALL * 2), seed=seed) for seed in range(16)]
+    out = np.empty((16, SMALL * 2), np.uint8)
     thread = threading.Thread(target=compute)
     interval = sys.getswitchinterval()
     try:
         thread.start()
-        sys.setswitchinterval(0.5)
-        gather(parts, out)  # once, so that the thread has waited for its turn since before
+        sys.setswitchinterval(0.1)
+        gather(parts, out)  # once, and the thread is found to compute
         seen = turns[0]
         gather(parts, out)
         assert turns[0] == seen
