@@ -346,11 +346,10 @@ def fill_array(rows: npt.NDArray[Any], start: int, arrays: Iterator[Any], fillin
         if filling.taken and array is filling.places()[0]:
             del array
             continue
-        if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
-            if not put(rows, row, array):
-                return row, [array]
-        else:
+        if type(array) is np.ndarray and array.dtype is dtype and array.shape == shape:
             rows[row] = array
+        elif not put(rows, row, array):
+            return row, [array]
         del array
     return len(rows), []
 

@@ -59,8 +59,8 @@ class Copier:
     """Copies rows of batches, and learns whether another thread wants Python's lock.
 
     NumPy gives it up for each array. A thread that computes in Python takes it then, and keeps it for five milliseconds
-    (`sys.setswitchinterval`): a batch of 256 images, 3 ms of work, would take more than a second. Where that shows, rows
-    are copied without letting go; where nobody computes that would keep the consumer from what is there already.
+    (`sys.setswitchinterval`): a batch of 256 images, 3 ms of work, would take more than a second. Where that shows,
+    rows are copied without letting go; where nobody computes that would keep the consumer from what is there already.
     """
 
     def __init__(self) -> None:

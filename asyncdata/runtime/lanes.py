@@ -213,26 +213,25 @@ class Window:
         self.ended = True
         self.reader.notify()
 
-    def room(self) -> int:
-        """Return how many elements may be read: bounded in groups, in number and in bytes by the last one seen."""
-        return self.bound() - self.held
+    def limits(self) -> tuple[int, int]:
+        """Return how many elements may be in flight, and how many make a group.
 
-    def bound(self) -> int:
-        """Return how many elements may be in flight."""
-        most = self.most if self.lanes.tuned else max(self.most, 2 * self.lanes.workers)
-        return max(min(self.wanted(), most), self.batches() * (self.rows or 0))
+        The former is bounded in groups, in number and in bytes, by the last one seen; of the latter there is room for
+        all that keep workers busy.
+        """
+        least, rows = 2 * self.lanes.workers, self.rows or 0
+        most = self.most if self.lanes.tuned else max(self.most, least)
+        whole = self.batches() * rows if rows else 0
+        bound = max(min(self.wanted(), most), whole)
+        share = max(1, min(self.lanes.pace.group, bound // least))
+        if not rows:
+            return bound, share
+        return bound, share - share % rows if share >= rows else rows if whole else share
 
     def wanted(self) -> int:
         """Return how many elements in flight keep the workers busy."""
         groups = 2 * self.lanes.workers
         return min(groups * self.lanes.pace.group, max(groups, MOST_HELD)) if self.known else groups
-
-    def share(self) -> int:
-        """Return how many elements make a group: no more than leave room for all the groups that keep workers busy."""
-        share = max(1, min(self.lanes.pace.group, self.bound() // (2 * self.lanes.workers)))
-        if self.rows is None:
-            return share
-        return share - share % self.rows if share >= self.rows else self.rows if self.batches() else share
 
     def batches(self) -> int:
         """Return how many batches are made at once, each by one worker; 0 if there is no room for so many."""
@@ -259,7 +258,8 @@ class Window:
 
         What is held leaves in groups, so there will be.
         """
-        room, share = self.room(), self.share()
+        bound, share = self.limits()
+        room = bound - self.held
         begun = 0 if self.rows is None else self.row + sum(map(len, self.rest))  # of a batch
         whole = room - (begun + room) % share
         self.free = whole if whole > 0 else room
@@ -289,7 +289,7 @@ class Window:
         if self.rows is not None:
             self.admit_rows(block, self.rows)
             return
-        size = self.share()
+        _, size = self.limits()
         if len(self.groups or self.pending) < self.lanes.workers:
             size = min(size, -(-len(block) // self.lanes.workers))
         for start in range(0, len(block), size):
@@ -300,9 +300,9 @@ class Window:
         if self.rest:
             block = Block.join([*self.rest, block])
             self.rest.clear()
-        start = 0
-        while size := self.portion(len(block) - start, rows):
-            step = -(-size // self.lanes.workers) if self.row and self.share() >= rows else size
+        start, (_, share) = 0, self.limits()
+        while size := self.portion(len(block) - start, rows, share):
+            step = -(-size // self.lanes.workers) if self.row and share >= rows else size
             for begin in range(start, start + size, step):  # the rest of the first batch, or after a failure, by all
                 self.submit(block.part(begin, min(begin + step, start + size)))
             self.row = (self.row + size) % rows
@@ -310,9 +310,9 @@ class Window:
         if start < len(block):
             self.rest.append(block.part(start, len(block)))
 
-    def portion(self, left: int, rows: int) -> int:
+    def portion(self, left: int, rows: int, share: int) -> int:
         """Return how many of the next elements make a group, 0 if they are to wait for more."""
-        size = self.share()
+        size = share
         if size < rows:
             size = min(size, max(1, left // self.lanes.workers), rows - self.row)
         elif self.row:

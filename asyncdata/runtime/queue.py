@@ -49,7 +49,7 @@ class LoopSignal:
         while not ready():
             self.future = self.loop.create_future()
             self.armed = True
-            if ready():
+            if self.threadsafe and ready():  # another thread has said so before it could see that this one waits
                 self.armed = False
                 return
             await self.future

@@ -137,15 +137,15 @@ def test_what_was_found_is_told() -> None:
 def test_inputs_that_sleep_are_read_at_once(placement: Any) -> None:
     def sleeping(number: int) -> ad.Dataset:
         def numbers() -> Any:
-            for place in range(30):
-                time.sleep(0.002)
+            for place in range(20):
+                time.sleep(0.01)  # long beside what it takes to hand an element over
                 yield place
 
         return ad.Dataset.from_generator(numbers)
 
-    ds = ad.Dataset.range(64).interleave(sleeping, cycle_length=16, num_parallel_calls=ad.AUTOTUNE)
+    ds = ad.Dataset.range(32).interleave(sleeping, cycle_length=16, num_parallel_calls=ad.AUTOTUNE)
     with ds.with_options(ad.Options(placement=placement)).iterate() as elements:
-        assert len(list(elements)) == 64 * 30
+        assert len(list(elements)) == 32 * 20
         step, _ = elements.stats()
     assert step["workers"] == 16
 
