@@ -111,7 +111,8 @@ def copy(target: memoryview, source: memoryview) -> None:
         return
     ends = [size * count // STRIPS for count in range(STRIPS + 1)]
     task = Task([(into[begin:end], of[begin:end]) for begin, end in pairwise(ends)])
-    help_with(task.help)
+    with suppress(RuntimeError):  # no thread can be started
+        help_with(task.help)
     task.finish()
 
 

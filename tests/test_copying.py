@@ -41,7 +41,18 @@ def before(job):
     thread.join()
 
 
-HELPERS = {"nobody": None, "one who never comes": lambda _: None, "a thread": in_thread, "a quick one": before}
+def unable(_):
+    """Have no thread that could help."""
+    raise RuntimeError("can't start new thread")
+
+
+HELPERS = {
+    "nobody": None,
+    "one who never comes": lambda _: None,
+    "a thread": in_thread,
+    "a quick one": before,
+    "none": unable,
+}
 
 
 @pytest.fixture(params=HELPERS)

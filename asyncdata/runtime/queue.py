@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
 
@@ -57,13 +58,11 @@ class LoopSignal:
     def notify(self) -> None:
         if self.armed:
             self.armed = False
-            if not self.threadsafe:
-                self.fire()
-                return
-            try:
-                self.loop.call_soon_threadsafe(self.fire)
-            except RuntimeError:  # the loop was closed: nobody waits there any more
-                return
+            with suppress(RuntimeError):  # the loop was closed: nobody waits there any more
+                if self.threadsafe:
+                    self.loop.call_soon_threadsafe(self.fire)
+                else:
+                    self.fire()
 
     def fire(self) -> None:
         """Let the waiting task look again; runs on its loop."""

@@ -124,10 +124,13 @@ def test_a_thread_is_woken_by_a_loop_and_a_loop_by_a_thread() -> None:
     assert answered == [2 * number for number in range(100)]
 
 
-async def test_notifying_a_closed_loop_does_nothing() -> None:
+@pytest.mark.parametrize("threadsafe", [True, False])
+async def test_notifying_a_closed_loop_does_nothing(threadsafe: bool) -> None:
     loop = asyncio.new_event_loop()
-    signal = LoopSignal(loop, threadsafe=True)
+    signal = LoopSignal(loop, threadsafe=threadsafe)
     signal.armed = True
+    signal.future = loop.create_future()
+    signal.future.add_done_callback(print)  # as the task that waits has done
     loop.close()
     signal.notify()
     assert not signal.armed
