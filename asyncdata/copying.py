@@ -36,9 +36,10 @@ STRIPS: Final = 4
 
 LATE: Final = 2e-3
 USUAL: Final = 2e-4
-"""Seconds by which a copy is late if another thread computed meanwhile, and that a row takes at most."""
+SLOW: Final = 2e-10
+"""Seconds by which a copy is late if another thread computed meanwhile; and what a row, or a byte, takes at most."""
 
-WARY: Final = 32
+WARY: Final = 33
 
 
 def gather(parts: Sequence[Array], out: Array) -> None:
@@ -64,12 +65,11 @@ class Copier:
     """
 
     def __init__(self) -> None:
-        self.wary = 0  # for so many batches
+        self.wary = 0  # for so many copies, the next one among them
 
     def gather(self, parts: Sequence[Array], out: Array) -> None:
         """Copy rows; the first one shows how."""
-        if self.wary:
-            self.wary -= 1
+        if self.is_wary():
             one_by_one(parts, out)
             return
         begin, first = time.perf_counter(), len(parts[0])
@@ -79,6 +79,11 @@ class Copier:
         elif len(parts) > 1:
             np.concatenate(parts[1:], out=out[first:])
             self.held_up(begin + len(parts) * USUAL)
+
+    def is_wary(self) -> bool:
+        """Tell whether the next copy is one of those for which the lock is not given up more often than need be."""
+        self.wary = max(0, self.wary - 1)
+        return self.wary > 0
 
     def held_up(self, begin: float) -> bool:
         """Tell whether something that began then took so long that others have had the lock."""
@@ -106,14 +111,15 @@ def copy(target: memoryview, source: memoryview) -> None:
         return
     help_with = HELP.get() if size >= SHARED else None
     into, of = np.frombuffer(target, np.uint8), np.frombuffer(source, np.uint8)
-    if help_with is None:
+    if help_with is None or COPIER.is_wary():
         np.copyto(into, of)
         return
-    ends = [size * count // STRIPS for count in range(STRIPS + 1)]
+    begin, ends = time.perf_counter(), [size * count // STRIPS for count in range(STRIPS + 1)]
     task = Task([(into[begin:end], of[begin:end]) for begin, end in pairwise(ends)])
     with suppress(RuntimeError):  # no thread can be started
         help_with(task.help)
     task.finish()
+    COPIER.held_up(begin + size * SLOW)
 
 
 class Task:

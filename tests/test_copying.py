@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata import copying
 from asyncdata.copying import HELP, LARGE, SHARED, SMALL, copy, gather
 from asyncdata.runtime.machine import lock_is_held
 
@@ -53,6 +54,12 @@ HELPERS = {
     "a quick one": before,
     "none": unable,
 }
+
+
+@pytest.fixture(autouse=True)
+def calm(monkeypatch):
+    """Have nobody who computes in Python, to begin with."""
+    monkeypatch.setattr(copying.COPIER, "wary", 0)
 
 
 @pytest.fixture(params=HELPERS)
@@ -109,6 +116,20 @@ def test_help_that_comes_too_late_does_nothing():
     assert not any(target)
 
 
+def test_a_copy_that_was_late_is_followed_by_some_that_nobody_helps_with(monkeypatch):
+    """Each time that two threads change places, one that computes may come between them."""
+    jobs = []
+    source, target = some((SHARED,)), bytearray(SHARED)
+    context = copy_context()
+    context.run(HELP.set, jobs.append)
+    monkeypatch.setattr(copying, "LATE", -1)
+    for _ in range(copying.WARY + 1):
+        target[:] = bytes(SHARED)
+        context.run(copy, memoryview(target), memoryview(source))
+        assert target == source.tobytes()
+    assert len(jobs) == 2
+
+
 @pytest.mark.skipif(not lock_is_held(), reason="threads do not take turns")
 def test_no_thread_that_computes_comes_between_rows():
     """Each time it would keep the lock for `sys.getswitchinterval()`, 5 ms."""
@@ -135,9 +156,10 @@ def test_no_thread_that_computes_comes_between_rows():
         thread.join()
 
 
-def test_a_batch_of_large_arrays_is_what_it_was():
+@pytest.mark.parametrize("placement", ["thread", "current", "process"])
+def test_a_batch_of_large_arrays_is_what_it_was(placement):
     arrays = [some((SHARED + 5,), seed=seed) for seed in range(5)]
-    batches = list(ad.Dataset.from_list(arrays).batch(2))
+    batches = list(ad.Dataset.from_list(arrays).batch(2).with_options(ad.Options(placement=placement)))
     np.testing.assert_array_equal(np.concatenate(batches), np.stack(arrays))
 
 
