@@ -54,7 +54,7 @@ class Pipeline:
         """Run the plan into the queue. What goes wrong travels through the queue, also what is no `Exception`."""
         try:
             if usable_cores() > 1:
-                HELP.set(self.owned.readers.submit)
+                HELP.set(self.owned.copier.submit)
             async with anyio.create_task_group() as group:
                 self.group_scope = group.cancel_scope
                 scope = Scope(group, self.owned, epoch=self.epoch, home=self.home)

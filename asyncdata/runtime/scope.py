@@ -32,6 +32,7 @@ class Owned:
         self.threads: set[threading.Thread] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.readers = Workers(self.start, READERS, "asyncdata-read")
+        self.copier = Workers(self.start, 1, "asyncdata-copy")
         self.unstarted: set[Coroutine[Any, Any, None]] = set()
         self.has_spawned = False
         self.emptied: Callable[[], object] | None = None
@@ -58,8 +59,9 @@ class Owned:
         task.add_done_callback(self.tasks.discard)
 
     def stop(self) -> None:
-        """Tell the shared readers to end. What a loop that was shut down never began, will not begin."""
+        """Tell the shared threads to end. What a loop that was shut down never began, will not begin."""
         self.readers.stop()
+        self.copier.stop()
         for coroutine in self.unstarted:
             coroutine.close()
         self.unstarted.clear()
