@@ -139,17 +139,18 @@ def test_an_empty_input_is_kept_too(path: Path) -> None:
 
 def test_a_generator_is_kept_when_it_was_read_to_its_end(path: Path) -> None:
     runs: list[int] = []
+    count = 20_000  # more than is read ahead
 
     def numbers() -> Iterator[int]:
         runs.append(0)
-        yield from range(10)
+        yield from range(count)
 
     def build() -> ad.Dataset:
         return ad.Dataset.from_generator(numbers).cache(path)
 
     with build().iterate() as elements:
         assert [next(elements) for _ in range(5)] == [*range(5)]
-    assert [list(build()) for _ in range(3)] == [[*range(10)]] * 3
+    assert [list(build()) for _ in range(3)] == [[*range(count)]] * 3
     assert len(runs) == 2
 
 
