@@ -70,8 +70,7 @@ class Columns:
         if not every(lambda leaf: numeric(leaf) or type(leaf) in STRINGS, element):
             return None
         try:
-            like = stack([element])
-            arrays = map_leaves(lambda leaf, _: room(leaf, rows, empty), like)
+            arrays = map_leaves(lambda leaf, _: room(leaf, rows, empty), element)
         except (StructureError, MemoryError):  # which the batch says, in its place
             return None
         columns = Columns(arrays, rows, True)
@@ -302,9 +301,12 @@ def numeric(leaf: Any) -> bool:
     return leaf.dtype.kind in "biufc" and leaf.dtype.isnative if kind is np.ndarray else is_number(kind)
 
 
-def room(like: npt.NDArray[Any], rows: int, empty: Empty) -> npt.NDArray[Any]:
-    """Return an array for so many rows."""
-    return (np.empty if like.dtype == object else empty)((rows, *like.shape[1:]), like.dtype)
+def room(leaf: Any, rows: int, empty: Empty) -> npt.NDArray[Any]:
+    """Return an array for so many rows like this leaf."""
+    if type(leaf) is np.ndarray:
+        return empty((rows, *leaf.shape), leaf.dtype)
+    like = stack([leaf])
+    return (np.empty if like.dtype == object else empty)((rows,), like.dtype)
 
 
 def is_made_in(element: Any, places: Sequence[npt.NDArray[Any]]) -> bool:
