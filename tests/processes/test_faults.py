@@ -215,16 +215,24 @@ def test_the_processes_end_with_the_last_dataset_that_uses_them() -> None:
 
 
 def test_a_parent_that_is_killed_takes_everything_along() -> None:
-    shared = set(os.listdir("/dev/shm"))
     process = start("run")
     lines = read_until_ready(process)
     below = children_of(process.pid)
     assert lines == ["main", "0", "1", "2"], "the script runs once, in the parent alone"
     assert len(below) >= 3
+    files = shared_files([process.pid, *below])
+    assert files, "the pool's own semaphores"
     process.kill()
     process.communicate()
     assert until(lambda: not any(map(alive, below)), 2), "processes left"
-    assert set(os.listdir("/dev/shm")) <= shared
+    assert not [file for file in files if file.exists()], "shared memory left"
+
+
+def shared_files(processes: list[int]) -> set[Path]:
+    """Return the files of shared memory that processes have mapped and that others could find."""
+    lines = [line for process in processes for line in Path(f"/proc/{process}/maps").read_text().splitlines()]
+    named = {Path(line.split(maxsplit=5)[-1]) for line in lines if " /dev/shm/" in line}
+    return {file for file in named if file.exists()}
 
 
 @pytest.mark.timeout(30)
