@@ -3,9 +3,10 @@
     python benchmarks/loaders/autotune.py [--quick] [--json FILE]
 
 A cheap lambda, a decoder that releases the interpreter lock (JPEG photographs of about 60 KB; zlib where Pillow and
-scikit-learn are not installed), pure Python code, and calls that sleep for 20 ms. Each is run inline, in one thread, in
-as many as there are cores, in several times as many, in processes, and with `executor=AUTOTUNE`, by turns. Runs last
-until AUTOTUNE has settled; the time in which it tries is part of it. The bar is 1.05 times the best by hand.
+scikit-learn are not installed), pure Python code, and calls that sleep for 20 ms. Each is run inline, in one, two and
+four threads, in as many as there are cores and twice as many, in as many processes as there are cores, and with
+`executor=AUTOTUNE`, by turns. Runs last until AUTOTUNE has settled; the time in which it tries is part of it. The bar
+is 1.05 times the best by hand.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import asyncdata as ad
+from asyncdata.runtime.machine import usable_cores
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -36,12 +38,12 @@ if TYPE_CHECKING:
 __all__ = ("main",)
 
 NOISE = zlib.compress(np.random.default_rng(0).integers(0, 64, 600_000).astype(np.uint8).tobytes())
+CORES = usable_cores()
 HANDS: dict[str, dict[str, Any]] = {
     "inline": {"executor": "inline"},
     "1 thread": {"num_parallel_calls": 1},
-    "2 threads": {"num_parallel_calls": 2},
-    "4 threads": {"num_parallel_calls": 4},
-    "2 processes": {"num_parallel_calls": 2, "executor": "process"},
+    **{f"{calls} threads": {"num_parallel_calls": calls} for calls in (2, 4, CORES, 2 * CORES)},
+    f"{CORES} processes": {"num_parallel_calls": CORES, "executor": "process"},
 }
 MANY: dict[str, dict[str, Any]] = {f"{calls} threads": {"num_parallel_calls": calls} for calls in (8, 16, 32, 64)}
 
