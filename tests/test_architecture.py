@@ -266,6 +266,36 @@ def test_dataset_methods_only_build_nodes() -> None:
 
 
 @each_module
+def test_what_is_read_asynchronously_is_closed_here_or_by_the_caller(module: Module) -> None:
+    """An async generator that is only dropped is closed when its loop next has time, if it has."""
+    for function in functions(module.tree):
+        if isinstance(function, ast.AsyncFunctionDef):
+            assert [*read_and_dropped(function)] == [], f"{module.path.name}: put these into `async with aclosing(...)`"
+
+
+def read_and_dropped(function: ast.AsyncFunctionDef) -> Iterator[str]:
+    """Yield what a function reads by `async for` and has not closed, unless it is an argument."""
+    arguments = {argument.arg for argument in [*function.args.args, *function.args.kwonlyargs]}
+    closed = {
+        name.id
+        for node in ast.walk(function)
+        if (isinstance(node, ast.withitem) and called(node.context_expr) == "aclosing") or called(node) == "aclose"
+        for name in ast.walk(node)
+        if isinstance(name, ast.Name)
+    }
+    for node in ast.walk(function):
+        if isinstance(node, ast.AsyncFor) or (isinstance(node, ast.comprehension) and node.is_async):
+            read = ast.unparse(node.iter)
+            if read not in arguments | closed and "enter_async_context(aclosing(" not in read:
+                yield read
+
+
+def called(node: ast.AST) -> str:
+    """Return the last part of the name of what is called; nothing if nothing is."""
+    return ast.unparse(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
+
+
+@each_module
 def test_all_is_a_tuple_of_what_is_there(module: Module) -> None:
     values = [
         node.value

@@ -146,8 +146,8 @@ class ParsedFile(Node):
         store, path = store_for(self.path)
         try:
             stream = store.stream(path, self.block_bytes, offset, in_thread=scope.in_thread)
-            async with aclosing(stream):
-                chunks = self.expanded(stream, scope) if self.compression else stream
+            chunks = self.expanded(stream, scope) if self.compression else stream
+            async with aclosing(stream), aclosing(chunks):
                 async for chunk in chunks:
                     parser.feed(chunk)
                     for found in parsed(parser, want):

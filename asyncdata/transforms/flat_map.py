@@ -52,8 +52,9 @@ async def from_inner(outer: Node, function: Call, scope: Scope, want: Demand, ti
     async with aclosing(outer.open(scope, Demand(), Start(END, [parent for parent, _ in wanted.values()]))) as source:
         async for block in source:
             parent = plain(block.tickets[0])
-            async for child, item in inner_items(function, block, scope, wanted[parent][1]):
-                found[parent, plain(child)] = item
+            async with aclosing(inner_items(function, block, scope, wanted[parent][1])) as items:
+                async for child, item in items:
+                    found[parent, plain(child)] = item
     for part in in_turn(found, tickets, want):
         yield part
 

@@ -300,7 +300,8 @@ class Sample(Node):
         """Draw until all inputs have ended."""
         async with AsyncExitStack() as stack:
             draws = drawing(scope, inputs, place.inputs, stack)
-            async for block in mixture(draws, chooser, len(inputs), want, stop=self.stop):
+            mixed = mixture(draws, chooser, len(inputs), want, stop=self.stop)
+            async for block in await stack.enter_async_context(aclosing(mixed)):
                 yield block
 
 
@@ -378,7 +379,8 @@ class Choose(Node):
             source = await stack.enter_async_context(aclosing(choices(scope, demand, Start.of(place.choices))))
             draws = drawing(scope, rest, [*place.inputs, None], stack)
             chooser = Follower(source, demand, place, draws)
-            async for block in mixture(draws, chooser, len(rest), want, stop=self.stop):
+            mixed = mixture(draws, chooser, len(rest), want, stop=self.stop)
+            async for block in await stack.enter_async_context(aclosing(mixed)):
                 yield block
 
 

@@ -78,8 +78,9 @@ class Repeat(Unary):
         while self.count < 0 or repetition < self.count:
             inner, later = places[0] if places else None, places[1:]
             if isinstance(self.input, Rows) and finite(self.input.cardinality) and not later and is_row(inner):
-                async for block in self.rows(self.input, want, repetition, inner or 0):
-                    yield block
+                async with aclosing(self.rows(self.input, want, repetition, inner or 0)) as source:
+                    async for block in source:
+                        yield block
                 return
             empty = inner is None
             async with aclosing(inputs[0](scope.at(repetition), want, Start.of(inner))) as source:

@@ -334,10 +334,12 @@ class ShuffleRepeat(Unary):
                 async for block in source:
                     yield block.ticketed(in_turn(repetition, block.tickets, places))
             async with aclosing(inputs[0](epoch, inner, shuffler.begin(place.position))) as source:
-                async for block in self.overlap(shuffler, source, inner, drained, want):
-                    yield block
-                async for block in self.epoch(shuffler, source, inner, want):
-                    yield block.ticketed(in_turn(repetition, block.tickets, places))
+                async with aclosing(self.overlap(shuffler, source, inner, drained, want)) as last:
+                    async for block in last:
+                        yield block
+                async with aclosing(self.epoch(shuffler, source, inner, want)) as shuffled:
+                    async for block in shuffled:
+                        yield block.ticketed(in_turn(repetition, block.tickets, places))
             if shuffler.seen == 0 and place == FRESH:
                 return
             drained = [block.ticketed(in_turn(repetition, block.tickets, places)) for block in shuffler.flush()]
