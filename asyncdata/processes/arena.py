@@ -266,15 +266,24 @@ def tensor_of(array: Any) -> Any:
     return importlib.import_module("torch").from_numpy(array)
 
 
-def dumps(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None) -> bytes:
-    """Pickle a value; what pickle knows by name only, and is not to be found by it, goes whole (cloudpickle)."""
+def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:
+    """Pickle a value, with the data of its arrays apart in `buffers`, which is empty; what pickle knows by name only,
+    and is not to be found by it, goes whole (cloudpickle)."""
+    keep = None if buffers is None else buffers.append
     try:
-        if "torch" not in sys.modules:
-            return pickle.dumps(value, 5, buffer_callback=keep)
-        Tensors(target := io.BytesIO(), 5, buffer_callback=keep).dump(value)
-        return target.getvalue()
+        return named(value, keep)
     except Exception:
+        if buffers:
+            buffers.clear()  # what was put there before it failed would be taken for what comes after it
         return whole(value, keep)
+
+
+def named(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None) -> bytes:
+    """Pickle a value with functions and classes by name."""
+    if "torch" not in sys.modules:
+        return pickle.dumps(value, 5, buffer_callback=keep)
+    Tensors(target := io.BytesIO(), 5, buffer_callback=keep).dump(value)
+    return target.getvalue()
 
 
 def whole(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
@@ -289,7 +298,7 @@ def pack(value: Any, slots: Slots, inline: int = INLINE, draft: Draft | None = N
     What was made in a `draft` lies there already.
     """
     buffers: list[pickle.PickleBuffer] = []
-    head = dumps(value, buffers.append)
+    head = dumps(value, buffers)
     raw = [buffer.raw() for buffer in buffers]
     if len(head) + sum(part.nbytes for part in raw) <= inline:
         return dumps(value, None) if buffers else head

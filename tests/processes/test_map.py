@@ -101,6 +101,24 @@ def test_lambdas_closures_and_classes_of_the_test_travel() -> None:
     assert [array.tolist() for array, _ in found] == [[0, number, 2 * number] for number in range(4)]
 
 
+def with_function(number: int) -> tuple[Any, Callable[[], int]]:
+    """An array, and what can be sent by value only."""
+    return np.full(1000, number), lambda: number
+
+
+@pytest.mark.parametrize("way", ["result", "element", "beside"])
+def test_arrays_stay_what_they_are_beside_what_is_sent_by_value(way: str) -> None:
+    count = 100
+    if way == "result":
+        ds = processes(ad.Dataset.range(count), with_function)
+    elif way == "element":
+        elements = [with_function(number) for number in range(count)]
+        ds = processes(ad.Dataset.from_list(elements), lambda array, fn: (array, fn))
+    else:
+        ds = ad.Dataset.range(count).map(with_function).with_options(ad.Options(placement="process"))
+    assert [(array.tolist(), fn()) for array, fn in ds] == [([number] * 1000, number) for number in range(count)]
+
+
 def test_tuples_are_unpacked_and_structures_come_back() -> None:
     pairs = ad.Dataset.zip((ad.Dataset.range(5), ad.Dataset.range(5, 10)))
     found = list(processes(pairs, lambda one, other: Sample(one, {"sum": np.int64(one + other)})))
