@@ -38,7 +38,7 @@ from asyncdata.plan import Node, nodes_of
 from asyncdata.processes.arena import INLINE, Attached, Parcel, Slots, Spot, pack, whole
 from asyncdata.processes.crew import ending, most_slots
 from asyncdata.processes.errand import Carried
-from asyncdata.processes.starting import WorkerProcess, preload
+from asyncdata.processes.starting import WorkerProcess, at_exit, preload
 
 __all__ = ("Companion", "companion_of")
 
@@ -272,6 +272,7 @@ class Companion:
     def __init__(self, plan: Node) -> None:
         self.letters = Correspondence()
         CORRESPONDENCES.add(self.letters)
+        at_exit(end_companions, os.getpid())
         self.letters.thread = threading.Thread(
             target=self.letters.main, args=([plan],), name="asyncdata-companion", daemon=True
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import threading
 import weakref
@@ -19,7 +20,7 @@ from asyncdata.errors import StageError
 from asyncdata.processes.arena import Attached, Slots, Spot
 from asyncdata.processes.board import Board
 from asyncdata.processes.segment import Segment
-from asyncdata.processes.starting import Context, WorkerProcess, preload
+from asyncdata.processes.starting import Context, WorkerProcess, at_exit, preload
 from asyncdata.processes.worker import Duty, Order, Reply, be_ready, do, prepare
 from asyncdata.runtime.machine import most_bytes
 
@@ -67,6 +68,17 @@ def ending(code: int) -> str:
     return f"by signal {-code}"
 
 
+class Lesson:
+    """The work of a stage, pickled, in shared memory that goes with the last who holds this."""
+
+    def __init__(self, name: bytes, pickled: bytes) -> None:
+        segment = Segment.create(len(pickled))
+        segment.map[:] = pickled
+        self.duty = Duty(name, segment.handle, segment.size)
+        self.close = weakref.finalize(self, segment.close)
+        self.close.atexit = False
+
+
 class Crew:
     """`count` worker processes. A thread of its own starts them, builds them anew and ends them."""
 
@@ -82,7 +94,7 @@ class Crew:
         self.board = Board.create()
         self.attached = Attached()
         self.slots = Slots(most_slots())
-        self.duties: dict[bytes, Segment] = {}
+        self.lessons: weakref.WeakValueDictionary[bytes, Lesson] = weakref.WeakValueDictionary()
         self.modules: set[str] = set()
         self.settled = 0
         self.barren = 0
@@ -94,15 +106,12 @@ class Crew:
 
     # what stages ask
 
-    def duty(self, pickled: bytes) -> Duty:
-        """Return the work of a stage as workers find it."""
+    def lesson(self, pickled: bytes) -> Lesson:
+        """Return the work of a stage as workers find it while the stage holds it."""
         name = blake2b(pickled, digest_size=16).digest()
-        if name not in self.duties:
-            segment = Segment.create(len(pickled))
-            segment.map[:] = pickled
-            self.duties[name] = segment
-        segment = self.duties[name]
-        return Duty(name, segment.handle, segment.size)
+        if (lesson := self.lessons.get(name)) is None:
+            lesson = self.lessons[name] = Lesson(name, pickled)
+        return lesson
 
     def submit(self, job: Job) -> None:
         """Have a job done; its `done` is called from another thread."""
@@ -126,6 +135,7 @@ class Crew:
             return
         self.opening, self.failed = True, None
         if self.thread is None:
+            at_exit(end_crews, os.getpid())
             self.thread = threading.Thread(target=self.run, name="asyncdata-pool", daemon=True)
             self.thread.start()
         self.orders.put(self.open)
@@ -273,8 +283,8 @@ class Crew:
             timer.cancel()
             timer.join()  # else it might kill what has been buried
             self.bury()
-        for segment in self.duties.values():
-            segment.close()
+        for lesson in list(self.lessons.values()):
+            lesson.close()
         self.slots.close()
         self.board.close()
 
@@ -294,9 +304,14 @@ class Pool:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.crew = Crew(count)
-        CREWS.add(self.crew)
-        weakref.finalize(self, self.crew.orders.put, None).atexit = False
+        self.crew: Crew = self.recruited()
+
+    def recruited(self) -> Crew:
+        """Return a new crew, which ends with this."""
+        crew = Crew(self.count)
+        CREWS.add(crew)
+        weakref.finalize(self, crew.orders.put, None).atexit = False
+        return crew
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pool_of, (self.count,)
@@ -312,6 +327,17 @@ def pool_of(count: int) -> Pool:
     if pool is None:
         pool = POOLS[count] = Pool(count)
     return pool
+
+
+def recruit_anew() -> None:
+    """Give the pools new crews in a fork of this process: the processes are the parent's, and so is who minds them."""
+    CREWS.clear()
+    for pool in list(POOLS.values()):
+        pool.crew = pool.recruited()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=recruit_anew)
 
 
 def end_crews() -> None:

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from asyncdata.errors import PlanError, StageError
 from asyncdata.processes.arena import Parcel, dumps, pack, whole
-from asyncdata.processes.crew import Crew, Job, Pool
+from asyncdata.processes.crew import Crew, Job, Lesson, Pool
 from asyncdata.processes.errand import Carried, Errand, Outcome, back, carry_out, outward
 from asyncdata.processes.starting import modules_of
-from asyncdata.processes.worker import Duty, Order, Reply
+from asyncdata.processes.worker import Order, Reply
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Pace, noted
 from asyncdata.runtime.lanes import Group, Lanes
@@ -51,7 +51,7 @@ class ProcessLanes(Lanes):
         self.copied = copied
         for call in work.calls:
             self.crew.modules |= modules_of(call.fn)
-        self.duty: Duty = self.crew.duty(pickled(work))
+        self.lesson: Lesson = self.crew.lesson(pickled(work))
         self.jobs: dict[Group, Job] = {}
 
     def begun(self) -> bool:
@@ -72,7 +72,7 @@ class ProcessLanes(Lanes):
         except Exception:
             group.block = sendable(group.block, self.work)
             parcel = self.parcel(group, job)
-        return Order(job.number, self.duty, parcel)
+        return Order(job.number, self.lesson.duty, parcel)
 
     def parcel(self, group: Group, job: Job) -> Parcel:
         """Return a group as it travels."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cache
 from importlib.machinery import ModuleSpec
+from multiprocessing.util import Finalize
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ("Context", "WorkerProcess", "modules_of", "preload")
+__all__ = ("Context", "WorkerProcess", "at_exit", "modules_of", "preload")
 
 METHOD: Final = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 BASE: Final = multiprocessing.get_context(METHOD)
@@ -47,6 +50,27 @@ def nameless_main() -> Generator[None]:
         yield
     finally:
         main.__spec__ = spec
+
+
+def without_server() -> None:
+    """Forget the fork server in a fork of this process: it is not that one's child, and would be refused there."""
+    STARTING.release()
+    server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
+    if server is not None:
+        server.__init__()
+
+
+if hasattr(os, "register_at_fork"):  # not while the main module has no name
+    os.register_at_fork(before=STARTING.acquire, after_in_parent=STARTING.release, after_in_child=without_server)
+
+
+@cache
+def at_exit(end: Callable[[], object], process: int) -> None:
+    """Have `end` called, once in a process, before multiprocessing waits for those that it has started.
+
+    A process of multiprocessing does so before it calls anything else that was to be called at its end.
+    """
+    Finalize(None, end, exitpriority=100)  # queues of multiprocessing, by which they are told, close at 10
 
 
 class Context:

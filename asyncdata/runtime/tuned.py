@@ -63,7 +63,10 @@ class TunedLanes(Lanes):
         self.copied = copied
         self.retired: list[Lanes] = []
         self.coming: tuple[Choice, Lanes] | None = None
-        self.change((choice := tuning.consider()), self.made(choice))
+        lanes = self.made(choice := tuning.consider())
+        if isinstance(lanes, ProcessLanes) and not self.there(choice, lanes):  # in a fork, where others found it out
+            lanes = self.made(choice := tuning.before)
+        self.change(choice, lanes)
 
     @property
     def trying(self) -> bool:
