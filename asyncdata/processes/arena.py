@@ -28,7 +28,7 @@ from asyncdata.copying import copy
 from asyncdata.processes.segment import Segment
 from asyncdata.room import ROOMY
 
-__all__ = ("INLINE", "Attached", "Draft", "Parcel", "Slots", "Spot", "dumps", "pack", "whole")
+__all__ = ("INLINE", "Attached", "Draft", "Parcel", "Slots", "Spot", "dumps", "entire", "pack", "whole")
 
 INLINE: Final = 3000
 """Bytes that may go through a pipe of the pool: a write of at most 4,096 is whole or not at all, so that a process that
@@ -292,16 +292,27 @@ def whole(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None = Non
     return pickler.dumps(value, 5, buffer_callback=keep)
 
 
-def pack(value: Any, slots: Slots, inline: int = INLINE, draft: Draft | None = None) -> Parcel:
+def entire(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:
+    """Pickle a value as `dumps` does, with what is of the main script by value too."""
+    return whole(value, None if buffers is None else buffers.append)
+
+
+def pack(
+    value: Any,
+    slots: Slots,
+    inline: int = INLINE,
+    draft: Draft | None = None,
+    dump: Callable[[Any, list[pickle.PickleBuffer] | None], bytes] = dumps,
+) -> Parcel:
     """Return a value as a parcel: a pickle if it is small, else in a slot, with the data of arrays copied once.
 
     What was made in a `draft` lies there already.
     """
     buffers: list[pickle.PickleBuffer] = []
-    head = dumps(value, buffers)
+    head = dump(value, buffers)
     raw = [buffer.raw() for buffer in buffers]
     if len(head) + sum(part.nbytes for part in raw) <= inline:
-        return dumps(value, None) if buffers else head
+        return dump(value, None) if buffers else head
     return slots.send(head, raw, draft)
 
 

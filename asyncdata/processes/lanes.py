@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any, Final
 
 from asyncdata.errors import PlanError, StageError
-from asyncdata.processes.arena import Parcel, dumps, pack, whole
+from asyncdata.processes.arena import Parcel, dumps, entire, pack, whole
 from asyncdata.processes.crew import Crew, Job, Lesson, Pool
 from asyncdata.processes.errand import Carried, Errand, Outcome, back, carry_out, outward
 from asyncdata.processes.starting import modules_of
-from asyncdata.processes.worker import Order, Reply
+from asyncdata.processes.worker import ForeignError, Order, Reply
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Pace, noted
 from asyncdata.runtime.lanes import Group, Lanes
@@ -53,6 +53,7 @@ class ProcessLanes(Lanes):
             self.crew.modules |= modules_of(call.fn)
         self.lesson: Lesson = self.crew.lesson(pickled(work))
         self.jobs: dict[Group, Job] = {}
+        self.by_value = False  # elements, with functions and classes of the main script
 
     def begun(self) -> bool:
         """Tell whether the processes are there that were called; `StageError` if they cannot start."""
@@ -77,13 +78,17 @@ class ProcessLanes(Lanes):
     def parcel(self, group: Group, job: Job) -> Parcel:
         """Return a group as it travels."""
         errand = Errand(outward(self.work, group.block), self.epoch, job.suspect, job.blamed)
-        return pack(errand, self.crew.slots, INPUT_INLINE)
+        return pack(errand, self.crew.slots, INPUT_INLINE, dump=entire if self.by_value else dumps)
 
     def done(self, group: Group, finished: Finished, reply: Reply | BaseException) -> None:
         """Put results in their places; in the pool's thread."""
         self.jobs.pop(group, None)
         try:
             group.result = self.result(group, reply)
+        except ForeignError:
+            self.by_value = True
+            self.submit(group, finished)
+            return
         except BaseException as error:  # ends the pipeline, not the pool's thread
             group.error = error
         group.done = True

@@ -26,7 +26,7 @@ from asyncdata.runtime.executors import Note, Workers
 from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.work import Work
 
-__all__ = ("Duty", "Order", "Reply", "attend", "be_ready", "do", "prepare")
+__all__ = ("Duty", "ForeignError", "Order", "Reply", "attend", "be_ready", "do", "prepare")
 
 MOST_DUTIES: Final = 64
 
@@ -52,6 +52,10 @@ class Reply(NamedTuple):
 
     parcel: Parcel
     failed: bool
+
+
+class ForeignError(Exception):
+    """Elements came with something of the main script by name, which is not run here; never seen by users."""
 
 
 class Post:
@@ -144,7 +148,7 @@ def made(order: Order, post: Post, draft: Draft) -> Parcel:
     """Do the work of an errand and return its outcome as a parcel, of which nothing is left here but what its functions
     keep."""
     work = post.learn(order.duty)
-    errand: Errand = post.attached.open(order.errand)
+    errand = opened(post, order.errand)
     with giving(draft.room) if work.rows is None else nullcontext():  # else rows of batches are given
         outcome = carry_out(work, errand, partial(post.board.write, order.group), draft.empty)
     parcel = sent(outcome, errand.sent.batches, post, work, draft)
@@ -152,6 +156,16 @@ def made(order: Order, post: Post, draft: Draft) -> Parcel:
         for failure in outcome.failures:
             failure.forget_frames()
     return parcel
+
+
+def opened(post: Post, parcel: Parcel) -> Errand:
+    """Return an errand that has arrived."""
+    try:
+        return post.attached.open(parcel)
+    except AttributeError as error:
+        if "__main__" in str(error):
+            raise ForeignError from error
+        raise
 
 
 def sent(outcome: Outcome, batches: bool, post: Post, work: Work, draft: Draft) -> Parcel:

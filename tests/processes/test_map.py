@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -99,6 +100,19 @@ def test_lambdas_closures_and_classes_of_the_test_travel() -> None:
     found = list(processes(ad.Dataset.range(4), lambda number: (factor * number, Local(number))))
     assert [local for _, local in found] == [Local(number) for number in range(4)]
     assert [array.tolist() for array, _ in found] == [[0, number, 2 * number] for number in range(4)]
+
+
+def test_elements_of_classes_of_the_main_script_travel(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Local:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+    Local.__module__, Local.__qualname__ = "__main__", "Local"
+    monkeypatch.setattr(sys.modules["__main__"], "Local", Local, raising=False)
+    elements = [(np.full(1000, number), Local(number)) for number in range(100)]
+    found = list(processes(ad.Dataset.from_list(elements), lambda array, local: (array, local, local.number)))
+    assert [(array.tolist(), number) for array, _, number in found] == [([n] * 1000, n) for n in range(100)]
+    assert {type(local) for _, local, _ in found} == {Local}
 
 
 def with_function(number: int) -> tuple[Any, Callable[[], int]]:
