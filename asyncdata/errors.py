@@ -25,6 +25,7 @@ __all__ = (
     "StageError",
     "StructureError",
     "WorkerCrashed",
+    "annotate",
 )
 
 
@@ -66,3 +67,13 @@ class ConcurrentUseError(AsyncDataError, RuntimeError):
 
 class MissingDependencyError(AsyncDataError, ImportError):
     """An optional package is needed and not installed: names the extra to install."""
+
+
+def annotate(error: BaseException, note: str) -> None:
+    """Add a note to an error that has it not, also to one that lets nobody change it (a frozen dataclass)."""
+    try:
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+    except (AttributeError, TypeError):  # as it is frozen, or its notes are no list
+        if not hasattr(error, "__notes__"):
+            BaseException.__setattr__(error, "__notes__", [note])

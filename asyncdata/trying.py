@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import update_wrapper
 from typing import Any, ParamSpec, TypeVar, cast
 
-from asyncdata.errors import PlanError
+from asyncdata.errors import PlanError, annotate
 
 __all__ = ("Retried", "with_retries", "with_timeout")
 
@@ -92,7 +92,7 @@ class Retried:
 
     def note(self, error: Exception) -> None:
         """Say in the last error that it was not the first."""
-        error.add_note(f"after {self.retries} retries")
+        annotate(error, f"after {self.retries} retries")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         for wait in self.waits():

@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
@@ -82,11 +82,11 @@ class Carried(NamedTuple):
         shown = traceback.TracebackException.from_exception(error)
         shown.__notes__ = None
         text = "".join(shown.format())
-        try:
-            pickle.loads(whole(error))
-        except Exception:
+        if not travels(error):
             notes = getattr(error, "__notes__", [])
-            error = RuntimeError(f"{type(error).__name__}: {error} (which cannot be sent from a worker process)")
+            error = RuntimeError(
+                f"{type(error).__name__}: {words_of(error)} (which cannot be sent from a worker process)"
+            )
             error.__notes__ = notes
         return Carried(error, text)
 
@@ -94,17 +94,39 @@ class Carried(NamedTuple):
         """Let go of where it was raised: those frames, in a circle with it, would keep the results of its group."""
         error: BaseException | None = self.error
         while error is not None and error.__traceback__ is not None:
-            error.__traceback__ = None
+            error.with_traceback(None)
             error = error.__cause__ or error.__context__
 
     def failure(self, ticket: Ticket) -> Failure:
         """Return the failure, with the name of its element in its note."""
-        notes: list[str] = getattr(self.error, "__notes__", [])
-        for index, note in enumerate(notes):
-            if isinstance(note, Note):
-                notes[index] = note.naming(ticket)
+        notes: Any = getattr(self.error, "__notes__", None)
+        if isinstance(notes, list):
+            name_notes(cast("list[object]", notes), ticket)
         self.error.__cause__ = self.error.__cause__ or RaisedInWorkerError(self.text)
         return Failure(self.error)
+
+
+def name_notes(notes: list[object], ticket: Ticket) -> None:
+    """Put the name of an element in the notes on it."""
+    for index, note in enumerate(notes):
+        if isinstance(note, Note):
+            notes[index] = note.naming(ticket)
+
+
+def travels(error: BaseException) -> bool:
+    """Tell whether an exception is one again after it was pickled."""
+    try:
+        return isinstance(pickle.loads(whole(error)), BaseException)
+    except Exception:
+        return False
+
+
+def words_of(error: BaseException) -> str:
+    """Return what an exception says, if it can."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"which cannot say what it is, {type(failure).__name__}"
 
 
 @final

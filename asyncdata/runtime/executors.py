@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from types import CoroutineType
 from typing import Any, Final, Self, cast
 
-from asyncdata.errors import PlanError
+from asyncdata.errors import PlanError, annotate
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
@@ -105,8 +105,7 @@ def noted(error: BaseException, label: str, ticket: Ticket) -> Failure:
         cause, error = error, RuntimeError(f"a function raised {type(error).__name__}, which would end the loop")
         error.__cause__ = cause
     note = Note(f"in {label}") if isinstance(ticket, Place) else f"in {label}, {describe(ticket)}"
-    if note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
+    annotate(error, note)
     return Failure(error)
 
 
@@ -222,7 +221,7 @@ class Call:
         """Return `error` as this function's failure on the element with `ticket`."""
         failure = noted(error, self.label, ticket)
         if self.spread and type(error) is TypeError and "positional argument" in str(error) and not entered(error):
-            error.add_note("a tuple is unpacked into arguments; any other element is one argument")
+            annotate(error, "a tuple is unpacked into arguments; any other element is one argument")
         return failure
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import anyio
 
 from asyncdata.copying import HELP
-from asyncdata.errors import AsyncDataError, ResumeError
+from asyncdata.errors import AsyncDataError, ResumeError, annotate
 from asyncdata.memory import keep_memory_warm
 from asyncdata.plan import Node
 from asyncdata.runtime.budget import Budget
@@ -89,7 +89,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 def first_of(error: BaseException) -> BaseException:
     """Return the first error of a group, with a note that it ended the pipeline."""
     first = next(leaves(error))
-    first.add_note("this error ended the pipeline")
+    annotate(first, "this error ended the pipeline")
     return first
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
-from asyncdata.errors import PlanError
+from asyncdata.errors import PlanError, annotate
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, check_called, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
@@ -155,7 +155,7 @@ class Dropper(Step):
         account, error = self.account, failure.error
         why = self.node.budget.exceeded(account.dropped + 1, account.seen)
         if why is not None:
-            error.add_note(self.note(why))
+            annotate(error, self.note(why))
             return failure
         words = f"{describe(ticket)}: {error!r:.200}"
         if self.node.budget != UNLIMITED:

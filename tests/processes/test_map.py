@@ -225,6 +225,52 @@ def test_an_error_that_cannot_travel_is_told_in_words() -> None:
     assert "element 0" in notes[0]
 
 
+class Silent(Exception):
+    def __init__(self, code: int) -> None:
+        super().__init__()
+
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    code: int
+
+
+class Number(Exception):
+    def __reduce__(self) -> Any:
+        return int, ("5",)
+
+
+def raises_odd(number: int) -> int:
+    raise [Silent(1), Frozen(2), Number()][number]
+
+
+@pytest.mark.parametrize("how", ["thread", "process", "beside"])
+def test_odd_errors_stay_in_their_places(how: str) -> None:
+    ds = ad.Dataset.range(3)
+    if how == "beside":
+        ds = ds.map(raises_odd).with_options(ad.Options(placement="process"))
+    else:
+        ds = ds.map(raises_odd, 2, executor=how)
+    words = ["Silent: which cannot say what it is, LookupError", "Frozen: 2", "Number: "]
+    found: list[BaseException] = []
+    with ds.iterate() as elements:
+        for name in words:
+            with pytest.raises(Exception, match=None) as caught:
+                next(elements)
+            found.append(caught.value)
+            if how != "thread":
+                assert str(caught.value) == f"{name} (which cannot be sent from a worker process)"
+        with pytest.raises(StopIteration):
+            next(elements)
+    where = f"in map(raises_odd) at test_map.py:{raises_odd.__code__.co_firstlineno}"
+    assert [error.__notes__ for error in found] == [[f"{where}, element {number}"] for number in range(3)]
+    if how == "thread":
+        assert [type(error) for error in found] == [Silent, Frozen, Number]
+
+
 def test_a_result_that_cannot_travel_fails_in_its_place() -> None:
     found = outcomes(processes(ad.Dataset.range(4), lambda n: __import__("threading").Lock() if n == 2 else n))
     assert found[:2] == [0, 1]
