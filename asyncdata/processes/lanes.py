@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from functools import partial
 from typing import Any, Final
 
@@ -154,6 +154,7 @@ class ExecutorLanes(Lanes):
         self.errands = Errands(work)
         self.epoch = epoch
         self.futures: set[Future[Outcome]] = set()
+        self.stopped = False
 
     def submit(self, group: Group, finished: Finished) -> None:
         errand = Errand(outward(self.errands.work, group.block), self.epoch)
@@ -164,7 +165,7 @@ class ExecutorLanes(Lanes):
     def done(self, group: Group, finished: Finished, future: Future[Outcome]) -> None:
         """Put results in their places; in a thread of the executor's."""
         self.futures.discard(future)
-        if future.cancelled():
+        if self.stopped and future.cancelled():
             return
         try:
             outcome = future.result()
@@ -172,11 +173,14 @@ class ExecutorLanes(Lanes):
             group.result = back(group.block, outcome)
         except BrokenExecutor as error:
             group.error = StageError(f"{self.errands.work.label}: the executor given as executor= is broken: {error}")
+        except CancelledError:
+            group.error = StageError(f"{self.errands.work.label}: the executor given as executor= has cancelled calls")
         except BaseException as error:  # ends the pipeline, not the executor's thread
             group.error = error
         group.done = True
         finished(group)
 
     def stop(self) -> None:
+        self.stopped = True
         for future in list(self.futures):
             future.cancel()

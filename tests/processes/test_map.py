@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -405,6 +406,34 @@ def test_an_executor_that_was_shut_down_is_an_error() -> None:
     executor.shutdown()
     with pytest.raises(RuntimeError, match="shutdown"):
         list(ad.Dataset.range(3).map(double, executor=executor))
+
+
+class Counting(ThreadPoolExecutor):
+    """One thread, which waits until so many calls are there, and those that wait are cancelled."""
+
+    def __init__(self, calls: int) -> None:
+        super().__init__(1)
+        self.calls = calls
+        self.cancelled = threading.Event()
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.calls -= 1
+        future = super().submit(self.held, fn, *args)
+        if not self.calls:
+            self.shutdown(wait=False, cancel_futures=True)
+            self.cancelled.set()
+        return future
+
+    def held(self, fn: Callable[..., Any], *args: Any) -> Any:
+        self.cancelled.wait()
+        return fn(*args)
+
+
+def test_calls_that_an_executor_has_cancelled_are_an_error() -> None:
+    with Counting(3) as executor, ad.Dataset.range(3).map(double, 3, executor=executor).iterate() as elements:
+        assert next(elements) == 0
+        with pytest.raises(ad.errors.StageError, match=r"map\(double\).*executor= has cancelled"):
+            next(elements)
 
 
 def test_groups_grow_to_four_milliseconds() -> None:
