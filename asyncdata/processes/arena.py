@@ -15,10 +15,11 @@ import os
 import pickle
 import sys
 import weakref
+from collections import ChainMap
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from mmap import mmap
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, cast
 
 import cloudpickle
 import numpy as np
@@ -288,8 +289,31 @@ def named(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None) -> b
 
 def whole(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
     """Pickle a value with the functions and classes in it that no other process could import (cloudpickle)."""
-    pickler: Any = cloudpickle
-    return pickler.dumps(value, 5, buffer_callback=keep)
+    Entirely(target := io.BytesIO(), 5, buffer_callback=keep).dump(value)
+    return target.getvalue()
+
+
+CloudPickler: Final = cast("Any", cloudpickle).Pickler
+Cached: Final[Any] = type(cache(len))
+
+
+def cached(function: Any) -> Any:
+    """Return how a function of `functools.cache` travels, which pickle knows by name only: empty, if not by name."""
+    name: str = getattr(function, "__qualname__", "<locals>")
+    if function.__module__ != "__main__" and "<locals>" not in name:
+        return name
+    return cached_anew, (function.__wrapped__, function.cache_parameters())
+
+
+def cached_anew(function: Any, parameters: dict[str, Any]) -> Any:
+    """Return a function with a cache of its own."""
+    return lru_cache(**parameters)(function)
+
+
+class Entirely(CloudPickler):
+    """Sends functions and classes that cannot be imported, those with a cache among them."""
+
+    dispatch_table: ClassVar[Any] = ChainMap({Cached: cached}, CloudPickler.dispatch_table)
 
 
 def entire(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any, cast
@@ -101,6 +102,21 @@ def test_lambdas_closures_and_classes_of_the_test_travel() -> None:
     found = list(processes(ad.Dataset.range(4), lambda number: (factor * number, Local(number))))
     assert [local for _, local in found] == [Local(number) for number in range(4)]
     assert [array.tolist() for array, _ in found] == [[0, number, 2 * number] for number in range(4)]
+
+
+def test_functions_with_a_cache_travel(monkeypatch: pytest.MonkeyPatch) -> None:
+    @lru_cache(maxsize=3, typed=True)
+    def local(number: int) -> int:
+        return 2 * number
+
+    def named(number: int) -> int:
+        return 2 * number
+
+    named.__module__, named.__qualname__ = "__main__", "named"
+    monkeypatch.setattr(sys.modules["__main__"], "named", cache(named), raising=False)
+    for fn in (local, cache(named), lambda number: local(number)):
+        assert list(processes(ad.Dataset.range(4), fn)) == [0, 2, 4, 6]
+        assert list(ad.Dataset.range(4).map(fn).with_options(ad.Options(placement="process"))) == [0, 2, 4, 6]
 
 
 def test_elements_of_classes_of_the_main_script_travel(monkeypatch: pytest.MonkeyPatch) -> None:
