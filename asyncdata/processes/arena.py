@@ -17,8 +17,10 @@ import sys
 import weakref
 from collections import ChainMap
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache, partial
+from contextlib import suppress
+from functools import cache, cached_property, lru_cache, partial
 from mmap import mmap
+from operator import attrgetter
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, cast
 
 import cloudpickle
@@ -299,9 +301,10 @@ Cached: Final[Any] = type(cache(len))
 
 def cached(function: Any) -> Any:
     """Return how a function of `functools.cache` travels, which pickle knows by name only: empty, if not by name."""
-    name: str = getattr(function, "__qualname__", "<locals>")
-    if function.__module__ != "__main__" and "<locals>" not in name:
-        return name
+    name: str = getattr(function, "__qualname__", "")
+    with suppress(KeyError, AttributeError):  # not there by that name
+        if function.__module__ != "__main__" and attrgetter(name)(sys.modules[function.__module__]) is function:
+            return name
     return cached_anew, (function.__wrapped__, function.cache_parameters())
 
 
@@ -310,10 +313,17 @@ def cached_anew(function: Any, parameters: dict[str, Any]) -> Any:
     return lru_cache(**parameters)(function)
 
 
+def property_of(made: cached_property[Any]) -> Any:
+    """Return how a property that is worked out once travels: up to Python 3.11 it has a lock."""
+    return cached_property, (made.func,), {"attrname": made.attrname}
+
+
 class Entirely(CloudPickler):
     """Sends functions and classes that cannot be imported, those with a cache among them."""
 
-    dispatch_table: ClassVar[Any] = ChainMap({Cached: cached}, CloudPickler.dispatch_table)
+    dispatch_table: ClassVar[Any] = ChainMap(
+        {Cached: cached, cached_property: property_of}, CloudPickler.dispatch_table
+    )
 
 
 def entire(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:

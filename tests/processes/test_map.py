@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any, cast
@@ -112,9 +112,17 @@ def test_functions_with_a_cache_travel(monkeypatch: pytest.MonkeyPatch) -> None:
     def named(number: int) -> int:
         return 2 * number
 
+    class Local:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        @cached_property
+        def twice(self) -> int:
+            return 2 * self.number
+
     named.__module__, named.__qualname__ = "__main__", "named"
     monkeypatch.setattr(sys.modules["__main__"], "named", cache(named), raising=False)
-    for fn in (local, cache(named), lambda number: local(number)):
+    for fn in (local, cache(named), cache(double), lambda number: local(number), lambda number: Local(number).twice):
         assert list(processes(ad.Dataset.range(4), fn)) == [0, 2, 4, 6]
         assert list(ad.Dataset.range(4).map(fn).with_options(ad.Options(placement="process"))) == [0, 2, 4, 6]
 
