@@ -208,6 +208,7 @@ def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
     if is_number(kind):
         return np.array(column)
     if issubclass(kind, np.ma.MaskedArray):
+        check_same(column, [array.shape for array in column], "shape", where)
         return np.ma.stack(column)
     if kind is list or (kind not in LEAVES and hasattr(kind, "__array__") and not issubclass(kind, np.generic)):
         return stack_arrays([array_of(value, index, where) for index, value in enumerate(column)], where)
@@ -339,6 +340,8 @@ def rows_of(value: Any, rows: int) -> list[Any]:
     level = open_level(value)
     if level is None:
         return list(value)
+    if not level.parts:  # no column tells how many
+        return [level.rebuild(()) for _ in range(rows)]
     columns = [rows_of(part, rows) for part in level.parts]
     if type(value) is tuple:
         return list(zip(*columns, strict=True))

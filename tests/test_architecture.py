@@ -286,7 +286,7 @@ def read_and_dropped(function: ast.AsyncFunctionDef) -> Iterator[str]:
     for node in ast.walk(function):
         if isinstance(node, ast.AsyncFor) or (isinstance(node, ast.comprehension) and node.is_async):
             read = ast.unparse(node.iter)
-            if read not in arguments | closed and "enter_async_context(aclosing(" not in read:
+            if read not in arguments | closed:
                 yield read
 
 

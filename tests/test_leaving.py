@@ -56,6 +56,25 @@ def test_async_generators_that_a_function_left_are_ended(placement: Any, count: 
     assert sorted(ended) == [0, 1, 2][: len(begun)]
 
 
+LEFT_WITHIN = {
+    "repeat": lambda: ad.Dataset.range(2).repeat().take(5),
+    "chosen": lambda: ad.Dataset.choose_from_datasets([ad.Dataset.range(5)] * 2, ad.Dataset.range(2).repeat()),
+    "shuffle": lambda: ad.Dataset.range(50).shuffle(10, seed=1).repeat().take(5),
+    "opened": lambda: ad.Dataset.range(2).flat_map(lambda _: ad.Dataset.range(2).repeat().take(5)),
+}
+"""Pipelines of which a step leaves its input before its end."""
+
+
+@PLACEMENTS
+@pytest.mark.parametrize("name", LEFT_WITHIN)
+def test_no_task_is_left_by_a_step_that_leaves_its_input(
+    name: str, placement: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert len(list(LEFT_WITHIN[name]().with_options(ad.Options(placement=placement)))) in (5, 10)
+    gc.collect()
+    assert not caplog.messages
+
+
 @PLACEMENTS
 def test_a_plain_consumer_that_raises(placement: Any) -> None:
     with pytest.raises(Boom):

@@ -75,6 +75,7 @@ def spec_free(element: Any) -> Any:
         ([{"x": np.zeros(2)}, {"x": np.zeros((1, 2))}], "leaf ['x'] of element 1 of the batch has shape (1, 2)"),
         ([(1, (2,)), (1, (2, 3))], "leaf [1] of element 1 of the batch has parts 2, that of element 0 has parts 1"),
         ([{"x": 1}, {"y": 1}], "element 1 of the batch has keys ['y'], that of element 0 has ['x']"),
+        ([np.ma.zeros(2), np.ma.zeros(3)], "the value of element 1 of the batch has shape (3,)"),
         ([1, (1,)], "element 1 of the batch is a tuple, that of element 0 a int"),
         ([Pair([1], 1), Pair([1, 2], 1)], "leaf .image of element 1 of the batch has shape (2,)"),
         ([1, 2**70], "element 1 of the batch does not fit int64"),

@@ -44,7 +44,7 @@ def canonical(value: Any) -> bytes:
         return b"b" + value
     if issubclass(kind, (float, np.floating)):
         return canonical_float(float(value))
-    if issubclass(kind, (int, np.bool_, np.integer)):
+    if issubclass(kind, (int, np.bool_, np.integer)) and not issubclass(kind, np.timedelta64):  # NumPy calls that one
         return b"n%d" % int(value)
     return canonical_structure(value, kind)
 

@@ -300,9 +300,9 @@ class Sample(Node):
         """Draw until all inputs have ended."""
         async with AsyncExitStack() as stack:
             draws = drawing(scope, inputs, place.inputs, stack)
-            mixed = mixture(draws, chooser, len(inputs), want, stop=self.stop)
-            async for block in await stack.enter_async_context(aclosing(mixed)):
-                yield block
+            async with aclosing(mixture(draws, chooser, len(inputs), want, stop=self.stop)) as drawn:
+                async for block in drawn:
+                    yield block
 
 
 def likelihoods(weights: Iterable[float] | None, count: int) -> tuple[float, ...]:
@@ -379,9 +379,9 @@ class Choose(Node):
             source = await stack.enter_async_context(aclosing(choices(scope, demand, Start.of(place.choices))))
             draws = drawing(scope, rest, [*place.inputs, None], stack)
             chooser = Follower(source, demand, place, draws)
-            mixed = mixture(draws, chooser, len(rest), want, stop=self.stop)
-            async for block in await stack.enter_async_context(aclosing(mixed)):
-                yield block
+            async with aclosing(mixture(draws, chooser, len(rest), want, stop=self.stop)) as drawn:
+                async for block in drawn:
+                    yield block
 
 
 def is_integer(spec: Any) -> bool:

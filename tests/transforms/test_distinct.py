@@ -86,10 +86,11 @@ def test_failures_of_the_input_pass_and_change_no_key() -> None:
     assert found == [0, Failed("Boom(1)"), 2, 1, Failed("Boom(5)"), Failed("Boom(9)")]
 
 
-def test_what_cannot_be_a_key_fails_in_place_and_says_what_to_do() -> None:
-    ds = ad.Dataset.from_iterable([1, object(), 2]).distinct()
+@pytest.mark.parametrize("odd", [object(), 1j, np.datetime64(1, "s"), np.timedelta64(1, "s"), np.timedelta64(1, "ns")])
+def test_what_cannot_be_a_key_fails_in_place_and_says_what_to_do(odd: Any) -> None:
+    ds = ad.Dataset.from_iterable([1, odd, 2]).distinct()
     assert results(ds) == [1, Failed("StructureError"), 2]
-    with pytest.raises(ad.StructureError, match="object has no key.*key function"):
+    with pytest.raises(ad.StructureError, match=f"{type(odd).__name__} has no key.*key function"):
         list(ds)
 
 

@@ -46,6 +46,14 @@ def test_structures_keep_their_type(make: Any) -> None:
     assert type(found[0]) is type(make(0, 0))
 
 
+@pytest.mark.parametrize("nothing", [(), {}, ((), {}), Point((), ())])
+def test_parts_without_leaves_stay(nothing: Any) -> None:
+    expected = [(np.int64(x), nothing) for x in range(3)]
+    assert list(ad.Dataset.from_tensors((np.arange(3), nothing)).unbatch()) == expected
+    assert list(ad.Dataset.from_tensor_slices((np.arange(3), nothing))) == expected
+    assert list(ad.Dataset.from_list(expected).map(lambda *x: x, batch=2)) == expected
+
+
 def test_empty_batches_vanish() -> None:
     assert list(ad.Dataset.from_tensors(np.zeros((0, 3))).unbatch()) == []
 
