@@ -83,8 +83,8 @@ class TensorSpec:
         if self.dtype == object and (self.shape is None or self.shape == ()):
             return value
         try:
-            array = np.asarray(value, dtype=self.dtype)
-        except (TypeError, ValueError, OverflowError) as error:
+            array = held(value, self.dtype)
+        except (TypeError, ValueError, ArithmeticError) as error:
             raise StructureError(f"{where}: expected {self}, got {value!r:.80} ({error})") from None
         if not self.fits(array.shape):
             raise StructureError(f"{where}: expected {self}, got an array of shape {array.shape}")
@@ -369,6 +369,18 @@ def as_arrays(value: Any) -> Any:
         return array if array.ndim or isinstance(part, np.ndarray) else array[()]
 
     return map_leaves(convert, value)
+
+
+def held(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return `value` as an array of a dtype; an error where numbers would be changed, but for rounding."""
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if (kind is int and dtype.kind in "iu") or getattr(value, "dtype", float if kind is float else None) == dtype:
+        return np.asarray(value, dtype=dtype)
+    with np.errstate(over="raise", invalid="raise"):
+        array = np.asarray(value, dtype=dtype)
+    if dtype.kind in "iu" and (told := np.asarray(value)).dtype.kind in "iufc" and not (told == array).all():
+        raise ValueError(f"{dtype} cannot hold it")
+    return array
 
 
 def conform(value: Any, signature: Any, where: str = "") -> Any:

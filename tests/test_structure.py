@@ -107,6 +107,45 @@ def test_lists_become_arrays_and_strings_objects() -> None:
     assert arrays["c"] == "c"
 
 
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (300, "uint8"),
+        (np.int64(300), "uint8"),
+        (np.array([1, -1]), "uint32"),
+        (np.uint64(2**63), "int64"),
+        (2.5, "int32"),
+        ([1, 2.5], "int32"),
+        (np.float32("nan"), "int32"),
+        (np.array([1j]), "int64"),
+        (1e300, "float32"),
+        (np.array([1.0, 1e300]), "float32"),
+        (70_000, "float16"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+def test_a_dtype_that_cannot_hold_a_number_is_no_dtype_for_it(value: Any, dtype: str) -> None:
+    with pytest.raises(ad.StructureError, match=f"expected .*dtype={dtype}.*, got "):
+        conform(value, ad.TensorSpec(np.shape(value), dtype))
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "expected"),
+    [
+        (np.int64(3), "int32", 3),
+        (2.0, "int32", 2),
+        (0.1, "float32", np.float32(0.1)),
+        (float("inf"), "float32", np.inf),
+        (2**53 + 1, "float64", 2.0**53),
+        (np.uint64(5), "int64", 5),
+        (True, "int32", 1),
+        ("7", "int32", 7),
+    ],
+)
+def test_a_number_is_only_rounded(value: Any, dtype: str, expected: Any) -> None:
+    assert conform(value, ad.TensorSpec((), dtype)) == expected
+
+
 def test_a_signature_converts_and_refuses() -> None:
     signature = {"x": ad.TensorSpec((None,), np.float32), "n": ad.TensorSpec((), np.int32), "s": ad.TensorSpec((), str)}
     good = conform({"x": [1, 2], "n": 3, "s": "a"}, signature)

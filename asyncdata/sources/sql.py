@@ -38,7 +38,7 @@ __all__ = ("Connect", "QueryRows", "read_only_sqlite", "to_the_end")
 MOST_ROWS: Final = 256
 """How many rows an async driver is asked for at once: each time costs a hop, often to a thread of its own."""
 
-UNFIT: Final = (TypeError, ValueError, OverflowError, struct.error)
+UNFIT: Final = (TypeError, ValueError, ArithmeticError, struct.error)
 """What is raised where a value is none of its column's type."""
 
 
@@ -315,7 +315,8 @@ def values_of(column: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     except UNFIT:
         number = float if code == "d" else whole
         numbers = packed([0 if value is None else number(value) for value in column], code)
-    return numbers.astype(dtype, copy=False)
+    with np.errstate(over="raise"):
+        return numbers.astype(dtype, copy=False)
 
 
 def strings_of(column: Sequence[Any]) -> Iterable[bytes]:

@@ -229,7 +229,7 @@ def fitting(value: Any, dtype: np.dtype[Any], where: str) -> Any:
     if dtype.kind == "O":
         return objects([value])[0]
     try:
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             held = np.asarray(value).astype(dtype)
         same = held.ndim == 0 and np.array_equal(held, value, equal_nan=dtype.kind in "fcmM")
     except (TypeError, ValueError, OverflowError):

@@ -244,6 +244,12 @@ def test_text_is_the_bytes_that_are_stored_also_if_they_are_no_utf_8(path: str) 
     assert list(SqlDataset("sqlite", path, query, [np.bytes_])) == [(b"\xffA",), ("é".encode(),)]
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_a_number_that_a_float_cannot_hold_fails_its_row_alone(rows: Rows, path: str, dtype: Any) -> None:
+    query = "SELECT column1 FROM (VALUES (1.5), (1e300), (9e999), (NULL))"
+    assert results(rows(path, query, dtype)) == [(1.5,), Failed("StructureError"), (np.inf,), (0.0,)]
+
+
 def test_no_rows_are_no_elements(rows: Rows, path: str) -> None:
     assert results(rows(path, "SELECT i FROM numbers WHERE i > 1000", int)) == []
 

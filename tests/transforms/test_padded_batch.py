@@ -88,7 +88,8 @@ def test_a_value_fills_up_instead() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "value"), [("int64", 0.5), ("uint8", -1), ("int8", 200), ("int64", "x"), ("?", 2), ("int8", np.nan)]
+    ("dtype", "value"),
+    [("int64", 0.5), ("uint8", -1), ("int8", 200), ("int64", "x"), ("?", 2), ("int8", np.nan), ("float16", 70_000)],
 )
 def test_a_value_that_the_dtype_cannot_hold_is_refused(dtype: str, value: Any) -> None:
     with pytest.raises(ad.StructureError, match=f"{value!r} is no {np.dtype(dtype)}"):
