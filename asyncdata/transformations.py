@@ -653,8 +653,9 @@ class Transformations(Generic[T]):
         processes, at once or later, read the same file. Of several that begin it one writes; if that dies, the next
         goes on. Of a file that is whole any element can be had, as `dataset[i]` and for `shuffle()` without a buffer,
         and their number is known. The file tells the pipeline in words, and those seeds that were chosen: another one
-        is a `ResumeError`. Elements are arrays, numbers, bytes, str, None and tuples, lists, dicts, named tuples and
-        dataclasses of these; reading them runs no code.
+        is a `ResumeError`. Functions count by their names and data in memory by their number, as for a state: give the
+        file another name when a function does something else. Elements are arrays, numbers, bytes, str, None and
+        tuples, lists, dicts, named tuples and dataclasses of these; reading them runs no code.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(3).map(print).cache()
@@ -676,7 +677,8 @@ class Transformations(Generic[T]):
         """Keep the elements in a file of the folder `path`, one for each pipeline: `cache(filename)` that finds a name.
 
         A pipeline that has changed, in its steps, files or chosen seeds, fills a file of its own; others stay until you
-        delete them. There is no compression, and one file: for shards and readers of your own use `save` and `load`.
+        delete them. A function counts by its name: rename it, or take another folder, when it does something else.
+        There is no compression, and one file: for shards and readers of your own use `save` and `load`.
 
         >>> import asyncdata as ad, os, tempfile
         >>> folder = tempfile.mkdtemp()

@@ -264,7 +264,9 @@ class Slices(Rows):
 
     @property
     def signature(self) -> Any:
-        return spec_of(self.rows(0, 1)[0]) if self.count else None
+        if self.count:
+            return spec_of(self.rows(0, 1)[0])
+        return map_leaves(lambda leaf, _: TensorSpec(leaf.shape[1:], leaf.dtype), self.arrays)
 
     def label(self) -> str:
         return f"from_tensor_slices({self.count} rows)"

@@ -128,3 +128,10 @@ def test_a_consumer_cannot_change_the_source_through_a_batch() -> None:
     for batch in ad.Dataset.from_tensor_slices(source).batch(2):
         batch[:] = 1
     assert source.sum() == 0
+
+
+def test_arrays_without_rows_tell_what_rows_would_be() -> None:
+    ds = ad.Dataset.from_tensor_slices({"x": np.zeros((0, 2), "int32"), "s": (np.array([], object), ())})
+    assert ds.element_spec == {"x": ad.TensorSpec((2,), "int32"), "s": (ad.TensorSpec((), object), ())}
+    assert list(ds) == []
+    assert [x["x"].tolist() for x in ds.pad_to_cardinality(2)] == [[0, 0], [0, 0]]
