@@ -139,6 +139,19 @@ def test_one_that_is_at_the_end_and_one_that_has_not_begun() -> None:
     assert (found, rest, sorted(last)) == ([0, 2, 4, 6, 8], [1, 3], [5, 7, 9])
 
 
+@pytest.mark.parametrize("stop", range(45))
+def test_what_more_buffers_held_than_one_has_room_for_waits_for_the_epoch_before(stop: int) -> None:
+    """Two processes were in the second epoch with a buffer each, two had not begun the first; one goes on twice."""
+
+    def build(count: int, index: int) -> ad.Dataset[int]:
+        return ad.Dataset.range(30).shard(count, index).shuffle(7, seed=0).repeat(2)
+
+    found, states = states_of(build, [0, 0, 8, 8])
+    more, states = states_of(build, [stop], merge_states(states))
+    rest, _ = states_of(build, [MANY], merge_states(states))
+    assert sorted(found + more + rest) == sorted([*range(30)] * 2)
+
+
 def test_what_is_dealt_is_dealt_evenly() -> None:
     def build(count: int, index: int) -> ad.Dataset[int]:
         return ad.Dataset.range(1000).shard(count, index).shuffle(10, seed=0)

@@ -330,13 +330,13 @@ class ShuffleRepeat(Unary):
             shuffler = Shuffler(self.size, epoch_key(self.seed, epoch.epoch if self.reshuffle else ()))
             inner, place = Demand(), Start.of(places[0] if places else None)
             places = places[1:]
-            async with aclosing(self.turn.again(epoch, want, place)) as source:
-                async for block in source:
-                    yield block.ticketed(in_turn(repetition, block.tickets, places))
             async with aclosing(inputs[0](epoch, inner, shuffler.begin(place.position))) as source:
                 async with aclosing(self.overlap(shuffler, source, inner, drained, want)) as last:
                     async for block in last:
                         yield block
+                async with aclosing(self.turn.again(epoch, want, place)) as left:
+                    async for block in left:
+                        yield block.ticketed(in_turn(repetition, block.tickets, places))
                 async with aclosing(self.epoch(shuffler, source, inner, want)) as shuffled:
                     async for block in shuffled:
                         yield block.ticketed(in_turn(repetition, block.tickets, places))
