@@ -28,6 +28,15 @@ def pythons_own_handler() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(autouse=True)
+def a_silent_collector() -> Iterator[None]:
+    """Have nobody called by the garbage collector, as Hypothesis is: Python loses what is raised there."""
+    callbacks = gc.callbacks[:]
+    gc.callbacks.clear()
+    yield
+    gc.callbacks[:] = callbacks
+
+
 class CtrlC:
     """Presses Ctrl-C at one of the calls in this thread while an element is asked for, and counts them.
 
