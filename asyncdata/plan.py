@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+
+import numpy as np
 
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
@@ -20,6 +23,7 @@ from asyncdata.runtime.random import Chance
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Stage
 from asyncdata.runtime.tickets import END, FRESH, Given, Position, Start, Ticket, plain
+from asyncdata.structure import map_leaves
 
 __all__ = (
     "Node",
@@ -27,6 +31,7 @@ __all__ = (
     "Planned",
     "Unary",
     "UnseekableError",
+    "another",
     "check_arguments",
     "check_called",
     "check_count",
@@ -41,6 +46,7 @@ __all__ = (
     "regrouped",
     "render",
     "repeated",
+    "repeated_ones",
     "scaled",
 )
 
@@ -329,12 +335,26 @@ async def picked(node: Node, scope: Scope, want: Demand, tickets: Sequence[Ticke
         yield block
 
 
+def repeated_ones(names: Sequence[Ticket]) -> set[Ticket]:
+    """Return the tickets that are there more than once, as those of padding are."""
+    return {name for name, times in Counter(names).items() if times > 1}
+
+
+def another(item: Any) -> Any:
+    """Return an item that is wanted more than once, so that nobody gets what somebody else has."""
+    if type(item) is Failure:
+        return Failure(item.error)
+    return map_leaves(lambda leaf, _: leaf.copy() if type(leaf) is np.ndarray else leaf, item)
+
+
 def in_turn(found: Mapping[Ticket, Any], tickets: Sequence[Ticket], want: Demand) -> Iterator[Block]:
     """Yield what was found, by tickets as `plain` gives them, in the order of `tickets`, up to one that was not."""
-    done = 0
+    done, names = 0, list(map(plain, tickets))
+    often = repeated_ones(names)
     while done < len(tickets):
-        wanted = list(map(plain, tickets[done : done + want.items]))
-        items = [found[ticket] for ticket in takewhile(found.__contains__, wanted)]
+        wanted = names[done : done + want.items]
+        there = takewhile(found.__contains__, wanted)
+        items = [another(found[name]) if name in often else found[name] for name in there]
         if items:
             yield Block(items, Given(tickets, done, done + len(items), END), Failure in set(map(type, items)))
         if len(items) < len(wanted):

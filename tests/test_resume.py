@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -177,6 +177,59 @@ def test_what_the_consumer_left_with_an_exception_goes_on_after_the_element_that
             if x == 4:
                 raise KeyError(x)
     assert list(ad.Dataset.range(10).iterate(state=elements.state_dict())) == [5, 6, 7, 8, 9]
+
+
+def full(number: int, _: bool) -> Any:
+    return np.full((1, 2), number)
+
+
+@pytest.mark.parametrize(
+    "taken_apart",
+    [
+        lambda ds: ds.map(full).unbatch(),
+        lambda ds: ds.map(full).flat_map(ad.Dataset.from_tensor_slices),
+        lambda ds: ds.map(full).interleave(ad.Dataset.from_tensor_slices),
+        lambda ds: ds.map(full).batch(1).rebatch(1).map(lambda rows: rows[0]).unbatch(),
+    ],
+    ids=["unbatch", "flat_map", "interleave", "rebatch"],
+)
+def test_elements_of_padding_are_apart_after_going_on(taken_apart: Any) -> None:
+    """They have one ticket, by which the buffer of `shuffle` has them made again."""
+    ds = taken_apart(ad.Dataset.range(2).pad_to_cardinality(6)).shuffle(5, seed=1)
+    with ds.iterate() as elements:
+        first = next(elements)
+        rest = list(ds.iterate(state=elements.state_dict()))
+    assert sorted(int(element[0]) for element in [first, *rest]) == sorted(int(element[0]) for element in ds)
+    assert not [pair for pair in combinations(rest, 2) if np.shares_memory(*pair)]
+
+
+@pytest.mark.parametrize("taken_apart", ["unbatch", "flat_map"])
+def test_failures_of_padding_are_raised_each_after_going_on(taken_apart: str) -> None:
+    def fails(number: int, valid: bool) -> Any:
+        raise KeyError(number, valid)
+
+    padded = ad.Dataset.range(2).pad_to_cardinality(6)
+    ds = (padded.map(fails).unbatch() if taken_apart == "unbatch" else padded.flat_map(fails)).shuffle(
+        5, seed=1, reshuffle_each_iteration=False
+    )
+
+    def read(most: int, state: Any = None) -> tuple[list[str], Any]:
+        found: list[str] = []
+        with ds.iterate(state=state) as elements:
+            while len(found) < most:
+                try:
+                    next(elements)
+                except KeyError as error:
+                    found.append(repr(error))
+                except StopIteration:
+                    break
+            return found, elements.state_dict()
+
+    whole, _ = read(99)
+    assert len(whole) == 6
+    for stop in range(7):
+        found, state = read(stop)
+        assert found + read(99, state)[0] == whole
 
 
 def test_a_state_does_not_change_when_the_iterator_goes_on() -> None:

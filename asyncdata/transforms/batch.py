@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, final
 
 from asyncdata.columns import Columns, divided
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.plan import Node, Unary, regrouped, scaled
+from asyncdata.plan import Node, Unary, another, regrouped, repeated_ones, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, dealt_begun, listed
 from asyncdata.runtime.executors import noted
@@ -308,10 +308,12 @@ class Unbatch(Unary):
         async with aclosing(self.input.open(scope, Demand(), Start(END, [*parents.values()]))) as source:
             async for block in source:
                 found[plain(block.tickets[0])] = Unbatcher().feed(block)
-        for place, (parent, row) in enumerate(tickets):
-            if (rows := found.get(plain(parent))) is None or (row or 0) >= len(rows):
+        names = [(plain(parent), row or 0) for parent, row in tickets]
+        often = repeated_ones(names)
+        for place, (parent, row) in enumerate(names):
+            if (rows := found.get(parent)) is None or row >= len(rows):
                 return
-            item = rows.items[row or 0]
+            item = another(rows.items[row]) if names[place] in often else rows.items[row]
             yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
 
     def stage(self) -> Fold:
