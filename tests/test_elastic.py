@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
@@ -150,6 +151,24 @@ def test_what_more_buffers_held_than_one_has_room_for_waits_for_the_epoch_before
     more, states = states_of(build, [stop], merge_states(states))
     rest, _ = states_of(build, [MANY], merge_states(states))
     assert sorted(found + more + rest) == sorted([*range(30)] * 2)
+
+
+async def pair(number: int) -> Any:
+    return np.array([number, number + 100])
+
+
+@pytest.mark.parametrize("stops", [(1, 1), (1, 3, 0, 2), (3, 0, 1, 1)], ids=str)
+def test_what_was_in_flight_without_an_order_is_dealt_again_and_again(stops: tuple[int, ...]) -> None:
+    def build(count: int, index: int) -> ad.Dataset[int]:
+        ds = ad.Dataset.range(5).shard(count, index)
+        return ds.map(pair, executor=ad.AUTOTUNE, deterministic=False).unbatch()
+
+    state, found = None, list[Any]()
+    for stop in (*stops, MANY):
+        some, states = states_of(build, [stop], state)
+        found += some
+        state = merge_states(states)
+    assert sorted(map(int, found)) == [*range(5), *range(100, 105)]
 
 
 def test_what_is_dealt_is_dealt_evenly() -> None:

@@ -103,7 +103,7 @@ class Called(Unary):
 
         def position(_: int, rest: Position) -> Position:
             left = Start.of(rest).within().back
-            goes_on = going_on(start.position, [Given(left, 0, len(left), END)])
+            goes_on = going_on(inner_position(start.position), [Given(left, 0, len(left), END)])
             return END if goes_on == END else {UNORDERED: goes_on}
 
         async with aclosing(self.fetch(scope, want, start.back)) as source:
