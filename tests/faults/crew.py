@@ -24,17 +24,14 @@ ds = ad.Dataset.range(1000).repeat().map(work, 2, executor="process")
 with ds.iterate() as elements:
     for _, element in zip(range(3), elements):
         print(element[0], flush=True)
-    print("ready", flush=True)
-    if what == "run":
-        for _ in elements:
-            pass
-    elif what == "hoarded":
-        kept = [element for _, element in zip(range(20), elements)]
-        print(sum(int(element[-1]) for element in kept), sum(element.nbytes for element in kept) >> 20, flush=True)
-    elif what == "interrupted":
-        try:
+    try:
+        print("ready", flush=True)
+        if what in {"run", "interrupted"}:
             for _ in elements:
                 pass
-        except KeyboardInterrupt:
-            print("interrupted", flush=True)
+        elif what == "hoarded":
+            kept = [element for _, element in zip(range(20), elements)]
+            print(sum(int(element[-1]) for element in kept), sum(element.nbytes for element in kept) >> 20, flush=True)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
 print("memfd", hasattr(os, "memfd_create"), flush=True)
