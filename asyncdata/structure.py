@@ -27,7 +27,6 @@ __all__ = (
     "as_arrays",
     "common_spec",
     "conform",
-    "freeze",
     "leading",
     "leaves_of",
     "map_leaves",
@@ -461,20 +460,6 @@ def nbytes(value: Any) -> int:
     if level is not None:
         return sum(map(nbytes, level.parts)) + 100
     return sys.getsizeof(value)
-
-
-def freeze(value: Any) -> None:
-    """Make the arrays of an element read-only, so that what is shared cannot be changed unseen."""
-    if isinstance(value, np.ndarray):
-        value.flags.writeable = False
-        return
-    if isinstance(value, Ragged):
-        freeze((value.values, value.row_splits))
-        return
-    level = open_level(value)
-    if level is not None:
-        for part in level.parts:
-            freeze(part)
 
 
 def prefixed(signature: Any, size: int | None) -> Any:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncdata as ad
-from asyncdata.structure import as_arrays, conform, freeze, leading, nbytes, paired, spec_of, stack, unstack
+from asyncdata.structure import as_arrays, conform, leading, nbytes, paired, spec_of, stack, unstack
+from asyncdata.transforms.cache import freeze
 
 
 class Pair(NamedTuple):

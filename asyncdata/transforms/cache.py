@@ -8,7 +8,10 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from asyncdata.plan import Unary, picked
+from asyncdata.ragged import Ragged
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
@@ -25,9 +28,9 @@ from asyncdata.runtime.tickets import (
     natural,
     plain,
 )
-from asyncdata.structure import freeze, nbytes
+from asyncdata.structure import nbytes, open_level
 
-__all__ = ("Cache", "MemoryCache")
+__all__ = ("Cache", "MemoryCache", "freeze")
 
 
 class MemoryCache:
@@ -221,3 +224,17 @@ class CachePlace:
         place = CachePlace() if position is None else CachePlace(**position)
         natural(place.done)
         return place
+
+
+def freeze(value: Any) -> None:
+    """Make the arrays of an element read-only, so that what is shared cannot be changed unseen."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+        return
+    if isinstance(value, Ragged):
+        freeze((value.values, value.row_splits))
+        return
+    level = open_level(value)
+    if level is not None:
+        for part in level.parts:
+            freeze(part)
