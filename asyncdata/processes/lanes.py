@@ -54,6 +54,7 @@ class ProcessLanes(Lanes):
         self.lesson: Lesson = self.crew.lesson(pickled(work))
         self.jobs: dict[Group, Job] = {}
         self.by_value = False  # elements, with functions and classes of the main script
+        self.resent: set[Group] = set()
 
     def begun(self) -> bool:
         """Tell whether the processes are there that were called; `StageError` if they cannot start."""
@@ -85,10 +86,13 @@ class ProcessLanes(Lanes):
         self.jobs.pop(group, None)
         try:
             group.result = self.result(group, reply)
-        except ForeignError:
-            self.by_value = True
-            self.submit(group, finished)
-            return
+        except ForeignError as error:
+            if group not in self.resent:
+                self.by_value = True
+                self.resent.add(group)
+                self.submit(group, finished)
+                return
+            group.error = StageError(f"{self.work.label}: a worker process cannot load its elements: {error}")
         except BaseException as error:  # ends the pipeline, not the pool's thread
             group.error = error
         group.done = True

@@ -164,7 +164,7 @@ def opened(post: Post, parcel: Parcel) -> Errand:
         return post.attached.open(parcel)
     except AttributeError as error:
         if "__main__" in str(error):
-            raise ForeignError from error
+            raise ForeignError(str(error)) from error
         raise
 
 

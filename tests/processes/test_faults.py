@@ -203,6 +203,23 @@ def test_a_job_that_is_done_just_as_it_is_dropped_is_no_error() -> None:
     assert waiting.cancelled()
 
 
+def never_made() -> None:
+    raise AttributeError("module '__main__' has no such name")
+
+
+class NeverMade:
+    """An element that no process can load, as it seems because of the main script."""
+
+    def __reduce__(self) -> Any:
+        return never_made, ()
+
+
+def test_elements_that_no_process_can_load_are_sent_again_once() -> None:
+    ds = ad.Dataset.from_list([NeverMade(), NeverMade()]).map(id, executor="process", num_parallel_calls=1)
+    with pytest.raises(ad.StageError, match="a worker process cannot load its elements: module '__main__' has no"):
+        list(ds)
+
+
 def test_the_processes_end_with_the_last_dataset_that_uses_them() -> None:
     before = set(workers())
     with leaves_nothing():
