@@ -34,6 +34,7 @@ LAYERS = (
     ("runtime.executors", "runtime.usage"),
     ("runtime.random", "runtime.scope", "runtime.work"),
     ("runtime.lanes", "runtime.pump"),
+    ("runtime.in_flight",),
     ("runtime.autotune",),
     ("runtime.abreast",),
     ("processes",),

@@ -19,7 +19,8 @@ from asyncdata.processes.crew import Pool
 from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call, Pace
-from asyncdata.runtime.lanes import Lanes, Learnt, Window
+from asyncdata.runtime.in_flight import Learnt, Window
+from asyncdata.runtime.lanes import Lanes
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import FRESH, Position, Start

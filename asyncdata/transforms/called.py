@@ -17,7 +17,7 @@ from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.executors import Call, default_workers
-from asyncdata.runtime.lanes import Learnt
+from asyncdata.runtime.in_flight import Learnt
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.tickets import END, UNORDERED, Given, Position, Start, Ticket, Wrapped, going_on

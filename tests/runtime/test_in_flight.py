@@ -16,7 +16,8 @@ import asyncdata as ad
 from asyncdata.runtime.block import Block, Demand
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.executors import Pace
-from asyncdata.runtime.lanes import Group, ThreadLanes, Window
+from asyncdata.runtime.in_flight import Window
+from asyncdata.runtime.lanes import Group, ThreadLanes
 from asyncdata.runtime.tickets import Ordinals
 
 __all__ = ()
