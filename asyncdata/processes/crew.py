@@ -86,7 +86,7 @@ class Crew:
         self.count = count
         self.numbers = itertools.count(1)
         self.jobs: dict[int, Job] = {}
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # what is done when it is handed over may hand over more at once
         self.executor: ProcessPoolExecutor | None = None
         self.context = Context()
         self.orders: SimpleQueue[Callable[[], object] | None] = SimpleQueue()

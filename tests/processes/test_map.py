@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from multiprocessing import get_context
@@ -135,9 +135,19 @@ def test_elements_of_classes_of_the_main_script_travel(monkeypatch: pytest.Monke
     Local.__module__, Local.__qualname__ = "__main__", "Local"
     monkeypatch.setattr(sys.modules["__main__"], "Local", Local, raising=False)
     elements = [(np.full(1000, number), Local(number)) for number in range(100)]
-    found = list(processes(ad.Dataset.from_list(elements), lambda array, local: (array, local, local.number)))
+    ds = processes(ad.Dataset.from_list(elements), lambda array, local: (array, local, local.number))
+    found = list(ds)
     assert [(array.tolist(), number) for array, _, number in found] == [([n] * 1000, n) for n in range(100)]
     assert {type(local) for _, local, _ in found} == {Local}
+    submit = ProcessPoolExecutor.submit
+
+    def submitted_and_done(executor: ProcessPoolExecutor, *args: Any) -> Future[Any]:
+        """Return a call that a worker has done by the time that it is handed over."""
+        wait([future := submit(executor, *args)])
+        return future
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submitted_and_done)
+    assert [number for _, _, number in ds.take(3)] == [0, 1, 2]
 
 
 def with_function(number: int) -> tuple[Any, Callable[[], int]]:
