@@ -165,10 +165,13 @@ class Window:
             self.admit_rows(block, self.rows)
             return
         _, size = self.limits()
-        if len(self.groups or self.pending) < self.lanes.workers:
-            size = min(size, -(-len(block) // self.lanes.workers))
+        size = min(size, self.fair(len(block)))
         for start in range(0, len(block), size):
             self.submit(block.part(start, start + size))
+
+    def fair(self, count: int) -> int:
+        """Return how many of so many elements each worker may have, while some have nothing to do."""
+        return -(-count // self.lanes.workers) if len(self.groups or self.pending) < self.lanes.workers else count
 
     def admit_rows(self, block: Block, rows: int) -> None:
         """Cut a block into groups that end with a batch if they reach its end; keep the rest if workers are busy."""
@@ -176,6 +179,8 @@ class Window:
             block = Block.join([*self.rest, block])
             self.rest.clear()
         start, (_, share) = 0, self.limits()
+        if share < rows:
+            share = min(share, self.fair(len(block)))
         while size := self.portion(len(block) - start, rows, share):
             step = -(-size // self.lanes.workers) if self.row and share >= rows else size
             for begin in range(start, start + size, step):  # the rest of the first batch, or after a failure, by all
@@ -189,7 +194,7 @@ class Window:
         """Return how many of the next elements make a group, 0 if they are to wait for more."""
         size = share
         if size < rows:
-            size = min(size, max(1, left // self.lanes.workers), rows - self.row)
+            size = min(size, rows - self.row)
         elif self.row:
             size = rows - self.row
         if size <= left:
