@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from functools import partial
+from threading import RLock
 from typing import Any, Final
 
 from asyncdata.errors import PlanError, StageError
@@ -149,7 +151,7 @@ def unpickled(work: bytes) -> Errands:
 
 
 class ExecutorLanes(Lanes):
-    """An executor of the user's, which the user ends."""
+    """An executor of the user's, which the user ends. Whatever workers it has, it gets `workers` groups at once."""
 
     def __init__(self, executor: Executor, workers: int, work: Work, epoch: tuple[Any, ...]) -> None:
         self.pace = Pace(PROCESS_GROUP)
@@ -158,17 +160,38 @@ class ExecutorLanes(Lanes):
         self.errands = Errands(work)
         self.epoch = epoch
         self.futures: set[Future[Outcome]] = set()
+        self.waiting: deque[tuple[Group, Finished]] = deque()
+        self.lock = RLock()  # what is done when it is submitted makes room at once
+        self.running = 0
         self.stopped = False
 
     def submit(self, group: Group, finished: Finished) -> None:
-        errand = Errand(outward(self.errands.work, group.block), self.epoch)
-        future = self.executor.submit(self.errands, errand)
-        self.futures.add(future)
-        future.add_done_callback(partial(self.done, group, finished))
+        with self.lock:
+            self.waiting.append((group, finished))
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        """Submit what waits, as far as there is room."""
+        while self.waiting and self.running < self.workers and not self.stopped:
+            group, finished = self.waiting.popleft()
+            errand = Errand(outward(self.errands.work, group.block), self.epoch)
+            self.running += 1
+            try:
+                future = self.executor.submit(self.errands, errand)
+            except Exception as error:  # it was shut down
+                self.running -= 1
+                group.error, group.done = error, True
+                finished(group)
+                continue
+            self.futures.add(future)
+            future.add_done_callback(partial(self.done, group, finished))
 
     def done(self, group: Group, finished: Finished, future: Future[Outcome]) -> None:
         """Put results in their places; in a thread of the executor's."""
-        self.futures.discard(future)
+        with self.lock:
+            self.futures.discard(future)
+            self.running -= 1
+            self.hand_over()
         if self.stopped and future.cancelled():
             return
         try:
@@ -185,6 +208,7 @@ class ExecutorLanes(Lanes):
         finished(group)
 
     def stop(self) -> None:
-        self.stopped = True
+        with self.lock:
+            self.stopped = True
         for future in list(self.futures):
             future.cancel()

@@ -8,9 +8,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,7 +23,7 @@ from asyncdata.processes.errand import Outcome
 from asyncdata.processes.lanes import ExecutorLanes, ProcessLanes
 from asyncdata.processes.worker import Reply
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.executors import Pace
+from asyncdata.runtime.executors import Call, Pace
 from asyncdata.runtime.lanes import Group
 from asyncdata.runtime.tickets import Ordinals
 from asyncdata.runtime.work import Work
@@ -433,6 +433,32 @@ def test_an_executor_of_the_users_own(kind: str) -> None:
         assert outcomes(ds) == outcomes(ad.Dataset.range(60).map(fail_sometimes))
         assert list(ad.Dataset.range(9).map(lambda x: x + 1, executor=executor)) == list(range(1, 10))
         assert executor.submit(double, 4).result() == 8, "it is the user's to end"
+
+
+class Later(Executor):
+    """Keeps what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.asked.append((Future(), partial(fn, *args)))
+        return self.asked[-1][0]
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_an_executor_is_asked_for_so_many_groups_at_once_and_no_more(calls: int) -> None:
+    executor, done = Later(), list[Group]()
+    own = ExecutorLanes(executor, calls, Work((Call("map", double),)), ())
+    groups = [Group(Block([number], Ordinals(number, number + 1))) for number in range(5)]
+    for group in groups:
+        own.submit(group, done.append)
+    for number in range(5):
+        assert len(executor.asked) == min(5, number + calls)
+        future, call = executor.asked[number]
+        future.set_result(call())
+    assert done == groups
+    assert [group.result.items for group in done] == [[0], [2], [4], [6], [8]]
 
 
 def test_an_executor_that_was_shut_down_is_an_error() -> None:
