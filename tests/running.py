@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import asyncdata as ad
+from asyncdata.processes import errand
+from asyncdata.runtime import executors
 from tests.reference import failed
 
-__all__ = ("WAYS", "read_async", "read_plain", "results")
+__all__ = ("WAYS", "impatient", "read_async", "read_plain", "results")
 
 MOST = 5000
 """More elements than any test delivers: what goes on after them goes on for ever."""
@@ -73,3 +77,14 @@ WAYS: tuple[Callable[..., list[Any]], ...] = tuple(
 def results(ds: ad.Dataset) -> list[Any]:
     """All elements of a dataset, failures in their places."""
     return read_plain(ds)
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Every group is given up after each call that is made for it."""
+    with (
+        mock.patch.object(executors, "BETWEEN", 0.0),
+        mock.patch.object(executors, "LATE", -1.0),
+        mock.patch.object(errand, "LATE", -1.0),
+    ):
+        yield

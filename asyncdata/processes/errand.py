@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, cast, final
+from typing import Any, Final, NamedTuple, cast, final
 
 import numpy as np
 
@@ -16,12 +16,16 @@ from asyncdata.errors import WorkerCrashed
 from asyncdata.memory import Empty
 from asyncdata.processes.arena import whole
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.executors import Note, Place, noted
+from asyncdata.runtime.executors import ENDLESS, LATE, Note, Place, Term, noted
 from asyncdata.runtime.tickets import Kept, Position, Ticket, Tickets, plain
 from asyncdata.runtime.usage import queued
-from asyncdata.runtime.work import Work
+from asyncdata.runtime.work import Rest, Work
 
-__all__ = ("Carried", "Errand", "Outcome", "Sent", "back", "carry_out", "outward")
+__all__ = ("Carried", "Errand", "Outcome", "Sent", "back", "carry_out", "left", "outward")
+
+
+CHECKS: Final = 16
+"""How often at most it is seen, while a worker has a group, whether that takes too long."""
 
 
 class Sent(NamedTuple):
@@ -33,21 +37,25 @@ class Sent(NamedTuple):
 
 
 class Errand(NamedTuple):
-    """What a worker is asked for: a group, in which epoch, one by one if it has killed, and what not to touch."""
+    """What a worker is asked for: a group, how many functions were called on it, in which epoch, whether to do all
+    of it however long that takes, whether one by one since it has killed, and what not to touch."""
 
     sent: Sent
+    calls: int
     epoch: tuple[Any, ...]
+    whole: bool
     careful: bool = False
     blamed: dict[int, str] | None = None
 
 
 class Outcome(NamedTuple):
-    """What came of a group: results, the places of those that stay if not all do, and how long it took in seconds,
-    also those of them in which there was no core for it.
+    """What came of a group: results, the places of those that stay if not all do, how many elements were worked on, and
+    how long it took in seconds, also those of them in which there was no core for it.
     """
 
     items: list[Any] | tuple[Columns, ...]
     places: list[int] | None
+    done: int
     seconds: float
     queued: float
 
@@ -167,6 +175,16 @@ def outward(work: Work, block: Block) -> Sent:
     return Sent(items, False, [plain(block.tickets[place]) for place in places] if keyed else None)
 
 
+def left(what: Rest, outcome: Outcome) -> Sequence[Rest]:
+    """Return what a worker has not begun of a group."""
+    if not what.block.failed:
+        stop = outcome.done
+    else:
+        good = sound(what.block)
+        stop = good[outcome.done] if outcome.done < len(good) else len(what.block)
+    return [what.part(stop, len(what.block))] if stop < len(what.block) else ()
+
+
 def back(block: Block, outcome: Outcome) -> Block:
     """Return the results in the places of a group's elements; what had failed before stays."""
     items = outcome.items
@@ -212,16 +230,31 @@ def carry_out(work: Work, errand: Errand, mark: Callable[[int], object], empty: 
     """
     block, work = received(errand.sent), work.at(errand.epoch)
     if not block.items:  # all had failed before
-        return Outcome([], None, 0.0, 0.0)
+        return Outcome([], None, 0, 0.0, 0.0)
     begin, waited = time.perf_counter(), queued()
-    done = one_by_one(work, block, errand, mark) if errand.careful else work.run(block, empty)
+    if errand.careful:
+        done, count = one_by_one(work, block, errand, mark), len(block)
+    else:
+        term = ENDLESS if errand.whole else Term(CHECKS, begin + LATE)
+        done, count = in_time(work, Rest(block, errand.calls), term, empty)
     seconds, waited = time.perf_counter() - begin, queued() - waited
     if done.columns:
-        return Outcome(tuple(done.columns), None, seconds, waited)
-    places = None if len(done) == len(block) else [done.tickets[index].number for index in range(len(done))]
+        return Outcome(tuple(done.columns), None, count, seconds, waited)
+    places = None if len(done) == count else [done.tickets[index].number for index in range(len(done))]
     if errand.sent.batches:
-        return Outcome([[fit(item) for item in part.items] for part in done.items], None, seconds, waited)
-    return Outcome([fit(item) for item in done.items] if done.failed else done.items, places, seconds, waited)
+        return Outcome([[fit(item) for item in part.items] for part in done.items], None, count, seconds, waited)
+    return Outcome([fit(item) for item in done.items] if done.failed else done.items, places, count, seconds, waited)
+
+
+def in_time(work: Work, what: Rest, term: Term, empty: Empty) -> tuple[Block, int]:
+    """Do the work on a group, in whole batches if workers make them, until it is late; return how many are done."""
+    parts: list[Block] = []
+    count, rows = len(what.block), work.rows or 1
+    step, place = -(-count // (CHECKS * rows)) * rows, 0
+    while place < count and not (place and term.over):
+        parts.append(work.attempt(what.part(place, place + step), ENDLESS, empty)[0])
+        place += step
+    return Block.join(parts), min(place, count)
 
 
 def received(sent: Sent) -> Block:
@@ -239,7 +272,7 @@ def one_by_one(work: Work, block: Block, errand: Errand, mark: Callable[[int], o
         one = block.part(place, place + 1)
         mark(place)
         crash = (errand.blamed or {}).get(place)
-        parts.append(work.run(one) if crash is None else crashed(work, one, crash))
+        parts.append(work.attempt(Rest(one, errand.calls), ENDLESS)[0] if crash is None else crashed(work, one, crash))
     return Block.join(parts)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from asyncdata.errors import PlanError, StageError
 from asyncdata.processes.arena import Parcel, dumps, entire, pack, whole
 from asyncdata.processes.crew import Crew, Job, Lesson, Pool
-from asyncdata.processes.errand import Carried, Errand, Outcome, back, carry_out, outward
+from asyncdata.processes.errand import Carried, Errand, Outcome, back, carry_out, left, outward
 from asyncdata.processes.starting import modules_of
 from asyncdata.processes.worker import ForeignError, Order, Reply
 from asyncdata.runtime.block import Block, Failure
@@ -65,7 +65,7 @@ class ProcessLanes(Lanes):
         return self.crew.begun
 
     def submit(self, group: Group, finished: Finished) -> None:
-        job = Job(partial(self.order, group), partial(self.done, group, finished), len(group.block) == 1)
+        job = Job(partial(self.order, group), partial(self.done, group, finished), len(group.what.block) == 1)
         self.jobs[group] = job
         self.crew.submit(job)
 
@@ -74,13 +74,14 @@ class ProcessLanes(Lanes):
         try:
             parcel = self.parcel(group, job)
         except Exception:
-            group.block = sendable(group.block, self.work)
+            group.what = group.what._replace(block=sendable(group.what.block, self.work))
             parcel = self.parcel(group, job)
         return Order(job.number, self.lesson.duty, parcel)
 
     def parcel(self, group: Group, job: Job) -> Parcel:
         """Return a group as it travels."""
-        errand = Errand(outward(self.work, group.block), self.epoch, job.suspect, job.blamed)
+        sent, calls = outward(self.work, group.what.block), group.what.calls
+        errand = Errand(sent, calls, self.epoch, self.in_order, job.suspect, job.blamed)
         return pack(errand, self.crew.slots, INPUT_INLINE, dump=entire if self.by_value else dumps)
 
     def done(self, group: Group, finished: Finished, reply: Reply | BaseException) -> None:
@@ -108,8 +109,9 @@ class ProcessLanes(Lanes):
         if isinstance(answer, Carried):
             raise answer.failure(None).error
         group.seconds, group.queued = answer.seconds, answer.queued
-        self.pace.measured(len(group.block), answer.worked)
-        return back(group.block, answer)
+        group.rests = left(group.what, answer)
+        self.pace.measured(group.count, answer.worked)
+        return back(group.what.block.part(0, group.count), answer)
 
     def stop(self) -> None:
         for job in list(self.jobs.values()):
@@ -174,7 +176,8 @@ class ExecutorLanes(Lanes):
         """Submit what waits, as far as there is room."""
         while self.waiting and self.running < self.workers and not self.stopped:
             group, finished = self.waiting.popleft()
-            errand = Errand(outward(self.errands.work, group.block), self.epoch)
+            sent, calls = outward(self.errands.work, group.what.block), group.what.calls
+            errand = Errand(sent, calls, self.epoch, self.in_order)
             self.running += 1
             try:
                 future = self.executor.submit(self.errands, errand)
@@ -196,8 +199,9 @@ class ExecutorLanes(Lanes):
             return
         try:
             outcome = future.result()
-            self.pace.measured(len(group.block), outcome.worked)
-            group.result = back(group.block, outcome)
+            group.rests = left(group.what, outcome)
+            self.pace.measured(group.count, outcome.worked)
+            group.result = back(group.what.block.part(0, group.count), outcome)
         except BrokenExecutor as error:
             group.error = StageError(f"{self.errands.work.label}: the executor given as executor= is broken: {error}")
         except CancelledError:

@@ -12,12 +12,12 @@ import traceback
 from asyncio import CancelledError
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
-from itertools import starmap
+from itertools import islice, starmap
 from math import inf
 from pathlib import PurePath
 from queue import Empty, SimpleQueue
 from types import CoroutineType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, NamedTuple, Self, cast
 
 from asyncdata.errors import PlanError, annotate
 from asyncdata.runtime.block import Block, Failure
@@ -25,7 +25,20 @@ from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
 from asyncdata.trying import Retried
 
-__all__ = ("Call", "Note", "Pace", "Place", "Workers", "default_workers", "describe", "locate", "noted")
+__all__ = (
+    "ENDLESS",
+    "LATE",
+    "Call",
+    "Note",
+    "Pace",
+    "Place",
+    "Term",
+    "Workers",
+    "default_workers",
+    "describe",
+    "locate",
+    "noted",
+)
 
 log = logging.getLogger("asyncdata")
 
@@ -35,6 +48,28 @@ PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 """The folder of all code that is not the user's."""
 
 MOST: Final = 4096
+
+LATE: Final = 0.1
+BETWEEN: Final = 1e-4
+"""Seconds after which the rest of a group is given up; and those between two looks at the clock, while calls take as
+long as they did."""
+LOOKS: Final = 8
+"""How often it is looked at in a group at least, of so many elements."""
+
+
+class Term(NamedTuple):
+    """How long calls may go on: after each `step` of them it is seen whether the `end` is past."""
+
+    step: int
+    end: float
+
+    @property
+    def over(self) -> bool:
+        """Whether the end is past, by `time.perf_counter`."""
+        return time.perf_counter() > self.end
+
+
+ENDLESS: Final = Term(1 << 62, inf)
 
 
 def name_of(fn: object) -> str:
@@ -155,28 +190,44 @@ class Call:
             return map(self.fn, items)
         return starmap(self.fn, items) if len(kinds) == 1 else map(self.one, items)
 
-    def run(self, block: Block) -> Block:
-        """Call the function on each good item of `block`; what it raises takes the item's place."""
+    def run(self, block: Block, term: Term = ENDLESS) -> Block:
+        """Call the function on each good item of `block`; what it raises takes the item's place.
+
+        If that takes longer than the term, the last items are left out.
+        """
         if block.failed:
-            return Block.join([piece if piece.failed else self.run(piece) for piece in block.pieces()])
-        items = block.items
-        kinds = set(map(type, items))
+            return self.run_pieces(block, term)
+        items, tickets, step = block.items, block.tickets, term.step
+        kinds, rest = set(map(type, items)), iter(items)
         results: list[Any] = []
         failed = False
-        rest = iter(items)
-        while len(results) < len(items):
-            try:
-                results.extend(self.over(rest, kinds))
-            except (Exception, CancelledError) as error:
-                results.append(self.failure(error, block.tickets[len(results)]))
-                failed = True
-                continue
-            if len(results) < len(items):  # a StopIteration from the function ended the loop in C
-                results.append(self.failure(StopIteration(), block.tickets[len(results)]))
-                failed = True
+        while (goal := min(len(results) + step, len(items))) > len(results):
+            while len(results) < goal:
+                try:
+                    some = rest if goal == len(items) else islice(rest, goal - len(results))
+                    results.extend(self.over(some, kinds))
+                except (Exception, CancelledError) as error:
+                    results.append(self.failure(error, tickets[len(results)]))
+                    failed = True
+                    continue
+                if len(results) < goal:  # a StopIteration from the function ended the loop in C
+                    results.append(self.failure(StopIteration(), tickets[len(results)]))
+                    failed = True
+            if goal < len(items) and term.over:
+                tickets = tickets.part(0, goal)
+                break
         if type(results[-1]) is CoroutineType:
-            return self.refuse(results, block.tickets)
-        return Block(results, block.tickets, failed)
+            return self.refuse(results, tickets)
+        return Block(results, tickets, failed)
+
+    def run_pieces(self, block: Block, term: Term) -> Block:
+        """Call the function on a block in which items have failed before."""
+        done: list[Block] = []
+        for piece in block.pieces():
+            done.append(piece if piece.failed else self.run(piece, term))
+            if term.over:
+                break
+        return Block.join(done)
 
     def each(self, items: Iterator[Any], tickets: Tickets) -> Iterator[Any]:
         """Yield the function's result on one item after the other, or the failure in its place."""
@@ -279,6 +330,11 @@ class Pace:
         self.group = 1
         self.each = inf
         """Seconds that an element took in the last group."""
+
+    def term(self) -> Term:
+        """Return how long a group that begins now may take."""
+        step = int(BETWEEN / self.each) if self.each else MOST
+        return Term(max(1, min(step, self.group // LOOKS)), time.perf_counter() + LATE)
 
     def measured(self, count: int, seconds: float) -> None:
         """Learn from a group of `count` elements that took `seconds`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from math import inf
 from typing import Final
@@ -13,6 +13,7 @@ from asyncdata.runtime.lanes import Group, Lanes
 from asyncdata.runtime.queue import MOST_BYTES, LoopSignal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import NOTHING, Arrived, Tickets
+from asyncdata.runtime.work import Rest
 
 __all__ = ("Learnt", "Window")
 
@@ -53,12 +54,14 @@ class Window:
         self, scope: Scope, lanes: Lanes, ordered: bool, rows: int | None = None, learnt: Learnt | None = None
     ) -> None:
         self.lanes = lanes
+        lanes.in_order = ordered and lanes.workers == 1 and not lanes.tuned
         self.ordered = ordered
         self.rows = rows
         self.row = 0  # of a batch: where the next element read goes, failures not counted
         self.rest: list[Block] = []  # less than a batch, until a worker has nothing else to do
         self.groups: deque[Group] = deque()
         self.ready: deque[Group] = deque()
+        self.waiting: deque[Group] = deque()  # of the groups, what lanes gave up, in order
         self.pending: dict[Group, None] = {}  # without order: what was admitted and is not out yet
         self.last: Tickets = NOTHING
         self.held = self.free = 0
@@ -204,7 +207,8 @@ class Window:
 
     def idle(self) -> bool:
         """Tell whether a worker has nothing to do."""
-        return sum([not group.done for group in (self.groups or self.pending)]) < self.lanes.workers
+        begun = sum([not group.done for group in (self.groups or self.pending)]) - len(self.waiting)
+        return begun < self.lanes.workers
 
     def relieve(self) -> None:
         """Submit what was kept, whatever it is."""
@@ -214,17 +218,57 @@ class Window:
             self.row = (self.row + len(part)) % (self.rows or 1)
             self.submit(part)
 
+    def put_back(self, rests: Sequence[Rest]) -> None:
+        """Keep what a lane gave up in the place of its group, until it is handed out again in smaller groups.
+
+        Where calls are made in order, what comes after it has not been touched, and waits too.
+        """
+        groups = [Group(rest) for rest in rests]
+        if self.lanes.in_order:
+            for group in self.groups:
+                group.recalled = True
+                groups.append(Group(group.what))
+            self.groups.clear()
+            self.waiting.clear()
+            self.lanes.late = False
+        if self.ordered:
+            self.groups.extendleft(reversed(groups))
+        else:
+            self.pending |= dict.fromkeys(groups)
+        self.waiting.extendleft(reversed(groups))
+
+    def hand_out(self) -> None:
+        """Let lanes work on what was given up, as long as few groups of that are in front of the reader."""
+        while self.waiting and not self.stopped:
+            group = self.waiting[0]
+            place = self.groups.index(group) if self.ordered else len(self.pending) - len(self.waiting)
+            if place >= 2 * self.lanes.workers:
+                break
+            left, size = group.what, self.limits()[1]
+            if size < len(left.block):
+                group.what, group = left.part(size, len(left.block)), Group(left.part(0, size))
+                if self.ordered:
+                    self.groups.insert(place, group)
+                else:
+                    self.pending[group] = None
+            else:
+                self.waiting.popleft()
+            self.lanes.submit(group, self.finished)
+
     def submit(self, part: Block) -> None:
         """Let a lane work on a part of the input."""
         if self.stopped:
             return
-        group = Group(part)
+        group = Group(Rest(part))
         if self.ordered:
             self.groups.append(group)
         else:
             self.pending[group] = None
             self.last = part.tickets
-        self.lanes.submit(group, self.finished)
+        if self.waiting:
+            self.waiting.append(group)
+        else:
+            self.lanes.submit(group, self.finished)
 
     def finished(self, group: Group) -> None:
         """Take note of a group that is done; from any thread."""
@@ -234,6 +278,8 @@ class Window:
             self.reader.notify()
 
     def may_read(self) -> bool:
+        if self.waiting:
+            self.hand_out()
         if self.rest and self.idle():
             self.relieve()
         if self.ready or (self.groups and self.groups[0].done):
@@ -254,13 +300,15 @@ class Window:
                 raise error
             group = queue.popleft()
             self.pending.pop(group, None)
-            self.held -= len(group.block)
+            self.held -= group.count
             limit -= len(group.result)
             self.known, self.learnt.each = True, self.lanes.pace.each
             if self.rows is not None and group.result.failed:
                 failures = sum([type(item) is Failure for item in group.result.items])
                 self.row = (self.row - failures) % self.rows
-            self.weigh(group.block, group.result if len(group.result) else None)
+            self.weigh(group.what.block, group.result if len(group.result) else None)
+            if group.rests:
+                self.put_back(group.rests)
             if len(group.result):
                 done.append(group.result)
         self.feeder.notify()
@@ -277,5 +325,5 @@ class Window:
         """Return what leaves the window, with what is needed to go on after it where it is out of order."""
         if self.ordered:
             return block
-        missing = [group.block.tickets for group in self.pending]
+        missing = [group.what.block.tickets for group in self.pending]
         return block.ticketed(Arrived(block.tickets, self.last, missing))

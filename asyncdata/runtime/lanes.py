@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.executors import Pace, Workers
+from asyncdata.runtime.executors import Pace, Term, Workers
 from asyncdata.runtime.queue import LoopSignal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.usage import Usage
+from asyncdata.runtime.work import Done, Rest
 
 __all__ = ("Group", "Lanes", "TaskLanes", "ThreadLanes")
 
@@ -19,14 +20,18 @@ THREAD_GROUP: Final = 5e-4
 
 
 class Group:
-    """Elements that one lane works on together; `result` may be shorter where elements were dropped."""
+    """Elements that one lane works on together.
 
-    __slots__ = ("block", "cpu", "done", "error", "pauses", "queued", "result", "seconds")
+    `result` may be shorter where elements were dropped, or where some took so long that the others were left: `rests`.
+    """
 
-    def __init__(self, block: Block) -> None:
-        self.block = block
-        self.result = block
-        self.done = False
+    __slots__ = ("cpu", "done", "error", "pauses", "queued", "recalled", "rests", "result", "seconds", "what")
+
+    def __init__(self, what: Rest) -> None:
+        self.what = what
+        self.result = what.block
+        self.rests: Sequence[Rest] = ()
+        self.done = self.recalled = False
         self.error: BaseException | None = None
         self.seconds = (
             0.0  # that its work took; those that it computed; those that it could have, had there been a core
@@ -34,12 +39,33 @@ class Group:
         self.cpu = self.queued = 0.0
         self.pauses = 0  # how often its thread gave up its core by itself
 
+    @property
+    def count(self) -> int:
+        """How many elements are done, when it is."""
+        return self.what.done(self.rests)
+
+    def work(self, attempt: Callable[[Rest, Term], Done], pace: Pace) -> None:
+        """Call functions over the elements, right here, and give up those that it takes too long for."""
+        begin = time.perf_counter()
+        try:
+            self.result, self.rests = attempt(self.what, pace.term())
+        except BaseException as error:  # SystemExit and the like end the pipeline, when its turn comes
+            self.error = error
+        self.seconds = time.perf_counter() - begin
+        pace.measured(self.count, self.seconds)
+
 
 class Lanes:
     """Where groups run: `finished` is called for each group, from any thread."""
 
     pace: Pace
     workers: int
+
+    in_order = False
+    """Whether calls are made in the order of the elements, as one worker alone makes them."""
+
+    late = False
+    """Whether there is something that was given up, which comes before all that has been submitted since."""
 
     tuned = False
     """Whether AUTOTUNE chooses how many workers there are: then there may also be fewer groups than keep them busy."""
@@ -71,7 +97,7 @@ class ThreadLanes(Lanes):
 
     watched = False
 
-    def __init__(self, scope: Scope, count: int, work: Callable[[Block], Block]) -> None:
+    def __init__(self, scope: Scope, count: int, work: Callable[[Rest, Term], Done]) -> None:
         self.pace = Pace(THREAD_GROUP)
         self.work = work
         self.workers = count
@@ -79,16 +105,13 @@ class ThreadLanes(Lanes):
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         def job() -> None:
+            if self.late or group.recalled:
+                return
             before = Usage.now() if self.watched else None
-            begin = time.perf_counter()
-            try:
-                group.result = self.work(group.block)
-            except BaseException as error:  # SystemExit and the like end the pipeline, not the thread
-                group.error = error
-            group.seconds = time.perf_counter() - begin
+            group.work(self.work, self.pace)
+            self.late = self.in_order and bool(group.rests)
             if before is not None:
-                group.cpu, group.queued, group.pauses = before.since(len(group.block))
-            self.pace.measured(len(group.block), group.seconds)
+                group.cpu, group.queued, group.pauses = before.since(group.count)
             group.done = True
             finished(group)
 
@@ -127,7 +150,7 @@ class TaskLanes(Lanes):
             while self.waiting:
                 group, finished = self.waiting.popleft()
                 begin = time.perf_counter()
-                group.result = await self.work(group.block)
+                group.result = await self.work(group.what.block)
                 group.seconds = time.perf_counter() - begin
                 group.done = True
                 finished(group)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.executors import Call, Place
+from asyncdata.runtime.executors import ENDLESS, Call, Place, Term
 from asyncdata.runtime.tickets import Ticket, Tickets, plain
 
 __all__ = ("Chance", "Randomized", "epoch_key", "mixed", "scrambled")
@@ -90,10 +90,10 @@ class Randomized(Call):
     def over(self, items: Any, kinds: set[type]) -> Any:
         return map(self.one, items)
 
-    def run(self, block: Block) -> Block:
+    def run(self, block: Block, term: Term = ENDLESS) -> Block:
         if block.failed:
-            return super().run(block)
-        return super().run(Block(list(zip(block.items, block.tickets, strict=True)), block.tickets))
+            return super().run(block, term)
+        return super().run(Block(list(zip(block.items, block.tickets, strict=True)), block.tickets), term)
 
     def each(self, items: Iterator[Any], tickets: Tickets) -> Iterator[Any]:
         pairs = zip(items, tickets, strict=True)

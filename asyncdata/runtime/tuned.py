@@ -12,12 +12,11 @@ from asyncdata.errors import StageError
 from asyncdata.processes.crew import Pool, pool_of
 from asyncdata.processes.lanes import ExecutorLanes, ProcessLanes
 from asyncdata.runtime.autotune import Choice, Sample, Tuning
-from asyncdata.runtime.block import Block
-from asyncdata.runtime.executors import Pace
+from asyncdata.runtime.executors import Pace, Term
 from asyncdata.runtime.lanes import Group, Lanes, TaskLanes, ThreadLanes
 from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.work import Work
+from asyncdata.runtime.work import Done, Rest, Work
 
 __all__ = ("TunedLanes", "lanes_of")
 
@@ -27,19 +26,13 @@ INLINE_GROUP: Final = 1e-3
 class InlineLanes(Lanes):
     """The engine's own thread: a group is done when it has been submitted."""
 
-    def __init__(self, work: Callable[[Block], Block]) -> None:
+    def __init__(self, work: Callable[[Rest, Term], Done]) -> None:
         self.workers = 1
         self.pace = Pace(INLINE_GROUP)
         self.work = work
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
-        begin = time.perf_counter()
-        try:
-            group.result = self.work(group.block)
-        except BaseException as error:  # ends the pipeline, when its turn comes
-            group.error = error
-        group.seconds = time.perf_counter() - begin
-        self.pace.measured(len(group.block), group.seconds)
+        group.work(self.work, self.pace)
         group.done = True
         finished(group)
 
@@ -85,10 +78,10 @@ class TunedLanes(Lanes):
             return ProcessLanes(self.tuning.pool, choice.workers, self.work, self.scope.epoch, self.copied)
         work = self.work.at(self.scope.epoch)
         if choice.where == "inline":
-            return InlineLanes(work.run)
+            return InlineLanes(work.attempt)
         if choice.where == "task":
             return TaskLanes(self.scope, choice.workers, work.run_async)
-        lanes = ThreadLanes(self.scope, choice.workers, work.run)
+        lanes = ThreadLanes(self.scope, choice.workers, work.attempt)
         lanes.watched = not self.tuning.settled
         if self.tuning.alone:
             lanes.pace = Untold(0.0)
@@ -98,7 +91,7 @@ class TunedLanes(Lanes):
         choice = self.tuning.consider()
         if choice is not self.choice:
             self.follow(choice)
-        self.tuning.group = len(group.block)
+        self.tuning.group = len(group.what.block)
         self.lanes.submit(group, partial(self.done, self.choice, finished))
 
     def follow(self, choice: Choice) -> None:
@@ -131,8 +124,8 @@ class TunedLanes(Lanes):
 
     def done(self, choice: Choice, finished: Callable[[Group], None], group: Group) -> None:
         """Tell what a group cost; from any thread."""
-        count, at = len(group.block), time.perf_counter()
-        sample = Sample(count, group.seconds, group.cpu, group.queued, group.pauses, choice, at)
+        at = time.perf_counter()
+        sample = Sample(group.count, group.seconds, group.cpu, group.queued, group.pauses, choice, at)
         self.tuning.samples.append(sample)
         finished(group)
 
@@ -155,4 +148,4 @@ def lanes_of(scope: Scope, work: Work, workers: int, executor: Pool | Executor |
     work = work.at(scope.epoch)
     if any(call.is_async for call in work.calls):
         return TaskLanes(scope, workers, work.run_async)
-    return ThreadLanes(scope, workers, work.run)
+    return ThreadLanes(scope, workers, work.attempt)

@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from asyncdata.columns import Columns
 from asyncdata.memory import Empty, empty
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.executors import Call
+from asyncdata.runtime.executors import ENDLESS, Call, Term
 from asyncdata.runtime.tickets import Kept
 from asyncdata.structure import nbytes
 
-__all__ = ("Work",)
+__all__ = ("Done", "Rest", "Work", "cut")
 
 LARGE: Final = 1 << 14
 """Bytes of an element from which on it is copied into its batch at once, before others push it out of the cache."""
+
+
+class Rest(NamedTuple):
+    """Elements that were left for later: the first `calls` functions have been called on them."""
+
+    block: Block
+    calls: int = 0
+
+    def done(self, rests: Sequence[Rest]) -> int:
+        """Return how many of these elements are done, when these are left."""
+        return len(self.block) - sum([len(rest.block) for rest in rests])
+
+    def part(self, start: int, stop: int) -> Rest:
+        """Return elements `start` to `stop`."""
+        return Rest(self.block.part(start, stop), self.calls)
+
+
+Done: TypeAlias = tuple[Block, Sequence[Rest]]
+"""What became of the first elements of a block, and the others, in order."""
+
+
+def cut(rests: list[Rest], most: int) -> Rest:
+    """Take so many elements at most of those that are left, the last of which come first."""
+    first = rests.pop()
+    if most >= len(first.block):
+        return first
+    rests.append(first.part(most, len(first.block)))
+    return first.part(0, most)
 
 
 @dataclass(frozen=True)
@@ -39,19 +67,26 @@ class Work:
 
     def run(self, block: Block, empty: Empty = empty) -> Block:
         """Call the functions over a block. Batches of large elements are made of arrays that `empty` gives."""
-        rows, count = self.rows, len(block)
-        if rows is None or block.failed or count % rows or not count:
-            return self.called(block)
+        return self.attempt(Rest(block), ENDLESS, empty)[0]
+
+    def attempt(self, what: Rest, term: Term, empty: Empty = empty) -> Done:
+        """Call the functions over a block, or over some of it if that takes longer than the term."""
+        block, rows, count = what.block, self.rows, len(what.block)
+        if rows is None or what.calls or block.failed or count % rows or not count:
+            return self.called(block, term, what.calls)
         results = self.each(block.part(0, rows))
         first = [next(results)]
         if type(first[0]) is Failure or nbytes(first[0]) * rows < LARGE:
-            return joined(first, block, self.called(block.part(1, count)))
+            others, rests = self.called(block.part(1, count), term)
+            return joined(first, block, others), rests
         batches = [self.batch(first, results, block.part(0, rows), empty)]
         for start in range(rows, count, rows):
+            if term.over:
+                return Block.join(batches), [Rest(block.part(start, count))]
             part = block.part(start, start + rows)
             results = self.each(part)
             batches.append(self.batch([next(results)], results, part, empty))
-        return Block.join(batches)
+        return Block.join(batches), ()
 
     def batch(self, first: list[Any], results: Iterator[Any], block: Block, empty: Empty) -> Block:
         """Return the first result of a batch, which the list then no longer holds, and the others, as columns if they
@@ -60,7 +95,7 @@ class Work:
         if type(first[0]) is not Failure and nbytes(first[0]) >= LARGE:
             columns = Columns.room_for(first[0], len(block), empty)
         if columns is None:
-            return stacked(joined(first, block, self.called(block.part(1, len(block)))))
+            return stacked(joined(first, block, self.called(block.part(1, len(block)))[0]))
         first.clear()
         return self.filled(block, columns, results)
 
@@ -72,7 +107,8 @@ class Work:
             return Block.of_columns([columns], block.tickets)
         count = len(block)
         before = Block.of_columns([columns[:place]], block.tickets.part(0, place))
-        return Block.join([before, joined(odd, block.part(place, count), self.called(block.part(place + 1, count)))])
+        after, _ = self.called(block.part(place + 1, count))
+        return Block.join([before, joined(odd, block.part(place, count), after)])
 
     def each(self, block: Block) -> Iterator[Any]:
         """Yield what becomes of one element after the other."""
@@ -81,14 +117,18 @@ class Work:
             results = call.each(results, block.tickets)
         return results
 
-    def called(self, block: Block) -> Block:
-        """Call the functions over a block."""
-        for call in self.calls:
+    def called(self, block: Block, term: Term = ENDLESS, begin: int = 0) -> Done:
+        """Call the functions but for the first ones over a block."""
+        rests: list[Rest] = []
+        for number, call in enumerate(self.calls[begin:], begin):
             if not len(block):
                 break
-            result = call.run(block)
+            result = call.run(block, term)
+            if len(result) < len(block):
+                rests.insert(0, Rest(block.part(len(result), len(block)), number))
+                block = block.part(0, len(result))
             block = sift(block, result) if call.keeps else result
-        return block
+        return block, rests
 
     async def run_async(self, block: Block) -> Block:
         """Call or await the functions on a block of one element."""

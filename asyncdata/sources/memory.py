@@ -16,7 +16,7 @@ from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.plan import Node, check_integer
 from asyncdata.rows import Placed, Rows
 from asyncdata.runtime.block import Block, Blocks, Demand
-from asyncdata.runtime.executors import Call
+from asyncdata.runtime.executors import ENDLESS, Call, Term
 from asyncdata.runtime.random import Chance, epoch_key, mixed, scrambled
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
@@ -61,14 +61,14 @@ class Getter(Call):
         self.source = source
         self.name = self.label = f"from_source({type(source).__name__} of {len(source)})"
 
-    def run(self, block: Block) -> Block:
+    def run(self, block: Block, term: Term = ENDLESS) -> Block:
         get_batch = getattr(self.source, "get_batch", None)
         if get_batch is None or block.failed:
-            return super().run(block)
+            return super().run(block, term)
         try:
             items = list(get_batch(block.items))
         except Exception:  # noqa: BLE001  one by one, to find out for which element
-            return super().run(block)
+            return super().run(block, term)
         if len(items) != len(block):
             raise StageError(f"{self.name}: get_batch returned {len(items)} elements for {len(block)} indices")
         return Block(items, block.tickets)

@@ -13,7 +13,7 @@ from typing import Any
 from asyncdata.errors import StructureError
 from asyncdata.plan import Node, OneForOne, check_arguments, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import Call
+from asyncdata.runtime.executors import ENDLESS, Call, Term
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply, Fold, Opener, Step, split
 from asyncdata.runtime.tickets import FRESH, Ordinals, Start, Ticket
@@ -32,9 +32,14 @@ class Batched(Call):
 
     __slots__ = ()
 
-    def run(self, block: Block) -> Block:
+    def run(self, block: Block, term: Term = ENDLESS) -> Block:
         """Call the function on what is good of each of some blocks."""
-        return several([put(part, good := sound(part), self.tried(part, good)) for part in block.items])
+        done: list[Block] = []
+        for part in block.items:
+            done.append(put(part, good := sound(part), self.tried(part, good)))
+            if term.over:
+                break
+        return several(done)
 
     async def run_async(self, item: Block, ticket: Ticket) -> Block:
         good = sound(item)

@@ -18,7 +18,7 @@ import numpy as np
 from asyncdata.errors import PlanError
 from asyncdata.plan import Node, Unary, check_arguments, check_integer, regrouped
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.executors import Call
+from asyncdata.runtime.executors import ENDLESS, Call, Term
 from asyncdata.runtime.random import Chance, epoch_key, scrambled
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply, Fold, Step
@@ -146,7 +146,7 @@ class Coin(Call):
     def at(self, epoch: tuple[Any, ...]) -> Coin:
         return Coin(self.node, self.odds, self.node.key(epoch))
 
-    def run(self, block: Block) -> Block:
+    def run(self, block: Block, term: Term = ENDLESS) -> Block:
         odds, pairs = self.odds, zip(block.items, chances(block.tickets, self.key), strict=True)
         verdicts: list[Any] = [item if type(item) is Failure else chance < odds[item[0]] for item, chance in pairs]
         return Block(verdicts, block.tickets, block.failed)

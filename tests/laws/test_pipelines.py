@@ -16,7 +16,7 @@ from asyncdata.runtime.autotune import Choice, Tuning
 from asyncdata.testing import leaves_nothing
 from tests.laws import pipelines as steps
 from tests.laws.pipelines import Pipeline, pipelines
-from tests.running import WAYS, collect, read_async, read_plain
+from tests.running import WAYS, collect, impatient, read_async, read_plain
 
 RULES = (
     "noop_elimination",
@@ -94,6 +94,13 @@ def test_leaving_with_a_fickle_autotune_leaves_nothing(
 ) -> None:
     with mock.patch.object(Tuning, "consider", fickle), leaves_nothing():
         way(pipe.build(), count)
+
+
+@given(pipe=pipelines(), way=st.sampled_from(WAYS), changes=st.booleans())
+def test_groups_that_are_given_up_change_nothing(pipe: Pipeline, way: Callable[..., list[Any]], changes: bool) -> None:
+    consider = fickle if changes else Tuning.consider
+    with impatient(), mock.patch.object(Tuning, "consider", consider), leaves_nothing():
+        check(pipe, way(pipe.build()))
 
 
 @given(pipe=pipelines(), placement=st.sampled_from(["thread", "current"]))

@@ -14,7 +14,7 @@ import asyncdata as ad
 from tests.laws import pipelines as steps
 from tests.laws.pipelines import Pipeline, pipelines
 from tests.reference import failed
-from tests.running import MOST
+from tests.running import MOST, impatient
 
 Leg: TypeAlias = tuple[int, bool, Literal["thread", "current"], ad.Options]
 """How far one run goes, whether it is read with `async for`, where it runs, and how it is rewritten."""
@@ -74,6 +74,12 @@ def read_in_legs(pipe: Pipeline, legs: list[Leg]) -> list[Any]:
 @given(pipe=pipelines(), legs=legs)
 def test_going_on_is_as_if_nothing_had_happened(pipe: Pipeline, legs: list[Leg]) -> None:
     assert pipe.comparable(read_in_legs(pipe, legs)) == pipe.elements()
+
+
+@given(pipe=pipelines(), legs=legs)
+def test_going_on_where_groups_were_given_up_is_as_if_nothing_had_happened(pipe: Pipeline, legs: list[Leg]) -> None:
+    with impatient():
+        assert pipe.comparable(read_in_legs(pipe, legs)) == pipe.elements()
 
 
 @st.composite

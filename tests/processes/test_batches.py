@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.runtime import lanes, work
+from asyncdata.runtime import in_flight, work
 from asyncdata.testing import check_resumes
 
 AS_WRITTEN = ad.Options(disabled_rules=("map_and_batch_fusion",))
@@ -71,7 +71,7 @@ ODD = [labelled, odd_shape, odd_dtype, odd_structure, odd_order, large_number, n
 @pytest.fixture(autouse=True)
 def whole_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have workers make whole batches at once, however slow this machine is just now."""
-    monkeypatch.setattr(lanes, "LONGEST", 1e9)
+    monkeypatch.setattr(in_flight, "LONGEST", 1e9)
 
 
 def mapped(fn: Any, executor: Any = "thread", count: int = 100, workers: int = 2) -> ad.Dataset[Any]:
@@ -141,7 +141,7 @@ def test_a_batch_is_made_by_one_worker_and_not_copied(monkeypatch: pytest.Monkey
         threads.setdefault(number // SIZE, set()).add(threading.get_ident())
         return picture(number)
 
-    monkeypatch.setattr(work.Work.run, "__defaults__", (noted,))
+    monkeypatch.setattr(work.Work.attempt, "__defaults__", (noted,))
     batches = list(mapped(seen, count=100 * SIZE).batch(SIZE))
     assert len(made) > 3  # the first ones find out what an element costs and weighs
     assert sum(any(batch is one for one in made) for batch in batches) > 3

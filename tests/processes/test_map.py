@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.processes import lanes
 from asyncdata.processes.errand import Outcome
 from asyncdata.processes.lanes import ExecutorLanes, ProcessLanes
 from asyncdata.processes.worker import Reply
@@ -26,9 +27,9 @@ from asyncdata.runtime.block import Block
 from asyncdata.runtime.executors import Call, Pace
 from asyncdata.runtime.lanes import Group
 from asyncdata.runtime.tickets import Ordinals
-from asyncdata.runtime.work import Work
+from asyncdata.runtime.work import Rest, Work
 from tests.reference import Boom
-from tests.running import WAYS
+from tests.running import WAYS, impatient, results
 
 
 @dataclass(frozen=True)
@@ -450,7 +451,7 @@ class Later(Executor):
 def test_an_executor_is_asked_for_so_many_groups_at_once_and_no_more(calls: int) -> None:
     executor, done = Later(), list[Group]()
     own = ExecutorLanes(executor, calls, Work((Call("map", double),)), ())
-    groups = [Group(Block([number], Ordinals(number, number + 1))) for number in range(5)]
+    groups = [Group(Rest(Block([number], Ordinals(number, number + 1)))) for number in range(5)]
     for group in groups:
         own.submit(group, done.append)
     for number in range(5):
@@ -505,16 +506,51 @@ def test_groups_grow_to_four_milliseconds() -> None:
 
 def test_time_without_a_core_makes_no_group_smaller() -> None:
     """A worker whose core others have takes longer, and has no more to do."""
-    outcome = Outcome([0, 2], None, seconds=1.0, queued=0.9)
+    outcome = Outcome([0, 2], None, 2, seconds=1.0, queued=0.9)
     block, future = Block([0, 1], Ordinals(0, 2)), Future[Outcome]()
     future.set_result(outcome)
     own = ExecutorLanes(cast("Any", None), 1, Work(()), ())
-    own.done(Group(block), lambda _: None, future)
+    own.done(Group(Rest(block)), lambda _: None, future)
     pool = ProcessLanes.__new__(ProcessLanes)
     pool.crew = cast("Any", SimpleNamespace(attached=SimpleNamespace(open=lambda *_: outcome)))
     pool.pace, pool.copied = Pace(1.0), False
-    pool.result(Group(block), Reply(b"", False))
+    pool.result(Group(Rest(block)), Reply(b"", False))
     assert own.pace.each == pool.pace.each == pytest.approx(0.05)
+
+
+def test_a_worker_gives_back_what_it_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function has become slow; other workers take part in what is left, or another executor."""
+    given: list[int] = []
+    left = lanes.left
+
+    def noted(what: Rest, outcome: Outcome) -> Any:
+        rests = left(what, outcome)
+        given.extend(len(rest.block) for rest in rests)
+        return rests
+
+    def slow(number: int) -> int:
+        if number >= 2000 and number % 300 == 0:
+            time.sleep(0.15)
+        return number + 1
+
+    monkeypatch.setattr(lanes, "left", noted)
+    assert list(processes(ad.Dataset.range(5000), slow)) == [*range(1, 5001)]
+    assert given
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_an_executor_gives_back_what_it_has_not_begun(calls: int) -> None:
+    called: list[int] = []
+
+    def noted(number: int) -> int:
+        called.append(number)
+        return 1 // (number % 7)
+
+    with impatient(), ThreadPoolExecutor(3) as executor:
+        ds = ad.Dataset.range(2000).map(noted, calls, executor=executor)
+        assert results(ds) == results(ad.Dataset.range(2000).map(lambda number: 1 // (number % 7)))
+    assert sorted(called) == [*range(2000)]
+    assert called == sorted(called) or calls > 1
 
 
 def test_leaving_early_leaves_nothing_running() -> None:

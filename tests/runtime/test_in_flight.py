@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
@@ -19,6 +21,8 @@ from asyncdata.runtime.executors import Pace
 from asyncdata.runtime.in_flight import Window
 from asyncdata.runtime.lanes import Group, ThreadLanes
 from asyncdata.runtime.tickets import Ordinals
+from tests.reference import Boom
+from tests.running import impatient
 
 __all__ = ()
 
@@ -46,7 +50,7 @@ def cut(workers: int, megabytes: int, count: int) -> list[int]:
         window.admit(Block([element] * count, Ordinals(0, count)))
     finally:
         loop.close()
-    return [len(group.block) for group in submitted]
+    return [len(group.what.block) for group in submitted]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +76,7 @@ def test_the_rest_of_a_batch_that_was_begun_is_shared_out_to_all_workers() -> No
         window.admit(Block(list(range(93)), Ordinals(3, 96)))
     finally:
         loop.close()
-    assert [len(group.block) for group in submitted] == [1, 1, 1, 15, 14, 32, 32]
+    assert [len(group.what.block) for group in submitted] == [1, 1, 1, 15, 14, 32, 32]
 
 
 async def test_groups_stay_whole_while_all_workers_are_busy() -> None:
@@ -87,7 +91,7 @@ async def test_groups_stay_whole_while_all_workers_are_busy() -> None:
     assert window.may_feed()
     assert window.free == 20
     window.admit(Block([*range(50, 70)], Ordinals(50, 70)))
-    assert [len(group.block) for group in submitted] == [20, 20, 10, 20]
+    assert [len(group.what.block) for group in submitted] == [20, 20, 10, 20]
 
 
 async def test_groups_are_of_one_size_where_batches_are_large() -> None:
@@ -99,10 +103,10 @@ async def test_groups_are_of_one_size_where_batches_are_large() -> None:
     window = Window(cast("Any", scope), cast("Any", lanes), ordered=True, rows=1000)
     window.known, window.most, pace.group = True, 1000, 200
     window.admit(Block([*range(780)], Ordinals(0, 780)))
-    assert [len(group.block) for group in submitted] == [200, 200, 200]
+    assert [len(group.what.block) for group in submitted] == [200, 200, 200]
     assert sum(map(len, window.rest)) == 180
     window.admit(Block([*range(780, 800)], Ordinals(780, 800)))
-    assert [len(group.block) for group in submitted] == [200, 200, 200, 200]
+    assert [len(group.what.block) for group in submitted] == [200, 200, 200, 200]
 
 
 async def test_what_is_read_ends_with_a_batch_that_workers_make_whole() -> None:
@@ -150,7 +154,7 @@ def sizes_of_groups() -> Iterator[list[int]]:
     submit = ThreadLanes.submit
 
     def noted(lanes: ThreadLanes, group: Group, finished: Any) -> None:
-        sizes.append(len(group.block))
+        sizes.append(len(group.what.block))
         submit(lanes, group, finished)
 
     with mock.patch.object(ThreadLanes, "submit", noted):
@@ -200,3 +204,57 @@ async def test_a_worker_that_finds_elements_dearer_just_as_more_are_read_changes
     with mock.patch.object(window, "may_feed", dearer):
         await window.feed(source(), demand)
     assert wanted == [400, 300, 200]
+
+
+@pytest.mark.parametrize(("calls", "deterministic"), [(1, True), (2, True), (2, False)])
+def test_what_is_done_of_a_group_is_there_before_a_slow_element(calls: int, deterministic: bool) -> None:
+    """Groups have grown to hundreds of elements when it comes."""
+    come = threading.Event()
+
+    def slow(number: int) -> int:
+        if number == 4000:
+            assert come.wait(30), "the elements before it have not come"
+        return number
+
+    ds = ad.Dataset.range(5000).map(slow, calls, deterministic=deterministic)
+    found: list[int] = []
+    with impatient(), ds.iterate() as elements:
+        for number in elements:
+            found.append(number)
+            if len(found) == 4000:
+                come.set()
+    assert sorted(found) == [*range(5000)]
+    assert found == sorted(found) or not deterministic
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_one_thread_makes_all_calls_in_order_whatever_it_gives_up(batched: bool) -> None:
+    called: list[int] = []
+
+    def noted(number: int) -> int:
+        called.append(number)
+        return number
+
+    ds = ad.Dataset.range(3000).map(noted, 1)
+    with impatient():
+        found = [*(ds.batch(10).unbatch() if batched else ds)]
+    assert called == found == [*range(3000)]
+
+
+@pytest.mark.parametrize("calls", [None, 1, 2])
+def test_each_function_is_called_once_for_each_element_whatever_is_given_up(calls: int | None) -> None:
+    """Also where one of several functions in a row was done, and the next was not."""
+    called: list[tuple[str, int]] = []
+
+    def noted(name: str, number: int) -> int:
+        called.append((name, number))
+        if name == "g" and number % 100 == 7:
+            raise Boom(number)
+        return number
+
+    ds = ad.Dataset.range(2000).map(partial(noted, "f"), calls).filter(lambda number: number % 3 > 0)
+    ds = ds.map(partial(noted, "g"), calls).ignore_errors()
+    wanted = [number for number in range(2000) if number % 3]
+    with impatient():
+        assert [*ds] == [number for number in wanted if number % 100 != 7]
+    assert sorted(called) == [("f", number) for number in range(2000)] + [("g", number) for number in wanted]
