@@ -5,9 +5,10 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import suppress
 from functools import partial
-from threading import RLock
+from threading import Semaphore
 from typing import Any, Final
 
 from asyncdata.errors import PlanError, StageError
@@ -163,56 +164,72 @@ class ExecutorLanes(Lanes):
         self.epoch = epoch
         self.futures: set[Future[Outcome]] = set()
         self.waiting: deque[tuple[Group, Finished]] = deque()
-        self.lock = RLock()  # what is done when it is submitted makes room at once
-        self.running = 0
+        self.room = Semaphore(workers)
         self.stopped = False
 
     def submit(self, group: Group, finished: Finished) -> None:
-        with self.lock:
-            self.waiting.append((group, finished))
-            self.hand_over()
+        self.waiting.append((group, finished))
+        self.hand_over()
 
     def hand_over(self) -> None:
-        """Submit what waits, as far as there is room."""
-        while self.waiting and self.running < self.workers and not self.stopped:
-            group, finished = self.waiting.popleft()
+        """Submit what waits, as far as there is room; from any thread.
+
+        No lock is held meanwhile: an executor may hold one of its own while it tells what became of a call.
+        """
+        while self.waiting and not self.stopped and self.room.acquire(blocking=False):
+            try:
+                group, finished = self.waiting.popleft()
+            except IndexError:  # another thread has taken it
+                self.room.release()
+                continue
             sent, calls = outward(self.errands.work, group.what.block), group.what.calls
             errand = Errand(sent, calls, self.epoch, self.in_order)
-            self.running += 1
             try:
                 future = self.executor.submit(self.errands, errand)
             except Exception as error:  # it was shut down
-                self.running -= 1
+                self.room.release()
                 group.error, group.done = error, True
                 finished(group)
                 continue
             self.futures.add(future)
             future.add_done_callback(partial(self.done, group, finished))
+            if self.stopped:  # by another thread, which may not have seen it
+                future.cancel()
 
     def done(self, group: Group, finished: Finished, future: Future[Outcome]) -> None:
-        """Put results in their places; in a thread of the executor's."""
-        with self.lock:
-            self.futures.discard(future)
-            self.running -= 1
-            self.hand_over()
-        if self.stopped and future.cancelled():
+        """Put results in their places; in a thread of the executor's, or in the one that shuts it down."""
+        self.futures.discard(future)
+        self.room.release()
+        if future.cancelled() or isinstance(future.exception(), BrokenExecutor):
+            if not self.stopped:
+                self.refuse(group, finished, future)
             return
+        self.hand_over()
         try:
             outcome = future.result()
             group.rests = left(group.what, outcome)
             self.pace.measured(group.count, outcome.worked)
             group.result = back(group.what.block.part(0, group.count), outcome)
-        except BrokenExecutor as error:
-            group.error = StageError(f"{self.errands.work.label}: the executor given as executor= is broken: {error}")
-        except CancelledError:
-            group.error = StageError(f"{self.errands.work.label}: the executor given as executor= has cancelled calls")
         except BaseException as error:  # ends the pipeline, not the executor's thread
             group.error = error
         group.done = True
         finished(group)
 
+    def refuse(self, group: Group, finished: Finished, future: Future[Outcome]) -> None:
+        """Fail a group that was not worked on, and all that wait.
+
+        The executor may hold its lock just now, so it cannot be asked for more.
+        """
+        what = "has cancelled calls" if future.cancelled() else f"is broken: {future.exception()}"
+        error = StageError(f"{self.errands.work.label}: the executor given as executor= {what}")
+        self.waiting.appendleft((group, finished))
+        with suppress(IndexError):
+            while True:
+                group, finished = self.waiting.popleft()
+                group.error, group.done = error, True
+                finished(group)
+
     def stop(self) -> None:
-        with self.lock:
-            self.stopped = True
+        self.stopped = True
         for future in list(self.futures):
             future.cancel()

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from multiprocessing import get_context
@@ -460,6 +461,40 @@ def test_an_executor_is_asked_for_so_many_groups_at_once_and_no_more(calls: int)
         future.set_result(call())
     assert done == groups
     assert [group.result.items for group in done] == [[0], [2], [4], [6], [8]]
+
+
+@pytest.mark.parametrize("ends", [Future[Any].cancel, lambda future: future.set_exception(BrokenProcessPool("dead"))])
+def test_an_executor_that_ends_calls_is_not_asked_for_more(ends: Callable[[Future[Any]], object]) -> None:
+    """It may hold a lock meanwhile, as the standard ones do: to ask would hang whoever shuts it down."""
+    executor, done = Later(), list[Group]()
+    own = ExecutorLanes(executor, 2, Work((Call("map", double),)), ())
+    for number in range(5):
+        own.submit(Group(Rest(Block([number], Ordinals(number, number + 1)))), done.append)
+    executor.asked[0][0].set_result(executor.asked[0][1]())
+    ends(executor.asked[1][0])
+    assert len(executor.asked) == 3
+    assert [type(group.error) for group in done] == [type(None), *[ad.errors.StageError] * 3]
+
+
+def test_an_executor_may_end_a_call_while_it_is_asked_for_another() -> None:
+    """In another thread, which would wait for one that waits for it if they had locks of both."""
+
+    class Ending(Later):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            if len(self.asked) == 1:
+                future, call = self.asked[0]
+                ends = threading.Thread(target=lambda: future.set_result(call()), daemon=True)
+                ends.start()
+                ends.join(30)
+                assert not ends.is_alive()
+            return super().submit(fn, *args, **kwargs)
+
+    own = ExecutorLanes(executor := Ending(), 2, Work((Call("map", double),)), ())
+    groups = [Group(Rest(Block([number], Ordinals(number, number + 1)))) for number in range(2)]
+    for group in groups:
+        own.submit(group, lambda _: None)
+    assert [group.error for group in groups] == [None, None]
+    assert len(executor.asked) == 2
 
 
 def test_an_executor_that_was_shut_down_is_an_error() -> None:
