@@ -19,9 +19,9 @@ from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import ENDLESS, LATE, Note, Place, Term, noted
 from asyncdata.runtime.tickets import Kept, Position, Ticket, Tickets, plain
 from asyncdata.runtime.usage import queued
-from asyncdata.runtime.work import Rest, Work
+from asyncdata.runtime.work import Work
 
-__all__ = ("Carried", "Errand", "Outcome", "Sent", "back", "carry_out", "left", "outward")
+__all__ = ("Carried", "Errand", "Outcome", "Sent", "back", "carry_out", "outward", "reached")
 
 
 CHECKS: Final = 16
@@ -37,11 +37,10 @@ class Sent(NamedTuple):
 
 
 class Errand(NamedTuple):
-    """What a worker is asked for: a group, how many functions were called on it, in which epoch, whether to do all
-    of it however long that takes, whether one by one since it has killed, and what not to touch."""
+    """What a worker is asked for: a group, in which epoch, whether to do all of it however long that takes, whether one
+    by one since it has killed, and what not to touch."""
 
     sent: Sent
-    calls: int
     epoch: tuple[Any, ...]
     whole: bool
     careful: bool = False
@@ -175,18 +174,16 @@ def outward(work: Work, block: Block) -> Sent:
     return Sent(items, False, [plain(block.tickets[place]) for place in places] if keyed else None)
 
 
-def left(what: Rest, outcome: Outcome) -> Sequence[Rest]:
-    """Return what a worker has not begun of a group."""
-    if not what.block.failed:
-        stop = outcome.done
-    else:
-        good = sound(what.block)
-        stop = good[outcome.done] if outcome.done < len(good) else len(what.block)
-    return [what.part(stop, len(what.block))] if stop < len(what.block) else ()
+def reached(block: Block, outcome: Outcome) -> int:
+    """Return how many elements of a group are done; those that had failed before are, up to the first that is left."""
+    if not block.failed:
+        return outcome.done
+    good = sound(block)
+    return good[outcome.done] if outcome.done < len(good) else len(block)
 
 
 def back(block: Block, outcome: Outcome) -> Block:
-    """Return the results in the places of a group's elements; what had failed before stays."""
+    """Return the results in the places of elements that a worker has done; what had failed before stays."""
     items = outcome.items
     if isinstance(items, tuple):
         if not block.failed:
@@ -236,7 +233,7 @@ def carry_out(work: Work, errand: Errand, mark: Callable[[int], object], empty: 
         done, count = one_by_one(work, block, errand, mark), len(block)
     else:
         term = ENDLESS if errand.whole else Term(CHECKS, begin + LATE)
-        done, count = in_time(work, Rest(block, errand.calls), term, empty)
+        done, count = in_time(work, block, term, empty)
     seconds, waited = time.perf_counter() - begin, queued() - waited
     if done.columns:
         return Outcome(tuple(done.columns), None, count, seconds, waited)
@@ -246,13 +243,13 @@ def carry_out(work: Work, errand: Errand, mark: Callable[[int], object], empty: 
     return Outcome([fit(item) for item in done.items] if done.failed else done.items, places, count, seconds, waited)
 
 
-def in_time(work: Work, what: Rest, term: Term, empty: Empty) -> tuple[Block, int]:
+def in_time(work: Work, block: Block, term: Term, empty: Empty) -> tuple[Block, int]:
     """Do the work on a group, in whole batches if workers make them, until it is late; return how many are done."""
     parts: list[Block] = []
-    count, rows = len(what.block), work.rows or 1
+    count, rows = len(block), work.rows or 1
     step, place = -(-count // (CHECKS * rows)) * rows, 0
     while place < count and not (place and term.over):
-        parts.append(work.attempt(what.part(place, place + step), ENDLESS, empty)[0])
+        parts.append(work.run(block.part(place, place + step), empty))
         place += step
     return Block.join(parts), min(place, count)
 
@@ -272,7 +269,7 @@ def one_by_one(work: Work, block: Block, errand: Errand, mark: Callable[[int], o
         one = block.part(place, place + 1)
         mark(place)
         crash = (errand.blamed or {}).get(place)
-        parts.append(work.attempt(Rest(one, errand.calls), ENDLESS)[0] if crash is None else crashed(work, one, crash))
+        parts.append(work.run(one) if crash is None else crashed(work, one, crash))
     return Block.join(parts)
 
 

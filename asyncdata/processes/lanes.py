@@ -14,7 +14,7 @@ from typing import Any, Final
 from asyncdata.errors import PlanError, StageError
 from asyncdata.processes.arena import Parcel, dumps, entire, pack, whole
 from asyncdata.processes.crew import Crew, Job, Lesson, Pool
-from asyncdata.processes.errand import Carried, Errand, Outcome, back, carry_out, left, outward
+from asyncdata.processes.errand import Carried, Errand, Outcome, back, carry_out, outward, reached
 from asyncdata.processes.starting import modules_of
 from asyncdata.processes.worker import ForeignError, Order, Reply
 from asyncdata.runtime.block import Block, Failure
@@ -66,7 +66,7 @@ class ProcessLanes(Lanes):
         return self.crew.begun
 
     def submit(self, group: Group, finished: Finished) -> None:
-        job = Job(partial(self.order, group), partial(self.done, group, finished), len(group.what.block) == 1)
+        job = Job(partial(self.order, group), partial(self.done, group, finished), len(group.what) == 1)
         self.jobs[group] = job
         self.crew.submit(job)
 
@@ -75,14 +75,13 @@ class ProcessLanes(Lanes):
         try:
             parcel = self.parcel(group, job)
         except Exception:
-            group.what = group.what._replace(block=sendable(group.what.block, self.work))
+            group.what = sendable(group.what, self.work)
             parcel = self.parcel(group, job)
         return Order(job.number, self.lesson.duty, parcel)
 
     def parcel(self, group: Group, job: Job) -> Parcel:
         """Return a group as it travels."""
-        sent, calls = outward(self.work, group.what.block), group.what.calls
-        errand = Errand(sent, calls, self.epoch, self.in_order, job.suspect, job.blamed)
+        errand = Errand(outward(self.work, group.what), self.epoch, self.in_order, job.suspect, job.blamed)
         return pack(errand, self.crew.slots, INPUT_INLINE, dump=entire if self.by_value else dumps)
 
     def done(self, group: Group, finished: Finished, reply: Reply | BaseException) -> None:
@@ -110,9 +109,9 @@ class ProcessLanes(Lanes):
         if isinstance(answer, Carried):
             raise answer.failure(None).error
         group.seconds, group.queued = answer.seconds, answer.queued
-        group.rests = left(group.what, answer)
+        group.count = reached(group.what, answer)
         self.pace.measured(group.count, answer.worked)
-        return back(group.what.block.part(0, group.count), answer)
+        return back(group.what.part(0, group.count), answer)
 
     def stop(self) -> None:
         for job in list(self.jobs.values()):
@@ -182,8 +181,7 @@ class ExecutorLanes(Lanes):
             except IndexError:  # another thread has taken it
                 self.room.release()
                 continue
-            sent, calls = outward(self.errands.work, group.what.block), group.what.calls
-            errand = Errand(sent, calls, self.epoch, self.in_order)
+            errand = Errand(outward(self.errands.work, group.what), self.epoch, self.in_order)
             try:
                 future = self.executor.submit(self.errands, errand)
             except Exception as error:  # it was shut down
@@ -207,9 +205,9 @@ class ExecutorLanes(Lanes):
         self.hand_over()
         try:
             outcome = future.result()
-            group.rests = left(group.what, outcome)
+            group.count = reached(group.what, outcome)
             self.pace.measured(group.count, outcome.worked)
-            group.result = back(group.what.block.part(0, group.count), outcome)
+            group.result = back(group.what.part(0, group.count), outcome)
         except BaseException as error:  # ends the pipeline, not the executor's thread
             group.error = error
         group.done = True

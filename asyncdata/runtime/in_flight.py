@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from math import inf
 from typing import Final
@@ -13,7 +13,6 @@ from asyncdata.runtime.lanes import Group, Lanes
 from asyncdata.runtime.queue import MOST_BYTES, LoopSignal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import NOTHING, Arrived, Tickets
-from asyncdata.runtime.work import Rest
 
 __all__ = ("Learnt", "Window")
 
@@ -218,12 +217,12 @@ class Window:
             self.row = (self.row + len(part)) % (self.rows or 1)
             self.submit(part)
 
-    def put_back(self, rests: Sequence[Rest]) -> None:
+    def put_back(self, rest: Block) -> None:
         """Keep what a lane gave up in the place of its group, until it is handed out again in smaller groups.
 
         Where calls are made in order, what comes after it has not been touched, and waits too.
         """
-        groups = [Group(rest) for rest in rests]
+        groups = [Group(rest)]
         if self.lanes.in_order:
             for group in self.groups:
                 group.recalled = True
@@ -245,8 +244,8 @@ class Window:
             if place >= 2 * self.lanes.workers:
                 break
             left, size = group.what, self.limits()[1]
-            if size < len(left.block):
-                group.what, group = left.part(size, len(left.block)), Group(left.part(0, size))
+            if size < len(left):
+                group.what, group = left.part(size, len(left)), Group(left.part(0, size))
                 if self.ordered:
                     self.groups.insert(place, group)
                 else:
@@ -259,7 +258,7 @@ class Window:
         """Let a lane work on a part of the input."""
         if self.stopped:
             return
-        group = Group(Rest(part))
+        group = Group(part)
         if self.ordered:
             self.groups.append(group)
         else:
@@ -306,9 +305,9 @@ class Window:
             if self.rows is not None and group.result.failed:
                 failures = sum([type(item) is Failure for item in group.result.items])
                 self.row = (self.row - failures) % self.rows
-            self.weigh(group.what.block, group.result if len(group.result) else None)
-            if group.rests:
-                self.put_back(group.rests)
+            self.weigh(group.what, group.result if len(group.result) else None)
+            if group.given_up:
+                self.put_back(group.what.part(group.count, len(group.what)))
             if len(group.result):
                 done.append(group.result)
         self.feeder.notify()
@@ -325,5 +324,5 @@ class Window:
         """Return what leaves the window, with what is needed to go on after it where it is out of order."""
         if self.ordered:
             return block
-        missing = [group.what.block.tickets for group in self.pending]
+        missing = [group.what.tickets for group in self.pending]
         return block.ticketed(Arrived(block.tickets, self.last, missing))

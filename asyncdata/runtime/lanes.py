@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from asyncdata.runtime.block import Block
@@ -12,7 +12,7 @@ from asyncdata.runtime.executors import Pace, Term, Workers
 from asyncdata.runtime.queue import LoopSignal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.usage import Usage
-from asyncdata.runtime.work import Done, Rest
+from asyncdata.runtime.work import Done
 
 __all__ = ("Group", "Lanes", "TaskLanes", "ThreadLanes")
 
@@ -22,15 +22,15 @@ THREAD_GROUP: Final = 5e-4
 class Group:
     """Elements that one lane works on together.
 
-    `result` may be shorter where elements were dropped, or where some took so long that the others were left: `rests`.
+    `result` is what became of the first `count`: of all, unless some took so long that the others were left.
     """
 
-    __slots__ = ("cpu", "done", "error", "pauses", "queued", "recalled", "rests", "result", "seconds", "what")
+    __slots__ = ("count", "cpu", "done", "error", "pauses", "queued", "recalled", "result", "seconds", "what")
 
-    def __init__(self, what: Rest) -> None:
+    def __init__(self, what: Block) -> None:
         self.what = what
-        self.result = what.block
-        self.rests: Sequence[Rest] = ()
+        self.result = what
+        self.count = len(what)
         self.done = self.recalled = False
         self.error: BaseException | None = None
         self.seconds = (
@@ -40,15 +40,15 @@ class Group:
         self.pauses = 0  # how often its thread gave up its core by itself
 
     @property
-    def count(self) -> int:
-        """How many elements are done, when it is."""
-        return self.what.done(self.rests)
+    def given_up(self) -> bool:
+        """Whether elements were left."""
+        return self.count < len(self.what)
 
-    def work(self, attempt: Callable[[Rest, Term], Done], pace: Pace) -> None:
+    def work(self, attempt: Callable[[Block, Term], Done], pace: Pace) -> None:
         """Call functions over the elements, right here, and give up those that it takes too long for."""
         begin = time.perf_counter()
         try:
-            self.result, self.rests = attempt(self.what, pace.term())
+            self.result, self.count = attempt(self.what, pace.term())
         except BaseException as error:  # SystemExit and the like end the pipeline, when its turn comes
             self.error = error
         self.seconds = time.perf_counter() - begin
@@ -97,7 +97,7 @@ class ThreadLanes(Lanes):
 
     watched = False
 
-    def __init__(self, scope: Scope, count: int, work: Callable[[Rest, Term], Done]) -> None:
+    def __init__(self, scope: Scope, count: int, work: Callable[[Block, Term], Done]) -> None:
         self.pace = Pace(THREAD_GROUP)
         self.work = work
         self.workers = count
@@ -109,7 +109,7 @@ class ThreadLanes(Lanes):
                 return
             before = Usage.now() if self.watched else None
             group.work(self.work, self.pace)
-            self.late = self.in_order and bool(group.rests)
+            self.late = self.in_order and group.given_up
             if before is not None:
                 group.cpu, group.queued, group.pauses = before.since(group.count)
             group.done = True
@@ -150,7 +150,7 @@ class TaskLanes(Lanes):
             while self.waiting:
                 group, finished = self.waiting.popleft()
                 begin = time.perf_counter()
-                group.result = await self.work(group.what.block)
+                group.result = await self.work(group.what)
                 group.seconds = time.perf_counter() - begin
                 group.done = True
                 finished(group)

@@ -25,7 +25,7 @@ from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import FRESH, Position, Start
 from asyncdata.runtime.tuned import lanes_of
-from asyncdata.runtime.work import Rest, Work, cut
+from asyncdata.runtime.work import Work
 
 __all__ = (
     "INLINE_GROUP",
@@ -263,19 +263,20 @@ class Apply:
         pace = Pace(INLINE_GROUP)
         async with aclosing(source):
             while (block := await anext(source, None)) is not None:
-                todo = [Rest(block)]
-                block = None
-                while todo:
-                    what = cut(todo, min(pace.group, want.items))
+                start = 0
+                while start < len(block):
+                    size = min(pace.group, want.items)
+                    group = block.part(start, start + size) if start or size < len(block) else block
                     begin = time.perf_counter()
-                    result, rests = work.attempt(what, pace.term())
-                    pace.measured(what.done(rests), time.perf_counter() - begin)
-                    todo.extend(reversed(rests))
+                    result, done = work.attempt(group, pace.term())
+                    pace.measured(done, time.perf_counter() - begin)
+                    start += done
                     if len(result):
                         yield result
                     else:
                         await breathe()
-                    what = result = None  # what was given out is not held while the next is made
+                    group = result = None  # what was given out is not held while the next is made
+                block = None
 
     async def awaited(self, work: Work, source: Blocks, want: Demand) -> Blocks:
         """Await the functions on one element after the other; none waits for the next."""

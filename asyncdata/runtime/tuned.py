@@ -12,11 +12,12 @@ from asyncdata.errors import StageError
 from asyncdata.processes.crew import Pool, pool_of
 from asyncdata.processes.lanes import ExecutorLanes, ProcessLanes
 from asyncdata.runtime.autotune import Choice, Sample, Tuning
+from asyncdata.runtime.block import Block
 from asyncdata.runtime.executors import Pace, Term
 from asyncdata.runtime.lanes import Group, Lanes, TaskLanes, ThreadLanes
 from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.work import Done, Rest, Work
+from asyncdata.runtime.work import Done, Work
 
 __all__ = ("TunedLanes", "lanes_of")
 
@@ -26,7 +27,7 @@ INLINE_GROUP: Final = 1e-3
 class InlineLanes(Lanes):
     """The engine's own thread: a group is done when it has been submitted."""
 
-    def __init__(self, work: Callable[[Rest, Term], Done]) -> None:
+    def __init__(self, work: Callable[[Block, Term], Done]) -> None:
         self.workers = 1
         self.pace = Pace(INLINE_GROUP)
         self.work = work
@@ -91,7 +92,7 @@ class TunedLanes(Lanes):
         choice = self.tuning.consider()
         if choice is not self.choice:
             self.follow(choice)
-        self.tuning.group = len(group.what.block)
+        self.tuning.group = len(group.what)
         self.lanes.submit(group, partial(self.done, self.choice, finished))
 
     def follow(self, choice: Choice) -> None:

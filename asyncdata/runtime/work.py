@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from asyncdata.columns import Columns
 from asyncdata.memory import Empty, empty
@@ -14,38 +14,14 @@ from asyncdata.runtime.executors import ENDLESS, Call, Term
 from asyncdata.runtime.tickets import Kept
 from asyncdata.structure import nbytes
 
-__all__ = ("Done", "Rest", "Work", "cut")
+__all__ = ("Done", "Work")
 
 LARGE: Final = 1 << 14
 """Bytes of an element from which on it is copied into its batch at once, before others push it out of the cache."""
 
 
-class Rest(NamedTuple):
-    """Elements that were left for later: the first `calls` functions have been called on them."""
-
-    block: Block
-    calls: int = 0
-
-    def done(self, rests: Sequence[Rest]) -> int:
-        """Return how many of these elements are done, when these are left."""
-        return len(self.block) - sum([len(rest.block) for rest in rests])
-
-    def part(self, start: int, stop: int) -> Rest:
-        """Return elements `start` to `stop`."""
-        return Rest(self.block.part(start, stop), self.calls)
-
-
-Done: TypeAlias = tuple[Block, Sequence[Rest]]
-"""What became of the first elements of a block, and the others, in order."""
-
-
-def cut(rests: list[Rest], most: int) -> Rest:
-    """Take so many elements at most of those that are left, the last of which come first."""
-    first = rests.pop()
-    if most >= len(first.block):
-        return first
-    rests.append(first.part(most, len(first.block)))
-    return first.part(0, most)
+Done: TypeAlias = tuple[Block, int]
+"""What became of the first elements of a block, and how many these are."""
 
 
 @dataclass(frozen=True)
@@ -67,26 +43,26 @@ class Work:
 
     def run(self, block: Block, empty: Empty = empty) -> Block:
         """Call the functions over a block. Batches of large elements are made of arrays that `empty` gives."""
-        return self.attempt(Rest(block), ENDLESS, empty)[0]
+        return self.attempt(block, ENDLESS, empty)[0]
 
-    def attempt(self, what: Rest, term: Term, empty: Empty = empty) -> Done:
-        """Call the functions over a block, or over some of it if that takes longer than the term."""
-        block, rows, count = what.block, self.rows, len(what.block)
-        if rows is None or what.calls or block.failed or count % rows or not count:
-            return self.called(block, term, what.calls)
+    def attempt(self, block: Block, term: Term, empty: Empty = empty) -> Done:
+        """Call the functions over a block, or over its first elements if that takes longer than the term."""
+        rows, count = self.rows, len(block)
+        if rows is None or block.failed or count % rows or not count:
+            return self.called(block, term)
         results = self.each(block.part(0, rows))
         first = [next(results)]
         if type(first[0]) is Failure or nbytes(first[0]) * rows < LARGE:
-            others, rests = self.called(block.part(1, count), term)
-            return joined(first, block, others), rests
+            others, done = self.called(block.part(1, count), term)
+            return joined(first, block, others), done + 1
         batches = [self.batch(first, results, block.part(0, rows), empty)]
         for start in range(rows, count, rows):
             if term.over:
-                return Block.join(batches), [Rest(block.part(start, count))]
+                return Block.join(batches), start
             part = block.part(start, start + rows)
             results = self.each(part)
             batches.append(self.batch([next(results)], results, part, empty))
-        return Block.join(batches), ()
+        return Block.join(batches), count
 
     def batch(self, first: list[Any], results: Iterator[Any], block: Block, empty: Empty) -> Block:
         """Return the first result of a batch, which the list then no longer holds, and the others, as columns if they
@@ -117,18 +93,29 @@ class Work:
             results = call.each(results, block.tickets)
         return results
 
-    def called(self, block: Block, term: Term = ENDLESS, begin: int = 0) -> Done:
-        """Call the functions but for the first ones over a block."""
-        rests: list[Rest] = []
-        for number, call in enumerate(self.calls[begin:], begin):
+    def called(self, block: Block, term: Term = ENDLESS) -> Done:
+        """Call the functions over a block, several part by part: what one returned is not left without the next."""
+        if not len(block) or len(self.calls) == 1:
+            return self.through(block, term)
+        parts: list[Block] = []
+        place, count = 0, len(block)
+        while place < count and not (place and term.over):
+            parts.append(self.through(block.part(place, place + term.step), ENDLESS)[0])
+            place += term.step
+        return Block.join(parts), min(place, count)
+
+    def through(self, block: Block, term: Term) -> Done:
+        """Call one function after the other over a block; only of a single one the last elements may be left out."""
+        count = len(block)
+        for call in self.calls:
             if not len(block):
                 break
             result = call.run(block, term)
             if len(result) < len(block):
-                rests.insert(0, Rest(block.part(len(result), len(block)), number))
-                block = block.part(0, len(result))
+                count = len(result)
+                block = block.part(0, count)
             block = sift(block, result) if call.keeps else result
-        return block, rests
+        return block, count
 
     async def run_async(self, block: Block) -> Block:
         """Call or await the functions on a block of one element."""

@@ -28,7 +28,7 @@ from asyncdata.runtime.block import Block
 from asyncdata.runtime.executors import Call, Pace
 from asyncdata.runtime.lanes import Group
 from asyncdata.runtime.tickets import Ordinals
-from asyncdata.runtime.work import Rest, Work
+from asyncdata.runtime.work import Work
 from tests.reference import Boom
 from tests.running import WAYS, impatient, results
 
@@ -452,7 +452,7 @@ class Later(Executor):
 def test_an_executor_is_asked_for_so_many_groups_at_once_and_no_more(calls: int) -> None:
     executor, done = Later(), list[Group]()
     own = ExecutorLanes(executor, calls, Work((Call("map", double),)), ())
-    groups = [Group(Rest(Block([number], Ordinals(number, number + 1)))) for number in range(5)]
+    groups = [Group(Block([number], Ordinals(number, number + 1))) for number in range(5)]
     for group in groups:
         own.submit(group, done.append)
     for number in range(5):
@@ -469,7 +469,7 @@ def test_an_executor_that_ends_calls_is_not_asked_for_more(ends: Callable[[Futur
     executor, done = Later(), list[Group]()
     own = ExecutorLanes(executor, 2, Work((Call("map", double),)), ())
     for number in range(5):
-        own.submit(Group(Rest(Block([number], Ordinals(number, number + 1)))), done.append)
+        own.submit(Group(Block([number], Ordinals(number, number + 1))), done.append)
     executor.asked[0][0].set_result(executor.asked[0][1]())
     ends(executor.asked[1][0])
     assert len(executor.asked) == 3
@@ -490,7 +490,7 @@ def test_an_executor_may_end_a_call_while_it_is_asked_for_another() -> None:
             return super().submit(fn, *args, **kwargs)
 
     own = ExecutorLanes(executor := Ending(), 2, Work((Call("map", double),)), ())
-    groups = [Group(Rest(Block([number], Ordinals(number, number + 1)))) for number in range(2)]
+    groups = [Group(Block([number], Ordinals(number, number + 1))) for number in range(2)]
     for group in groups:
         own.submit(group, lambda _: None)
     assert [group.error for group in groups] == [None, None]
@@ -545,30 +545,31 @@ def test_time_without_a_core_makes_no_group_smaller() -> None:
     block, future = Block([0, 1], Ordinals(0, 2)), Future[Outcome]()
     future.set_result(outcome)
     own = ExecutorLanes(cast("Any", None), 1, Work(()), ())
-    own.done(Group(Rest(block)), lambda _: None, future)
+    own.done(Group(block), lambda _: None, future)
     pool = ProcessLanes.__new__(ProcessLanes)
     pool.crew = cast("Any", SimpleNamespace(attached=SimpleNamespace(open=lambda *_: outcome)))
     pool.pace, pool.copied = Pace(1.0), False
-    pool.result(Group(Rest(block)), Reply(b"", False))
+    pool.result(Group(block), Reply(b"", False))
     assert own.pace.each == pool.pace.each == pytest.approx(0.05)
 
 
 def test_a_worker_gives_back_what_it_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """A function has become slow; other workers take part in what is left, or another executor."""
     given: list[int] = []
-    left = lanes.left
+    reached = lanes.reached
 
-    def noted(what: Rest, outcome: Outcome) -> Any:
-        rests = left(what, outcome)
-        given.extend(len(rest.block) for rest in rests)
-        return rests
+    def noted(block: Block, outcome: Outcome) -> int:
+        count = reached(block, outcome)
+        if count < len(block):
+            given.append(count)
+        return count
 
     def slow(number: int) -> int:
         if number >= 2000 and number % 300 == 0:
             time.sleep(0.15)
         return number + 1
 
-    monkeypatch.setattr(lanes, "left", noted)
+    monkeypatch.setattr(lanes, "reached", noted)
     assert list(processes(ad.Dataset.range(5000), slow)) == [*range(1, 5001)]
     assert given
 

@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.runtime.block import Block, Demand
+from asyncdata.runtime.block import Block, Demand, Failure
 from asyncdata.runtime.budget import Budget
-from asyncdata.runtime.executors import Pace
+from asyncdata.runtime.executors import Call, Pace, Term
 from asyncdata.runtime.in_flight import Window
 from asyncdata.runtime.lanes import Group, ThreadLanes
 from asyncdata.runtime.tickets import Ordinals
+from asyncdata.runtime.work import Work
 from tests.reference import Boom
 from tests.running import impatient
 
@@ -50,7 +51,7 @@ def cut(workers: int, megabytes: int, count: int) -> list[int]:
         window.admit(Block([element] * count, Ordinals(0, count)))
     finally:
         loop.close()
-    return [len(group.what.block) for group in submitted]
+    return [len(group.what) for group in submitted]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_the_rest_of_a_batch_that_was_begun_is_shared_out_to_all_workers() -> No
         window.admit(Block(list(range(93)), Ordinals(3, 96)))
     finally:
         loop.close()
-    assert [len(group.what.block) for group in submitted] == [1, 1, 1, 15, 14, 32, 32]
+    assert [len(group.what) for group in submitted] == [1, 1, 1, 15, 14, 32, 32]
 
 
 async def test_groups_stay_whole_while_all_workers_are_busy() -> None:
@@ -91,7 +92,7 @@ async def test_groups_stay_whole_while_all_workers_are_busy() -> None:
     assert window.may_feed()
     assert window.free == 20
     window.admit(Block([*range(50, 70)], Ordinals(50, 70)))
-    assert [len(group.what.block) for group in submitted] == [20, 20, 10, 20]
+    assert [len(group.what) for group in submitted] == [20, 20, 10, 20]
 
 
 async def test_groups_are_of_one_size_where_batches_are_large() -> None:
@@ -103,10 +104,10 @@ async def test_groups_are_of_one_size_where_batches_are_large() -> None:
     window = Window(cast("Any", scope), cast("Any", lanes), ordered=True, rows=1000)
     window.known, window.most, pace.group = True, 1000, 200
     window.admit(Block([*range(780)], Ordinals(0, 780)))
-    assert [len(group.what.block) for group in submitted] == [200, 200, 200]
+    assert [len(group.what) for group in submitted] == [200, 200, 200]
     assert sum(map(len, window.rest)) == 180
     window.admit(Block([*range(780, 800)], Ordinals(780, 800)))
-    assert [len(group.what.block) for group in submitted] == [200, 200, 200, 200]
+    assert [len(group.what) for group in submitted] == [200, 200, 200, 200]
 
 
 async def test_what_is_read_ends_with_a_batch_that_workers_make_whole() -> None:
@@ -154,7 +155,7 @@ def sizes_of_groups() -> Iterator[list[int]]:
     submit = ThreadLanes.submit
 
     def noted(lanes: ThreadLanes, group: Group, finished: Any) -> None:
-        sizes.append(len(group.what.block))
+        sizes.append(len(group.what))
         submit(lanes, group, finished)
 
     with mock.patch.object(ThreadLanes, "submit", noted):
@@ -239,6 +240,19 @@ def test_one_thread_makes_all_calls_in_order_whatever_it_gives_up(batched: bool)
     with impatient():
         found = [*(ds.batch(10).unbatch() if batched else ds)]
     assert called == found == [*range(3000)]
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_what_is_given_up_has_no_function_behind_it(failed: bool) -> None:
+    """Other lanes may work on it, in processes to which what one function returns for the next cannot be sent."""
+    called: list[int] = []
+    work = Work((Call("map", called.append), Call("map", lambda _: called.append(-1))))
+    items: list[Any] = [*range(10)]
+    if failed:
+        items[1] = Failure(Boom(1))
+    result, count = work.attempt(Block(items, Ordinals(0, 10), failed), Term(3, 0.0))
+    assert (len(result), count) == (3, 3)
+    assert called == ([0, 2, -1, -1] if failed else [0, 1, 2, -1, -1, -1])
 
 
 @pytest.mark.parametrize("calls", [None, 1, 2])
