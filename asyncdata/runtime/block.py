@@ -138,8 +138,10 @@ class Block:
         columns = [block.columns for block in blocks]
         if all(columns):
             return Block.of_columns([*chain.from_iterable(columns)], tickets)
-        items = list(chain.from_iterable([block.items for block in blocks]))
-        return Block(items, tickets, any(b.failed for b in blocks))
+        items: list[Any] = []
+        for block in blocks:
+            items += block.items
+        return Block(items, tickets, any([block.failed for block in blocks]))
 
 
 def cut(columns: Sequence[Columns], start: int, stop: int) -> list[Columns]:

@@ -98,10 +98,10 @@ class Work:
         if not len(block) or len(self.calls) == 1:
             return self.through(block, term)
         parts: list[Block] = []
-        place, count = 0, len(block)
+        step, place, count = len(self.calls) * term.step, 0, len(block)
         while place < count and not (place and term.over):
-            parts.append(self.through(block.part(place, place + term.step), ENDLESS)[0])
-            place += term.step
+            parts.append(self.through(block.part(place, place + step), ENDLESS)[0])
+            place += step
         return Block.join(parts), min(place, count)
 
     def through(self, block: Block, term: Term) -> Done:
