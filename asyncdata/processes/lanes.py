@@ -98,6 +98,7 @@ class ProcessLanes(Lanes):
             group.error = StageError(f"{self.work.label}: a worker process cannot load its elements: {error}")
         except BaseException as error:  # ends the pipeline, not the pool's thread
             group.error = error
+        self.resent.discard(group)
         group.done = True
         finished(group)
 

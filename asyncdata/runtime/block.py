@@ -141,7 +141,7 @@ class Block:
         items: list[Any] = []
         for block in blocks:
             items += block.items
-        return Block(items, tickets, any([block.failed for block in blocks]))
+        return Block(items, tickets, any(block.failed for block in blocks))
 
 
 def cut(columns: Sequence[Columns], start: int, stop: int) -> list[Columns]:

@@ -333,7 +333,8 @@ class Pace:
 
     def term(self) -> Term:
         """Return how long a group that begins now may take."""
-        step = int(BETWEEN / self.each) if self.each else MOST
+        each = self.each  # which other threads change
+        step = int(BETWEEN / each) if each > 0 else MOST
         return Term(max(1, min(step, self.group // LOOKS)), time.perf_counter() + LATE)
 
     def measured(self, count: int, seconds: float) -> None:

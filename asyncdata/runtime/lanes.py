@@ -22,14 +22,16 @@ THREAD_GROUP: Final = 5e-4
 class Group:
     """Elements that one lane works on together.
 
-    `result` is what became of the first `count`: of all, unless some took so long that the others were left.
+    When it is done, `result` is what became of the first `count`: of all, unless some took so long that the others were
+    left.
     """
 
     __slots__ = ("count", "cpu", "done", "error", "pauses", "queued", "recalled", "result", "seconds", "what")
 
+    result: Block
+
     def __init__(self, what: Block) -> None:
         self.what = what
-        self.result = what
         self.count = len(what)
         self.done = self.recalled = False
         self.error: BaseException | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -240,6 +241,21 @@ def test_one_thread_makes_all_calls_in_order_whatever_it_gives_up(batched: bool)
     with impatient():
         found = [*(ds.batch(10).unbatch() if batched else ds)]
     assert called == found == [*range(3000)]
+
+
+async def test_what_waits_does_not_keep_what_was_handed_out_of_it() -> None:
+    """Of a group that was given up; it may wait for long, and elements may be large."""
+    submitted: list[Group] = []
+    scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=Budget()))
+    window = Window(cast("Any", scope), cast("Any", idle_lanes(1, Pace(1.0), submitted)), ordered=True)
+    window.put_back(Block([np.zeros(10) for _ in range(10)], Ordinals(0, 10)))
+    window.hand_out()
+    elements = [weakref.ref(group.what.items[0]) for group in submitted]
+    assert len(elements) == 2
+    submitted.clear()
+    for _ in elements:
+        window.groups.popleft()
+    assert [element() for element in elements] == [None, None]
 
 
 @pytest.mark.parametrize("failed", [False, True])
