@@ -185,9 +185,9 @@ class ExecutorLanes(Lanes):
             errand = Errand(outward(self.errands.work, group.what), self.epoch, self.in_order)
             try:
                 future = self.executor.submit(self.errands, errand)
-            except Exception as error:  # it was shut down
+            except Exception as error:  # it was shut down, or is broken
                 self.room.release()
-                group.error, group.done = error, True
+                group.error, group.done = self.refusal(f"takes no more calls: {error}"), True
                 finished(group)
                 continue
             self.futures.add(future)
@@ -220,13 +220,17 @@ class ExecutorLanes(Lanes):
         The executor may hold its lock just now, so it cannot be asked for more.
         """
         what = "has cancelled calls" if future.cancelled() else f"is broken: {future.exception()}"
-        error = StageError(f"{self.errands.work.label}: the executor given as executor= {what}")
+        error = self.refusal(what)
         self.waiting.appendleft((group, finished))
         with suppress(IndexError):
             while True:
                 group, finished = self.waiting.popleft()
                 group.error, group.done = error, True
                 finished(group)
+
+    def refusal(self, what: str) -> StageError:
+        """Return the error of calls that the executor does not make."""
+        return StageError(f"{self.errands.work.label}: the executor given as executor= {what}")
 
     def stop(self) -> None:
         self.stopped = True
