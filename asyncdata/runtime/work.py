@@ -95,7 +95,7 @@ class Work:
 
     def called(self, block: Block, term: Term = ENDLESS) -> Done:
         """Call the functions over a block, several part by part: what one returned is not left without the next."""
-        if not len(block) or len(self.calls) == 1:
+        if not len(block) or len(self.calls) < 2:
             return self.through(block, term)
         parts: list[Block] = []
         step, place, count = len(self.calls) * term.step, 0, len(block)
