@@ -53,7 +53,7 @@ class Columns:
 
     @staticmethod
     def made_of(items: list[Any]) -> Columns | None:
-        """Return elements in arrays of their own; `None` if what is taken out again would not be what was put in."""
+        """Return elements in arrays of their own; `None` if what is taken out again, stacked, would not be the same."""
         if not alike(items):
             return None
         try:

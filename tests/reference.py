@@ -395,13 +395,13 @@ def shuffle_all(elements: Elements, seed: int, epoch: tuple[int, ...]) -> Iterat
 
 
 def repeat(epoch: Callable[[int], Elements], count: int | None = None) -> Iterator[Any]:
-    """`epoch(i)` gives the elements of the i-th time; without end unless `count` says so, or nothing comes."""
-    for turn in itertools.count() if count is None or count < 0 else range(count):
+    """`epoch(i)` gives the elements of the i-th time; without a count until nothing comes."""
+    for turn in itertools.count() if (endless := count is None or count < 0) else range(count):
         nothing = True
         for element in epoch(turn):
             nothing = False
             yield element
-        if nothing:
+        if nothing and endless:
             return
 
 

@@ -16,7 +16,7 @@ from asyncdata.rows import Rows, is_row
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Merge, Opener
+from asyncdata.runtime.stage import Merge, Opener, breathe
 from asyncdata.runtime.tickets import END, NOTHING, Children, Given, Position, Start, Ticket, Tickets, children, natural
 from asyncdata.transforms.draw import Choices, Draws
 
@@ -31,7 +31,7 @@ OPEN: Final = 16
 
 @dataclass(frozen=True, eq=False)
 class Repeat(Unary):
-    """The input `count` times, for ever if -1. An empty input ends it."""
+    """The input `count` times, for ever if -1: then a turn in which nothing comes is the last."""
 
     count: int
 
@@ -87,8 +87,10 @@ class Repeat(Unary):
                 async for block in source:
                     empty = False
                     yield block.ticketed(in_turn(repetition, block.tickets, later))
-            if empty:
+            if empty and (self.count < 0 or self.input.cardinality == 0):
                 return
+            if empty:
+                await breathe()
             repetition, places = repetition + 1, later
 
     async def rows(self, source: Rows, want: Demand, turn: int, place: int) -> Blocks:

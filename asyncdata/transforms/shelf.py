@@ -8,9 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from asyncdata.columns import Columns
-from asyncdata.errors import StructureError
 from asyncdata.runtime.block import Block
-from asyncdata.structure import leaves_of, map_leaves, stack
+from asyncdata.structure import leaves_of, map_leaves
 
 __all__ = ("Shelf",)
 
@@ -55,12 +54,9 @@ class Shelf:
         """Copy the elements of a block to free places, and return those; `None` if some are of another kind."""
         if block.columns:
             return self.put(block.columns)
-        if block.failed:
+        if block.failed or not all(map(is_row, leaves_of(block.items[0]))):
             return None
-        try:
-            columns = Columns.of(stack(block.items))
-        except (StructureError, ValueError, TypeError):
-            return None
+        columns = Columns.made_of(block.items)
         return None if columns is None else self.put([columns])
 
     def room(self, count: int) -> list[int]:
@@ -87,6 +83,11 @@ class Shelf:
         rows = self.look(places)
         self.free += places
         return rows
+
+
+def is_row(leaf: Any) -> bool:
+    """Tell whether a leaf is as a row of an array is; Python's numbers would be NumPy's when they are taken out."""
+    return isinstance(leaf, np.generic) or (type(leaf) is np.ndarray and leaf.ndim > 0)
 
 
 def shape_of(value: Any) -> list[Any]:

@@ -341,7 +341,9 @@ class ShuffleRepeat(Unary):
                     async for block in shuffled:
                         yield block.ticketed(in_turn(repetition, block.tickets, places))
             if shuffler.seen == 0 and place == FRESH:
-                return
+                if self.count < 0 or self.input.cardinality == 0:
+                    return
+                await breathe()
             drained = [block.ticketed(in_turn(repetition, block.tickets, places)) for block in shuffler.flush()]
             repetition += 1
         for block in drained:

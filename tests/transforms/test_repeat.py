@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import pytest
@@ -71,6 +71,26 @@ def test_an_epoch_of_failures_alone_is_no_empty_epoch() -> None:
         with pytest.raises(Boom):
             next(elements)
     elements.close()
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("wanted", [[2, 3], [1, 3], [3], []])
+def test_a_counted_epoch_may_be_empty(wanted: list[int], shuffled: bool) -> None:
+    """As where a filter draws by lot, or an epoch has failures alone, which are ignored."""
+    turns = count(1)
+
+    def one() -> Iterator[int]:
+        if (turn := next(turns)) in wanted:
+            yield turn
+
+    ds = ad.Dataset.from_generator(one)
+    assert list((ds.shuffle(2) if shuffled else ds).repeat(3)) == wanted
+    assert next(turns) == 4
+
+
+def test_what_is_known_to_be_empty_is_not_run_again_and_again() -> None:
+    empty = ad.Dataset.range(0).map(abs)
+    assert list(empty.repeat(10**15)) == list(empty.shuffle(3).repeat(10**15)) == []
 
 
 @pytest.mark.parametrize("count", [-2, 1.5, "2"])

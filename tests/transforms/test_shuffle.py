@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
@@ -111,6 +112,13 @@ def test_any_elements_can_be_shuffled() -> None:
     found = results(ad.Dataset.from_iterable(items).shuffle(3, seed=0))
     assert Counter(map(repr, found)) == Counter(map(repr, items))
     assert not any(isinstance(element, Failed) for element in found)
+
+
+def test_numbers_stay_what_they_are_beside_rows_of_arrays() -> None:
+    """A buffer that holds rows of an array is no place for Python's numbers: they would come out as NumPy's."""
+    ds = ad.Dataset.from_tensor_slices(np.zeros(20, np.int64)).concatenate(ad.Dataset.from_iterable([0, 0, None]))
+    found = Counter(type(element).__name__ for element in ds.shuffle(6, seed=0))
+    assert found == {"int64": 20, "int": 2, "NoneType": 1}
 
 
 def test_infinite_input() -> None:
