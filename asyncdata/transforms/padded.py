@@ -105,6 +105,10 @@ class Padding:
             (spec,) = column
             if spec.shape is not None:
                 wanted = spec.shape if shape is None else self.wanted(len(spec.shape), shape, where)
+                if any(room is not None and size is not None and size > room for size, room in zip(spec.shape, wanted)):
+                    raise StructureError(
+                        f"{leaf(where)} has shape {spec.shape}, and is to be padded to {tuple(wanted)}"
+                    )
                 if value is not None and (None in spec.shape or tuple(wanted) != spec.shape):
                     fitting(value, spec.dtype, where)
             return spec
