@@ -51,6 +51,7 @@ class Padding:
     @staticmethod
     def of(method: str, shapes: Any, values: Any) -> Padding:
         """Return what the user asked for; `PlanError` if those can be no shapes."""
+        shapes = map_leaves(lambda part, _: part.tolist() if isinstance(part, np.ndarray) else part, shapes)
         map_leaves(lambda part, _: check_shape(method, part), shapes)
         return Padding(shapes, values)
 
