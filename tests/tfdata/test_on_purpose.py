@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.experimental import make_csv_dataset
+from asyncdata.experimental import CsvDataset, make_csv_dataset
 from tests.reference import Failed
 from tests.running import results
 
@@ -81,3 +81,14 @@ def test_a_blank_line_in_a_file_of_one_column_is_an_empty_field(there: Any, tmp_
         return
     (batch,) = make_csv_dataset(path, 3, shuffle=False, num_epochs=1)
     assert batch["n"].tolist() == [1, 0, 3]
+
+
+@pytest.mark.parametrize(("field", "value"), [("0x1", 1.0), ("nan(1)", np.nan)])
+def test_floats_of_c_are_no_numbers(there: Any, tmp_path: Path, field: str, value: float) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text(f"{field}\n0.5\n")
+    if there:
+        rows = list(there.data.experimental.CsvDataset(str(path), [there.float64]).as_numpy_iterator())
+        np.testing.assert_equal(rows, [(value,), (0.5,)])
+    else:
+        assert results(CsvDataset(path, [np.float64])) == [Failed("DataLossError"), (0.5,)]
