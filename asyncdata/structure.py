@@ -355,11 +355,14 @@ def slice_rows(value: Any, start: int, stop: int) -> list[Any]:
     return rows_of(map_leaves(lambda part, _: part[start:stop], value), stop - start)
 
 
-def as_arrays(value: Any) -> Any:
-    """Return the structure with lists and other array-likes as NumPy arrays; strings become object arrays."""
+def as_arrays(value: Any, *whole: type[Any]) -> Any:
+    """Return the structure with lists and other array-likes as NumPy arrays; strings become object arrays.
+
+    What is of a type of `whole` is left as it is.
+    """
 
     def convert(part: Any, where: str) -> Any:
-        if isinstance(part, (str, bytes)) or part is None:
+        if isinstance(part, (str, bytes, *whole)) or part is None:
             return part
         try:
             array = asarray(part)

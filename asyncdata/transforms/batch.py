@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, final
 
@@ -296,10 +297,10 @@ class Unbatch(Unary):
     """Whether a batch is all that reads them, as in `rebatch`: it may hand on the arrays of a batch that came in."""
 
     @staticmethod
-    def of(plan: Node) -> Unbatch:
+    def of(plan: Node, method: str = "unbatch", alone: bool = False) -> Unbatch:
         """Return the node; `PlanError` if it is known already that elements have no first axis."""
-        map_leaves(check_axis, plan.signature)
-        return Unbatch(plan)
+        map_leaves(partial(check_axis, method), plan.signature)
+        return Unbatch(plan, alone)
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Take the elements apart again."""
@@ -337,10 +338,10 @@ class Unbatch(Unary):
         return regrouped(self.input.cardinality)
 
 
-def check_axis(spec: TensorSpec | None, where: str) -> None:
+def check_axis(method: str, spec: TensorSpec | None, where: str) -> None:
     """Raise if a leaf is known to be a scalar; of dtype `object` it may still be a list."""
     if spec is not None and spec.shape == () and spec.dtype != object:
-        raise PlanError(f"unbatch(): {f'leaf {where}' if where else 'each element'} is a scalar and has no first axis")
+        raise PlanError(f"{method}(): {f'leaf {where}' if where else 'each element'} is a scalar and has no first axis")
 
 
 class Unbatcher(Step):

@@ -297,8 +297,9 @@ class Buckets(Groups):
         """Return the plan for what the user asked for; without `padding` nothing is padded."""
         boundaries = [check_count(METHOD, "bucket_boundaries", bound, 1) for bound in bounds]
         counts = [check_count(METHOD, "bucket_batch_sizes", size, 1) for size in sizes]
-        if sorted(set(boundaries)) != boundaries or not boundaries:
-            raise PlanError(f"{METHOD}(bucket_boundaries=) must be some integers that rise, got {bounds!r:.80}")
+        if sorted(set(boundaries)) != boundaries or (bounded and not boundaries):
+            some = "some integers" if bounded else "integers"
+            raise PlanError(f"{METHOD}(bucket_boundaries=) must be {some} that rise, got {bounds!r:.80}")
         if len(counts) != len(boundaries) + 1:
             raise PlanError(
                 f"{METHOD}(bucket_batch_sizes=) needs one size more than there are boundaries, "

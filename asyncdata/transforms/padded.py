@@ -51,6 +51,7 @@ class Padding:
     @staticmethod
     def of(method: str, shapes: Any, values: Any) -> Padding:
         """Return what the user asked for; `PlanError` if those can be no shapes."""
+        shapes = map_leaves(lambda part, _: part.tolist() if isinstance(part, np.ndarray) else part, shapes)
         map_leaves(lambda part, _: check_shape(method, part), shapes)
         return Padding(shapes, values)
 
@@ -105,6 +106,10 @@ class Padding:
             (spec,) = column
             if spec.shape is not None:
                 wanted = spec.shape if shape is None else self.wanted(len(spec.shape), shape, where)
+                if any(room is not None and size is not None and size > room for size, room in zip(spec.shape, wanted)):
+                    raise StructureError(
+                        f"{leaf(where)} has shape {spec.shape}, and is to be padded to {tuple(wanted)}"
+                    )
                 if value is not None and (None in spec.shape or tuple(wanted) != spec.shape):
                     fitting(value, spec.dtype, where)
             return spec

@@ -28,7 +28,7 @@ class Rebatch(Batch):
     @staticmethod
     def of(plan: Node, batch_size: Any, drop_remainder: bool) -> Batch:
         """Return a plan for what the user asked for: one size, or several."""
-        rows = Unbatch(plan, alone=True)
+        rows = Unbatch.of(plan, "rebatch", alone=True)
         try:
             given: list[Any] | None = list(batch_size)
         except TypeError:

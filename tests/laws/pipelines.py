@@ -676,8 +676,12 @@ def batch_unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 
 def rebatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
-    """Mostly of batches: other elements have no rows."""
+    """Mostly of batches: other elements have no rows, and what is known to have none is refused."""
     pipe = batch(draw, pipe) if draw(st.integers(0, 4)) else pipe
+    try:
+        pipe.build().rebatch(1)
+    except ad.PlanError:
+        return pipe
     sizes, drop = draw(st.sampled_from([1, 2, 3, 5, [1, 2], [4, 1, 3], [2, 2], [30, 1]])), draw(st.booleans())
     whole = not any(isinstance(row, reference.Failed) for row in reference.unbatch(pipe.meaning(FIRST)))
     return replace(pipe, counted=pipe.counted and whole).then(

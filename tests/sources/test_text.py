@@ -143,8 +143,8 @@ def test_a_last_line_that_never_ends_is_read_in_time_that_grows_with_its_length(
 def test_wrong_arguments_are_errors_where_they_are_given(path: Path) -> None:
     with pytest.raises(ad.PlanError, match="compression_type must be"):
         ad.TextLineDataset(path, "ZIP")
-    with pytest.raises(ad.PlanError, match=r"TextLineDataset\(buffer_size=\) must be at least 1"):
-        ad.TextLineDataset(path, buffer_size=0)
+    with pytest.raises(ad.PlanError, match=r"TextLineDataset\(buffer_size=\) must be at least 0"):
+        ad.TextLineDataset(path, buffer_size=-2)
     with pytest.raises(ad.PlanError, match=r"TextLineDataset\(num_parallel_reads=\) must be at least 1"):
         ad.TextLineDataset([path], num_parallel_reads=0)
     with pytest.raises(ad.PlanError, match="no store for s3"):

@@ -103,6 +103,7 @@ ELEMENTS = (
         [[[1, -1, -1], [2, 3, -1]], [[-1, -1, -1]]],
         -2,
     ),
+    Case("rows([1], [2, 3]).padded_batch(2, padded_shapes=array([3]))", [[[1, 0, 0], [2, 3, 0]]], -2),
     Case("rows([1], [2, 3], [4], [5]).padded_batch(2, padded_shapes=[1])", [FAILED, [[4], [5]]], -2),
     Case("broken().map(lambda x: x).padded_batch(2)", [[0, 1], FAILED, [3, 4]], -2),
     Case("D.zip((rows([1], [2, 3]), D.range(2))).padded_batch(2)", [([[1, 0], [2, 3]], [0, 1])], -2),

@@ -25,7 +25,7 @@ def tf() -> Any:
 @settings(max_examples=100)
 @given(
     data=st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"bc", b"\x00\xff"]), max_size=20).map(b"".join),
-    size=st.sampled_from([None, 1, 3]),
+    size=st.sampled_from([None, 0, 1, 3]),
 )
 def test_lines_are_split_as_tensorflow_splits_them(tf: Any, tmp_path_factory: Any, data: bytes, size: Any) -> None:
     path = str(tmp_path_factory.getbasetemp() / "lines.txt")

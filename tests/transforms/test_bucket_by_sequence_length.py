@@ -87,7 +87,7 @@ def test_an_endless_input() -> None:
 @pytest.mark.parametrize(
     ("bounds", "sizes", "how", "word"),
     [
-        ([], [1], {}, "bucket_boundaries"),
+        ([], [1], {"pad_to_bucket_boundary": True}, "bucket_boundaries"),
         ([3, 2], [1, 1, 1], {}, "bucket_boundaries"),
         ([2, 2], [1, 1, 1], {}, "bucket_boundaries"),
         ([0], [1, 1], {}, "bucket_boundaries"),
