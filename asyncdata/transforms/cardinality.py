@@ -259,6 +259,7 @@ class Padder(Step):
             return END if come + done == node.count else [come + done, END, encode_all(model.ticket)]
 
         self.come += count
-        tickets = Listed([("padding", model.ticket[0] if model.ticket else None)] * count, position)
+        like = model.ticket[0] if model.ticket else None
+        tickets = Listed([("padding", like, number) for number in range(come, come + count)], position)
         items = [node.with_mask(item, tickets[place], False) for place in range(count)]
         return Block(items, tickets, Failure in set(map(type, items)))
