@@ -170,5 +170,5 @@ def test_steps_that_tell_elements_of_padding_apart_go_on() -> None:
     """To a step that counts they are not the same, though all are zeros."""
     padded = ad.Dataset.range(5).pad_to_cardinality(12)
     check_resumes(lambda: padded.scan(0, lambda number, pair: (number + 1, (number, pair[1]))).shuffle(4, seed=1))
-    numbers = [float(number) for number in padded.map(lambda _, rng: rng.random(), rng=True, seed=1)]
+    numbers = [float(number) for number in padded.map(lambda *_, rng: rng.random(), rng=True, seed=1)]
     assert len(set(numbers)) == 12
