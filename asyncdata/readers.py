@@ -173,7 +173,7 @@ def records_of(
 
 def block_size(method: str, buffer_size: int | None) -> int:
     """Return how many bytes to read at once."""
-    size = check_count(method, "buffer_size", buffer_size or 0, 0, (AUTOTUNE,))
+    size = check_count(method, "buffer_size", 0 if buffer_size is None else buffer_size, 0, (AUTOTUNE,))
     return size if size > 0 else BLOCK_BYTES
 
 

@@ -72,6 +72,23 @@ def states_of(build: Build, steps: list[int], state: Any = None) -> tuple[list[A
     return found, states
 
 
+def begun(count: int, index: int) -> ad.Dataset[Any]:
+    """Words of numbers that come in no promised order."""
+    numbers = ad.Dataset.range(8).shard(count, index).map(lambda x: 4 * x + 3, 1, deterministic=False)
+    return numbers.flat_map(words)
+
+
+@pytest.mark.parametrize("steps", [[1, 1], [2, 1, 1]])
+def test_what_several_processes_had_begun_goes_on_where_it_was_however_often_it_is_left(steps: list[int]) -> None:
+    """A process that goes on for all of them has begun several numbers, and tells where it is in each."""
+    found, states = states_of(begun, steps)
+    for _ in range(6):
+        more, states = states_of(begun, [1], merge_states(states))
+        found += more
+    rest, _ = states_of(begun, [MANY], merge_states(states))
+    assert sorted(found + rest) == sorted(f"{4 * x + 3}/{word}" for x in range(8) for word in range(3))
+
+
 MANY = 1_000_000
 
 

@@ -99,12 +99,13 @@ class Called(Unary):
 
     async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Yield what is to be given once more and is there: of what a step further down was at nobody has said yet
-        whether a filter keeps it."""
+        whether a filter keeps it. What is left of it stays first, and in order: a step above may have begun it."""
+        inner = inner_position(start.position)
+        goes_on = END if inner == END else {UNORDERED: inner}
 
         def position(_: int, rest: Position) -> Position:
             left = Start.of(rest).within().back
-            goes_on = going_on(inner_position(start.position), [Given(left, 0, len(left), END)])
-            return END if goes_on == END else {UNORDERED: goes_on}
+            return going_on(goes_on, [Given(left, 0, len(left), END)])
 
         async with aclosing(self.fetch(scope, want, start.back)) as source:
             async for block in source:

@@ -254,7 +254,7 @@ def test_an_error_names_file_field_and_element(path: Path) -> None:
         ({"select_cols": [0, 1], "exclude_cols": [2]}, "either select_cols or exclude_cols"),
         ({"exclude_cols": [-1]}, "exclude_cols must be"),
         ({"compression_type": "ZIP"}, "compression_type must be"),
-        ({"buffer_size": 0}, "buffer_size"),
+        ({"buffer_size": -2}, "buffer_size"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_errors_where_they_are_given(path: Path, arguments: dict[str, Any], message: str) -> None:
