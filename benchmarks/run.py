@@ -27,6 +27,7 @@ BENCHMARKS = (
     "loaders/placement",
     "loaders/records",
     "loaders/resume",
+    "loaders/slowing",
     "loaders/random_access",
     "micro/catalogue",
     "micro/costs",

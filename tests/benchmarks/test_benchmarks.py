@@ -24,6 +24,7 @@ BENCHMARKS = {
     "loaders/random_access": "10 KB records, shuffle()",
     "loaders/records": "tf.Example of 10 KB to arrays",
     "loaders/resume": "asyncdata: state",
+    "loaders/slowing": "2 processes",
     "micro/catalogue": "rebatch(40), rows of 150 KB",
     "micro/costs": "start and stop of a pipeline",
     "micro/memory": "interleave",
