@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from itertools import chain
+from math import inf
 from typing import Any, Final, NamedTuple, cast, final
 
 import numpy as np
@@ -16,7 +17,7 @@ from asyncdata.errors import WorkerCrashed
 from asyncdata.memory import Empty
 from asyncdata.processes.arena import whole
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.executors import ENDLESS, LATE, Note, Place, Term, noted
+from asyncdata.runtime.executors import LATE, Note, Place, noted
 from asyncdata.runtime.tickets import Kept, Position, Ticket, Tickets, plain
 from asyncdata.runtime.usage import queued
 from asyncdata.runtime.work import Work
@@ -232,8 +233,7 @@ def carry_out(work: Work, errand: Errand, mark: Callable[[int], object], empty: 
     if errand.careful:
         done, count = one_by_one(work, block, errand, mark), len(block)
     else:
-        term = ENDLESS if errand.whole else Term(CHECKS, begin + LATE)
-        done, count = in_time(work, block, term, empty)
+        done, count = in_time(work, block, inf if errand.whole else begin + LATE, empty)
     seconds, waited = time.perf_counter() - begin, queued() - waited
     if done.columns:
         return Outcome(tuple(done.columns), None, count, seconds, waited)
@@ -243,12 +243,12 @@ def carry_out(work: Work, errand: Errand, mark: Callable[[int], object], empty: 
     return Outcome([fit(item) for item in done.items] if done.failed else done.items, places, count, seconds, waited)
 
 
-def in_time(work: Work, block: Block, term: Term, empty: Empty) -> tuple[Block, int]:
-    """Do the work on a group, in whole batches if workers make them, until it is late; return how many are done."""
+def in_time(work: Work, block: Block, end: float, empty: Empty) -> tuple[Block, int]:
+    """Do the work on a group, in whole batches if workers make them, until the `end`; return how many are done."""
     parts: list[Block] = []
     count, rows = len(block), work.rows or 1
     step, place = -(-count // (CHECKS * rows)) * rows, 0
-    while place < count and not (place and term.over):
+    while place < count and (not place or time.perf_counter() <= end):
         parts.append(work.run(block.part(place, place + step), empty))
         place += step
     return Block.join(parts), min(place, count)
