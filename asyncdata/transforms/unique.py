@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -91,13 +92,14 @@ class Seen(Step):
         return min(self.past, 1024) or want
 
     def feed(self, block: Block) -> Block:
-        items: list[Any] = []
-        places: list[int] = []
-        for place, item in enumerate(block.items):
-            new = item if type(item) is Failure else self.first(item, block.tickets, place)
-            if new is not None:
-                items.append(item if new is True else new)
-                places.append(place)
+        if block.failed:
+            items, places = self.one_by_one(block)
+        else:
+            try:
+                places = self.new(block.items)
+                items = [block.items[place] for place in places]
+            except TypeError:  # some cannot be in a set as they are
+                items, places = self.one_by_one(block)
         before, past, given = self.count, self.past, len(self.given)
         self.count += len(block)
         self.past = max(0, past - len(block))
@@ -105,8 +107,26 @@ class Seen(Step):
             good = [place for place, item in zip(places, items, strict=True) if type(item) is not Failure]
             self.given.append(Kept(block.tickets, good))
         found = Found(block.tickets, places, before, None if self.by_place else (self.given, given))
-        late = sum(place < past for place in places)
+        late = bisect_left(places, past)
         return Block(items, found, Failure in set(map(type, items))).part(late, len(items))
+
+    def new(self, items: Sequence[Any]) -> list[int]:
+        """Return where elements are that have not come before, and remember them; all at once, without a loop."""
+        first = dict(zip(reversed(items), range(len(items) - 1, -1, -1), strict=True))
+        unknown = {*first}.difference(self.keys)
+        self.keys |= unknown
+        return sorted([first[item] for item in unknown])
+
+    def one_by_one(self, block: Block) -> tuple[list[Any], list[int]]:
+        """Return the elements that have not come before, and failures, and where they are."""
+        items: list[Any] = []
+        places: list[int] = []
+        for place, item in enumerate(block.items):
+            new = item if type(item) is Failure else self.first(item, block.tickets, place)
+            if new is not None:
+                items.append(item if new is True else new)
+                places.append(place)
+        return items, places
 
     def first(self, item: Any, tickets: Tickets, place: int) -> Any:
         """Return True for an element that has not come before, `None` for one that has, or a failure."""
