@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, cast, final
 
 import numpy as np
@@ -17,6 +18,10 @@ __all__ = ("Columns", "divided")
 
 STRINGS: Final[dict[type[Any], type[Any]]] = dict.fromkeys((str, bytes, type(None)), object)
 """Types of leaves of which a batch has the objects themselves, and its dtype."""
+
+FEW: Final = 4
+SMALL: Final = 1 << 13
+"""From so many parts on of so many bytes at most, in the middle, it takes less time to make one of them first."""
 
 PARTS: Final = 8
 """Of arrays that are handed on in parts, each part is at least one of so many."""
@@ -182,10 +187,36 @@ class Columns:
     @staticmethod
     def stacked(parts: Sequence[Columns]) -> Any:
         """Return parts that follow each other as one structure, in arrays of their own."""
-        if len(parts) == 1 and parts[0].given():
-            return parts[0].value
+        if len(parts) == 1:
+            return parts[0].batch()
         found = concatenated(parts, [part.whole.value for part in parts])
         return stack([element for part in parts for element in part]) if found is None else found
+
+    def batch(self) -> Any:
+        """Return these rows as one structure, in arrays of their own."""
+        whole = self.whole.value
+        if self.given():
+            return self.value
+        return map_leaves(lambda leaf, _: own(self.leaf(leaf)), whole)
+
+    def small_batches(self, stops: Sequence[int]) -> list[Any]:
+        """Return copies of the rows up to each of `stops`, all in one go; nothing unless they are small."""
+        if self.weight * stops[-1] > SMALL * len(stops):
+            return []
+        begin = self.start
+        spans = [slice(begin + start, begin + stop) for start, stop in zip(chain((0,), stops), stops, strict=False)]
+        try:
+            return copies(self.whole.value, spans)
+        except MemoryError:  # which the batch says, in its place
+            return []
+
+    @staticmethod
+    def gathered(parts: Sequence[Columns]) -> Sequence[Columns]:
+        """Return parts that follow each other, if they are many and small, as one, which is cut up in less time."""
+        if len(parts) < FEW or sum([len(part) * part.weight for part in parts]) > SMALL * len(parts):
+            return parts
+        found = concatenated(parts, [part.whole.value for part in parts])
+        return parts if found is None else [Columns(found, sum(map(len, parts)), owned=True)]
 
     def given(self) -> bool:
         """Tell whether these rows may be handed on as they are: nobody else sees them. From then on somebody does.
@@ -268,6 +299,20 @@ class Integers(Whole):
 def is_plain(leaf: Any) -> bool:
     """Tell whether rows of an array, stacked, are always a part of such an array."""
     return type(leaf) is np.ndarray and leaf.ndim > 0 and leaf.dtype.kind in "biufc" and leaf.dtype.isnative
+
+
+def own(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a copy of rows."""
+    return joined([rows]) if rows.nbytes >= LARGE else rows.copy()
+
+
+def copies(value: Any, spans: Sequence[slice]) -> list[Any]:
+    """Return copies of some spans of the rows of a structure of arrays."""
+    level = open_level(value)
+    if level is None:
+        return [value[span].copy() for span in spans]
+    columns = [copies(part, spans) for part in level.parts]
+    return [level.rebuild([column[place] for column in columns]) for place in range(len(spans))]
 
 
 def every(test: Callable[[Any], bool], element: Any) -> bool:
@@ -361,9 +406,6 @@ def concatenated(parts: Sequence[Columns], values: Sequence[Any]) -> Any:
     first = values[0]
     if isinstance(first, np.ndarray):
         arrays = cast("Sequence[npt.NDArray[Any]]", values)
-        if len(parts) == 1:
-            rows = parts[0].leaf(arrays[0])
-            return joined([rows]) if rows.nbytes >= LARGE else rows.copy()
         dtype, shape = arrays[0].dtype, arrays[0].shape[1:]
         for array in arrays:
             if type(array) is not np.ndarray or array.dtype != dtype or array.shape[1:] != shape:

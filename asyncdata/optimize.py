@@ -13,7 +13,7 @@ from asyncdata.plan import Node, OneForOne, nodes_of
 from asyncdata.runtime.autotune import Tuning
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.memory import Getter
-from asyncdata.transforms.batch import Batch, Unbatch
+from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.called import Called
 from asyncdata.transforms.fields import Fields
 from asyncdata.transforms.filter import Filter, Predicate
@@ -27,6 +27,7 @@ from asyncdata.transforms.repeat import Repeat
 from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
 from asyncdata.transforms.shuffle import Shuffle, ShuffleRepeat
+from asyncdata.transforms.unbatch import Unbatch
 
 __all__ = ("RULES", "Optimized", "Planner", "Rewrite", "Rule", "explained", "optimize")
 

@@ -16,7 +16,7 @@ from asyncdata.plan import Node, check_arguments, check_count, check_integer, ch
 from asyncdata.runtime.executors import Call
 from asyncdata.storage import local_path
 from asyncdata.structure import same_structure
-from asyncdata.transforms.batch import Batch, Unbatch
+from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.cache import Cache, MemoryCache
 from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
 from asyncdata.transforms.distinct import Distinct
@@ -43,6 +43,7 @@ from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
 from asyncdata.transforms.take_while import TakeWhile
 from asyncdata.transforms.token_count import BucketByTokenCount
+from asyncdata.transforms.unbatch import Unbatch
 from asyncdata.transforms.unique import Unique
 from asyncdata.transforms.window import Window
 from asyncdata.transforms.zip import Enumerate
@@ -364,9 +365,9 @@ class Transformations(Generic[T]):
 
         Of several sizes one batch has the first, the next the second and so on, in a cycle.
 
-        Batches are yours to write into. Right behind a batching step no copy is made of rows that lie in one batch and
-        are at least an eighth of it, unless they are held for long, as by `shuffle` or `cache`: such a part keeps that
-        batch in memory.
+        Batches are yours to write into. Right behind a batching step no copy is made of rows that lie in one batch, are
+        at least an eighth of it and of more than 8 KB, unless they are held for long, as by `shuffle` or `cache`: such
+        a part keeps that batch in memory.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(6).batch(2).rebatch(3))

@@ -14,7 +14,8 @@ from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.stage import Fold
 from asyncdata.runtime.tickets import Position, Start, Tickets, Wrapped, natural
 from asyncdata.structure import prefixed
-from asyncdata.transforms.batch import Batch, Batcher, Unbatch
+from asyncdata.transforms.batch import Batch, Batcher
+from asyncdata.transforms.unbatch import Unbatch
 
 __all__ = ("Rebatch",)
 

@@ -203,7 +203,7 @@ def test_to_write_into_a_batch_changes_no_other_and_no_source(source: str, sizes
 
 
 def test_parts_of_a_batch_are_not_copied_unless_they_are_small() -> None:
-    batches = ad.Dataset.range(400).map(np.float64).batch(80)
+    batches = ad.Dataset.range(400).map(lambda number: np.full(250, number)).batch(80)
 
     def shared(ds: ad.Dataset) -> int:
         bases = [batch.base for batch in ds]
@@ -218,6 +218,6 @@ def test_parts_of_a_batch_are_not_copied_unless_they_are_small() -> None:
 
 
 def test_parts_that_are_held_for_long_are_copied() -> None:
-    batches = ad.Dataset.range(400).map(np.float64).batch(80).rebatch(40)
+    batches = ad.Dataset.range(400).map(lambda number: np.full(250, number)).batch(80).rebatch(40)
     for ds in (batches.shuffle(8, seed=1), batches.cache()):
         assert all(batch.base is None for batch in ds)

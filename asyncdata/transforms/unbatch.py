@@ -1,0 +1,193 @@
+"""unbatch: elements taken apart along their first axis."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
+from typing import Any, final
+
+from asyncdata.columns import Columns
+from asyncdata.errors import PlanError, StructureError
+from asyncdata.plan import Node, Unary, another, regrouped, repeated_ones, scaled
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.dealing import Deal, dealt_begun, listed
+from asyncdata.runtime.executors import noted
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Fold, Step
+from asyncdata.runtime.tickets import (
+    END,
+    Children,
+    Given,
+    Listed,
+    Ordinals,
+    Position,
+    Start,
+    Ticket,
+    Tickets,
+    natural,
+    plain,
+    reopening,
+)
+from asyncdata.structure import TensorSpec, map_leaves, unprefixed, unstack
+from asyncdata.transforms.batch import Batch
+
+__all__ = ("Unbatch",)
+
+
+@dataclass(frozen=True, eq=False)
+class Unbatch(Unary):
+    """The elements that the leaves of each element hold along their first axis."""
+
+    alone: bool = field(default=False, repr=False)
+    """Whether a batch is all that reads them, as in `rebatch`: it may hand on the arrays of a batch that came in."""
+
+    @staticmethod
+    def of(plan: Node, method: str = "unbatch", alone: bool = False) -> Unbatch:
+        """Return the node; `PlanError` if it is known already that elements have no first axis."""
+        map_leaves(partial(check_axis, method), plan.signature)
+        return Unbatch(plan, alone)
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Take the elements apart again."""
+        parents = {plain(parent): parent for parent, _ in tickets}
+        found: dict[Ticket, Block] = {}
+        async with aclosing(self.input.open(scope, Demand(), Start(END, [*parents.values()]))) as source:
+            async for block in source:
+                found[plain(block.tickets[0])] = Unbatcher().feed(block)
+        names = [(plain(parent), row or 0) for parent, row in tickets]
+        often = repeated_ones(names)
+        for place, (parent, row) in enumerate(names):
+            if (rows := found.get(parent)) is None or row >= len(rows):
+                return
+            item = another(rows.items[row]) if names[place] in often else rows.items[row]
+            yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
+
+    def stage(self) -> Fold:
+        rows = self.input.size if isinstance(self.input, Batch) else unprefixed(self.input.signature)[0]
+        owned = self.alone and isinstance(self.input, Batch)  # which nobody but this step has seen
+        return Fold(lambda _: Unbatcher(self.input.in_order and not self.input.shared, rows, owned))
+
+    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+        outer, rows = dealt_begun(map(listed, positions), deal, self.input.dealt)
+        return [outer, *rows]
+
+    @property
+    def signature(self) -> Any:
+        return unprefixed(self.input.signature)[1]
+
+    @property
+    def cardinality(self) -> int:
+        rows = unprefixed(self.input.signature)[0]
+        if rows is not None:
+            return scaled(self.input.cardinality, lambda count: count * rows)
+        return regrouped(self.input.cardinality)
+
+
+def check_axis(method: str, spec: TensorSpec | None, where: str) -> None:
+    """Raise if a leaf is known to be a scalar; of dtype `object` it may still be a list."""
+    if spec is not None and spec.shape == () and spec.dtype != object:
+        raise PlanError(f"{method}(): {f'leaf {where}' if where else 'each element'} is a scalar and has no first axis")
+
+
+class Unbatcher(Step):
+    """Takes elements apart: one at a time, unless it is known how many rows they have at most.
+
+    So no more is read than is wanted.
+    """
+
+    def __init__(self, by_place: bool = True, most_rows: int | None = None, owned: bool = False) -> None:
+        self.by_place = by_place
+        self.most_rows = most_rows
+        self.owned = owned
+        self.skips: Sequence[int] = ()
+
+    def resume(self, position: Position) -> Start:
+        outer, *skips = position
+        self.skips = [*map(natural, skips)]
+        return Start.of(outer)
+
+    def need(self, want: int) -> int:
+        return max(1, want // self.most_rows) if self.most_rows else 1
+
+    def feed(self, block: Block) -> Block:
+        if len(block) == 1:
+            return self.rows(block)
+        return self.all_rows(block) or Block.join([self.rows(block.part(at, at + 1)) for at in range(len(block))])
+
+    def all_rows(self, block: Block) -> Block | None:
+        """Return the rows of all elements at once, if all of them are there and lie in arrays; else `None`."""
+        if self.skips or block.failed:
+            return None
+        try:
+            columns = [Columns.of(item, self.owned) for item in block.items]
+        except StructureError:
+            return None
+        found = [part for part in columns if part is not None]
+        if len(found) < len(columns):
+            return None
+        return Block.of_columns(found, Rows(block.tickets, [*accumulate(map(len, found))], self.by_place))
+
+    def rows(self, block: Block) -> Block:
+        """Return the rows of a block of one element."""
+        skip, self.skips = self.skips[0] if self.skips else 0, self.skips[1:]
+        if block.failed:
+            return self.failure(block, block.items[0], skip)
+        try:
+            columns = Columns.of(block.items[0], self.owned)
+            items = unstack(block.items[0]) if columns is None else []
+        except StructureError as error:
+            return self.failure(block, noted(error, "unbatch()", block.tickets[0]), skip)
+        count, element, skips = len(items) if columns is None else len(columns), block.tickets, self.skips
+        rows = Children(element[0], Ordinals(0, count), lambda row: self.after(element, row, count, skips))
+        out = Block(items, rows) if columns is None else Block.of_columns([columns], rows)
+        return out.part(skip, count) if skip else out
+
+    def failure(self, block: Block, failure: Failure, skip: int) -> Block:
+        """Return the failure of a whole element in its place."""
+        skips = self.skips
+        place = Children(block.tickets[0], NO_ROW, lambda row: self.after(block.tickets, row, 1, skips))
+        return Block([failure], place, True).part(skip, 1)
+
+    def after(self, element: Tickets, row: int, rows: int, skips: Sequence[int]) -> Position:
+        """Return the position after so many rows of one element; `skips` is for those that follow."""
+        return [*after(element, row, rows, self.by_place), *skips]
+
+
+NO_ROW = Listed([None], lambda count: count)
+
+
+@final
+class Rows(Tickets):
+    """The rows of elements that follow each other, those of each up to one of `stops`."""
+
+    __slots__ = ("by_place", "stops", "whole")
+
+    def __init__(self, whole: Tickets, stops: Sequence[int], by_place: bool) -> None:
+        self.whole = whole
+        self.stops = stops
+        self.by_place = by_place
+
+    def __len__(self) -> int:
+        return self.stops[-1]
+
+    def begin(self, place: int) -> int:
+        """Return how many rows come before those of an element."""
+        return self.stops[place - 1] if place else 0
+
+    def __getitem__(self, index: int) -> Ticket:
+        place = bisect_left(self.stops, index + 1)
+        return (self.whole[place], index - self.begin(place))
+
+    def at(self, count: int) -> Position:
+        place = bisect_left(self.stops, count)
+        begin = self.begin(place)
+        return after(self.whole.part(place, place + 1), count - begin, self.stops[place] - begin, self.by_place)
+
+
+def after(element: Tickets, row: int, rows: int, by_place: bool) -> Position:
+    """Return the position after so many of the rows of one element."""
+    return [element.at(1)] if row == rows else [reopening(element, by_place), row]
