@@ -20,7 +20,7 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import INLINE_GROUP, Merge, Opener, breathe
 from asyncdata.runtime.tickets import Position, Ticket, Tickets, natural
 from asyncdata.transforms.flat_map import from_inner, not_made
-from asyncdata.transforms.slots import CyclePlace, Inputs, ParallelInputs, ReaderSlot, SerialInputs, Slot
+from asyncdata.transforms.slots import CyclePlace, Inputs, ParallelInputs, SerialInputs, Slot
 from asyncdata.transforms.weave import Closed, Drawn, Event, Opened, Passed, Rounds, Weave, Woven
 
 __all__ = ("CYCLE_LENGTH", "Interleave")
@@ -288,7 +288,7 @@ class Cycle:
                 if slot is None:
                     continue
                 if not (slot.left or slot.fill_now(self.share())):
-                    if self.exhausted(slot):
+                    if slot.is_over:
                         self.free(index)
                     continue
                 if self.count >= self.want.items:
@@ -312,12 +312,8 @@ class Cycle:
         """Tell whether an inner dataset, or a failure in its place, is there to be taken up."""
         return not self.ended and not self.inputs.idle() and self.count < self.want.items
 
-    def exhausted(self, slot: Slot) -> bool:
-        return isinstance(slot, ReaderSlot) and slot.queue.ended and not slot.queue.blocks
-
     def anything(self) -> bool:
         """Tell whether some slot has items or has ended, or a free one can be filled."""
-        live = [slot for slot in self.slots if isinstance(slot, ReaderSlot)]
-        if any(slot.queue.may_read() for slot in live):
+        if any(slot is not None and slot.is_ready for slot in self.slots):
             return True
-        return not self.ended and len(live) < len(self.slots) and not self.inputs.idle()
+        return not self.ended and None in self.slots and not self.inputs.idle()

@@ -87,6 +87,11 @@ class Slot:
         return True
 
     @property
+    def is_ready(self) -> bool:
+        """Whether to fill it, or to find that it is over, takes no waiting."""
+        return False
+
+    @property
     def is_over(self) -> bool:
         """Whether it is known without waiting that nothing more comes."""
         return False
@@ -130,6 +135,10 @@ class RowsSlot(Slot):
         self.row: int = begin or 0
 
     @property
+    def is_ready(self) -> bool:
+        return True
+
+    @property
     def is_over(self) -> bool:
         return self.row >= self.size and not self.left
 
@@ -151,6 +160,14 @@ class ReaderSlot(Slot):
         super().__init__(outer, begin)
         self.queue = queue
         self.signal = signal
+
+    @property
+    def is_ready(self) -> bool:
+        return self.queue.may_read()
+
+    @property
+    def is_over(self) -> bool:
+        return self.queue.ended and not self.queue.blocks and not self.left
 
     def fill_now(self, most: int) -> bool:
         return self.hold(self.queue.take_ready(1 << 30))
@@ -256,7 +273,10 @@ class SerialInputs:
 
 
 class ParallelInputs:
-    """Keeps as many inner datasets being read as the cycle has slots; one that is read to its end makes way."""
+    """Keeps as many inner datasets being read as the cycle has slots; one that is read to its end makes way.
+
+    No more than that stand by for a slot: of short ones, the buffers could else hold all there are.
+    """
 
     def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: CyclePlace) -> None:
         workers = node.cycle_length if node.workers in (None, AUTOTUNE) else node.workers or 1
@@ -282,7 +302,7 @@ class ParallelInputs:
         return bool(self.standby) or self.ended
 
     def vacant(self) -> bool:
-        return self.reading < self.node.cycle_length
+        return max(self.reading, len(self.standby)) < self.node.cycle_length
 
     async def run(self) -> None:
         """Open inner datasets as long as there is a vacancy."""
@@ -296,6 +316,8 @@ class ParallelInputs:
                 begin = self.begins.popleft() if self.begins else None
                 if type(plan) is Failure:
                     self.standby.append((block.tickets, plan))
+                elif isinstance(plan, Rows) and plan.at_hand and is_row(begin):
+                    self.standby.append(RowsSlot(block.tickets, begin, plan))
                 else:
                     self.admit(plan, block.tickets, begin)
                 self.signal.notify()
@@ -325,7 +347,9 @@ class ParallelInputs:
 
     async def next(self) -> Slot | Refused | None:
         await self.signal.until(self.may_read)
-        return self.standby.popleft() if self.standby else None
+        opened = self.standby.popleft() if self.standby else None
+        self.vacancy.notify()
+        return opened
 
     async def close(self) -> None:
         for task in self.tasks.values():

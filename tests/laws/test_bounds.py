@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 from collections.abc import Iterator
@@ -199,6 +200,38 @@ def test_interleave_opens_no_more_inputs_than_its_cycle(cycle: int, taken: int) 
         for _ in range(taken):
             next(elements)
     assert opened.calls <= cycle
+
+
+def raising(_: ad.Dataset) -> ad.Dataset:
+    raise ValueError
+
+
+@given(
+    cycle=st.integers(1, 5),
+    size=st.integers(1, 4),
+    taken=st.integers(0, 20),
+    ordered=st.booleans(),
+    made=st.sampled_from([lambda rows: rows, lambda rows: rows.map(lambda x: x), raising]),
+)
+def test_a_parallel_interleave_opens_few_inputs_ahead(
+    cycle: int, size: int, taken: int, ordered: bool, made: Any
+) -> None:
+    """So many as its cycle has are open, and so many stand by, however short they are, and if they are failures."""
+    opened = Gauge()
+
+    def inner(x: int) -> ad.Dataset:
+        return made(ad.Dataset.range(size + opened.plain(0)))
+
+    async def body() -> None:
+        ds = ad.Dataset.range(1000).interleave(inner, cycle, num_parallel_calls=cycle, deterministic=ordered)
+        async with ds.with_options(PLAIN).iterate() as elements:
+            for _ in range(taken):
+                with contextlib.suppress(ValueError):
+                    await anext(elements)
+            await settle()
+            assert opened.calls <= -(-taken // (1 if made is raising else size)) + 2 * cycle + 1
+
+    asyncio.run(body())
 
 
 def test_a_generator_that_never_ends_is_pulled_by_take_alone() -> None:
