@@ -116,7 +116,8 @@ def test_inner_shuffles_depend_on_the_element_alone(pipe: Pipeline, size: int, w
     assume(pipe.ordered)
 
     def shuffled(ahead: int) -> ad.Dataset:
-        ds = pipe.build().prefetch(ahead).flat_map(lambda *_: ad.Dataset.range(6).shuffle(size, seed=1)).enumerate()
+        some = pipe.build().take(20)  # of which eighteen times as many are made
+        ds = some.prefetch(ahead).flat_map(lambda *_: ad.Dataset.range(6).shuffle(size, seed=1)).enumerate()
         return ds.prefetch(ahead).batch(2).flat_map(lambda *_: ad.Dataset.range(6).shuffle(size, seed=2))
 
     one, other = ways
