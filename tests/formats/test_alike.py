@@ -1,12 +1,14 @@
-"""Small elements of one layout are read all at once, and are what they are when each is read alone."""
+"""Elements of one layout are read all at once, and are what they are when each is read alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import asyncdata as ad
 from asyncdata.formats.alike import decode_alike
@@ -15,7 +17,11 @@ from asyncdata.kept.reading import decoded
 from asyncdata.testing import same
 
 leaves: Any = st.sampled_from(
-    [st.integers(-(2**63), 2**63 - 1), st.floats(), st.just(None), st.just(True), st.binary(min_size=3, max_size=3)]
+    [
+        *(st.integers(-(2**63), 2**63 - 1), st.floats(), st.just(None), st.just(True)),
+        *(st.binary(min_size=3, max_size=3), st.binary(min_size=300, max_size=300)),
+        *(arrays(np.float32, (2, 3)), arrays(np.int64, (40,)), arrays(np.uint8, (3, 0)), arrays(np.int16, ())),
+    ]
 )
 
 
@@ -70,7 +76,7 @@ def test_what_is_damaged_is_found_as_when_each_is_read_alone(
         [()] * 20,
         [{}] * 20,
         ["text"] * 20,
-        [bytes(300)] * 20,
+        [list(range(100))] * 20,
         [bytes(number % 2) for number in range(20)],
     ],
 )
