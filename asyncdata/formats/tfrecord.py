@@ -265,9 +265,10 @@ def read_large(file: Peekable, offset: int, limit: int, most_bytes: int) -> list
 
 def scan(data: Buffer, at: int, limit: int) -> list[int]:
     """Return the lengths, unchecked, of at most `limit` records that lie complete in `data` from `at` on."""
-    lengths: list[int] = []
+    lengths = equal_lengths(data, at, limit) if limit >= MANY else []
     end = len(data)
-    for _ in range(limit):
+    at += sum(lengths) + FRAMING * len(lengths)
+    while len(lengths) < limit:
         if at + FRAMING > end:
             break
         (length,) = unpack_length(data, at)
@@ -276,6 +277,18 @@ def scan(data: Buffer, at: int, limit: int) -> list[int]:
             break
         lengths.append(length)
     return lengths
+
+
+def equal_lengths(data: Buffer, at: int, limit: int) -> list[int]:
+    """Return as many of these lengths, from the first on, as are the same, without a loop; none if they are few."""
+    if at + FRAMING > len(data):
+        return []
+    (length,) = unpack_length(data, at)
+    most = min(limit, (len(data) - at) // (length + FRAMING))
+    if most < MANY:
+        return []
+    others = np.ndarray((most,), "<u8", data, at, (length + FRAMING,)) != length
+    return [length] * (int(others.argmax()) if others.any() else most)
 
 
 def missing_bytes(rest: Buffer) -> int:
