@@ -33,6 +33,9 @@ __all__ = ("Reader", "decode_element", "encode_element")
 
 ALIGNMENT: Final = 16
 
+LARGE: Final = 1 << 16
+"""Arrays of fewer bytes are copied once more, which takes less time than to look at them as bytes."""
+
 pack_size = struct.Struct("<I").pack
 unpack_size = struct.Struct("<I").unpack_from
 pack_length = struct.Struct("<Q").pack
@@ -128,19 +131,15 @@ class Writer:
 
     def array(self, value: Any, tag: bytes = b"a") -> None:
         if value.dtype == object:
-            self.shape(b"o", value.shape)
+            self.put(b"o" + told_shape(value.shape))
             for part in value.ravel().tolist():
                 self.add(part)
             return
-        self.shape(tag, value.shape)
-        kind = told_dtype(value.dtype)
-        self.put(pack_size(len(kind)) + kind)
-        self.put(bytes(-self.size % ALIGNMENT))
-        if value.nbytes:
+        self.put(array_head(tag, value.dtype, value.shape, self.size % ALIGNMENT))
+        if value.nbytes >= LARGE:
             self.put(memoryview(cast("Any", np.ascontiguousarray(value).reshape(-1).view(np.uint8))))
-
-    def shape(self, tag: bytes, shape: tuple[int, ...]) -> None:
-        self.put(tag + pack_size(len(shape)) + b"".join(map(pack_length, shape)))
+        elif value.nbytes:
+            self.put(value.tobytes())
 
     def other(self, value: Any) -> None:
         """Append what is of no type that is looked up at once."""
@@ -311,6 +310,18 @@ READERS: Final[dict[int, Callable[[Reader], Any]]] = {
     ord("k"): Reader.record,
     ord("r"): lambda reader: Ragged(reader.take(), reader.take()),
 }
+
+
+def told_shape(shape: tuple[int, ...]) -> bytes:
+    return pack_size(len(shape)) + b"".join(map(pack_length, shape))
+
+
+@lru_cache
+def array_head(tag: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], at: int) -> bytes:
+    """Return what comes before the data of an array, which begins at byte `at`, up to where they may lie."""
+    kind = told_dtype(dtype)
+    head = tag + told_shape(shape) + pack_size(len(kind)) + kind
+    return head + bytes(-(at + len(head)) % ALIGNMENT)
 
 
 @lru_cache
