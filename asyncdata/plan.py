@@ -91,6 +91,8 @@ class Node:
 
     def open(self, scope: Scope, want: Demand, start: Start = FRESH) -> Blocks:
         """Start to run the pipeline up to this node."""
+        if start is FRESH:  # as an inner pipeline mostly is, one for each element
+            return self.run(scope, want, start)
         if start.skip:
             return self.run_past(scope, want, start)
         if not self.transparent and not self.arranges:

@@ -127,14 +127,15 @@ class Fold:
                     break
                 begin = time.perf_counter()
                 out = step.feed(block)
-                size, now = len(out), time.perf_counter()
+                size = len(out)
                 if size:
-                    pace.measured(size, now - begin)
-                    if pace.group > 1 and out.weight >= LARGE:
-                        pace.group = 1
-                    rested = now  # the reader's turn to rest
-                elif now - rested > INLINE_GROUP:
-                    rested = now
+                    rested = begin  # the reader's turn to rest
+                    if want.items > 1:  # else there is nothing to choose
+                        pace.measured(size, time.perf_counter() - begin)
+                        if pace.group > 1 and out.weight >= LARGE:
+                            pace.group = 1
+                elif time.perf_counter() - rested > INLINE_GROUP:
+                    rested = time.perf_counter()
                     await breathe()
                 for part in split(out, want):
                     yield part
