@@ -215,7 +215,10 @@ class Columns:
         """Return parts that follow each other, if they are many and small, as one, which is cut up in less time."""
         if len(parts) < FEW or sum([len(part) * part.weight for part in parts]) > SMALL * len(parts):
             return parts
-        found = concatenated(parts, [part.whole.value for part in parts])
+        try:
+            found = concatenated(parts, [part.whole.value for part in parts])
+        except MemoryError:  # which the batch says, in its place
+            return parts
         return parts if found is None else [Columns(found, sum(map(len, parts)), owned=True)]
 
     def given(self) -> bool:
