@@ -101,6 +101,12 @@ class Node:
             return self.run_after(scope, want, start)
         return self.run(scope, want, start) if start.back or start.position != END else nothing()
 
+    def at_once(self, most: int) -> Iterator[Block] | None:
+        """Return all that a fresh run gives, without one, where it reads no more than so many elements that are at hand
+        and calls no function of the user's; else `None`. For small pipelines inside others: to run one costs more.
+        """
+        return None
+
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Run from a position on, which only a transparent node's inputs may have to give something before."""
         inputs = [node.open for node in self.inputs]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from asyncdata.plan import Node
@@ -56,6 +56,11 @@ class Rows(Placed):
     def block(self, start: int, stop: int) -> Block:
         """Return rows `start` to `stop` as a block."""
         return Block(self.rows(start, stop), Ordinals(start, stop))
+
+    def at_once(self, most: int) -> Iterator[Block] | None:
+        if not self.at_hand or self.size > most:
+            return None
+        return iter([self.block(0, self.size)] if self.size else [])
 
     def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
         """Return the rows at some places as a block."""

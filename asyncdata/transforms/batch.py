@@ -47,6 +47,17 @@ class Batch(Unary):
     def stage(self) -> Fold:
         return Fold(lambda _: Batcher(self))
 
+    def at_once(self, most: int) -> Iterator[Block] | None:
+        blocks = self.input.at_once(min(most, self.size))
+        return None if blocks is None else self.stepped(Batcher(self), blocks)
+
+    def stepped(self, step: Batcher, blocks: Iterator[Block]) -> Iterator[Block]:
+        """Yield what a step makes of some blocks, which are all there are."""
+        for block in blocks:
+            if len(out := step.feed(block)):
+                yield out
+        yield from step.flush()
+
     @property
     def kind(self) -> str:
         """What users call it."""

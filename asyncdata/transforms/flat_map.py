@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from itertools import chain
+from typing import Any, Final, Protocol
 
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, in_turn, node_of
@@ -14,10 +15,14 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, dealt_begun, listed
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Merge, Opener, breathe
+from asyncdata.runtime.stage import Merge, Opener, breathe, split
 from asyncdata.runtime.tickets import END, FRESH, Children, Listed, Position, Start, Ticket, Tickets, plain, reopening
 
 __all__ = ("Catalog", "FlatMap", "from_inner", "inner_plan", "not_made")
+
+
+AT_ONCE: Final = 256
+"""Inner datasets of so many elements at most are not run, if all are at hand."""
 
 
 async def inner_plan(call: Call, block: Block) -> Node | Failure:
@@ -143,11 +148,17 @@ class FlatMap(Node):
                     begun = later
                     continue
                 ticket, inside = block.tickets[0], partial(place_inside, block.tickets, by_place, later)
-                start = Start.of(begun[0]) if begun else FRESH
-                async with aclosing(plan.open(scope.at(ticket), want, start)) as source:
-                    async for part in source:
+                found = None if begun else plan.at_once(AT_ONCE)
+                if found is not None:
+                    for part in chain.from_iterable(split(one, want) for one in found):
                         is_empty = False
                         yield part.ticketed(Children(ticket, part.tickets, inside))
+                else:
+                    start = Start.of(begun[0]) if begun else FRESH
+                    async with aclosing(plan.open(scope.at(ticket), want, start)) as source:
+                        async for part in source:
+                            is_empty = False
+                            yield part.ticketed(Children(ticket, part.tickets, inside))
                 begun = later
                 if is_empty:
                     await breathe()

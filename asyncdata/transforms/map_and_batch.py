@@ -35,6 +35,9 @@ class MapAndBatch(Batch):
     def stage(self) -> Fold:
         return Fold(lambda scope: VectorBatcher(self, Work(self.functions).at(scope.epoch)))
 
+    def at_once(self, most: int) -> None:
+        """Return nothing: functions of the user's are called."""
+
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return Batch(Map(self.input, self.functions), self.size, self.drop_remainder).fetch(scope, want, tickets)
 

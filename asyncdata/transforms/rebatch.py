@@ -46,6 +46,9 @@ class Rebatch(Batch):
     def stage(self) -> Fold:
         return Fold(lambda _: Rebatcher(self))
 
+    def at_once(self, most: int) -> None:
+        """Return nothing: what `unbatch` gives is not at hand."""
+
     @property
     def kind(self) -> str:
         return "rebatch"

@@ -217,6 +217,9 @@ class Members(Placed):
     def label(self) -> str:
         return f"window of {len(self.items)}"
 
+    def at_once(self, most: int) -> Iterator[Block] | None:
+        return iter([block_of(self.items, Ordinals(0, len(self.items)))]) if 0 < len(self.items) <= most else None
+
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many elements as are wanted, again and again."""
         start, size = 0 if position is None else self.told(position, natural), len(self.items)

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_transform
+from asyncdata.transforms import flat_map
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain, results
 
@@ -126,3 +129,45 @@ def test_one_that_never_gives_anything_lets_others_run(size: int) -> None:
             await reading
 
     asyncio.run(read_for_a_while())
+
+
+def traced(ds: ad.Dataset) -> list[Any]:
+    """Return each element, or the error in its place, with the position after it."""
+    found: list[Any] = []
+    with ds.iterate() as elements:
+        while True:
+            try:
+                element: Any = next(elements)
+            except StopIteration:
+                return found
+            except Exception as error:
+                element = (str(error), error.__notes__)
+            found.append((repr(element), elements.state_dict()["position"]))
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        lambda window: window.batch(4),
+        lambda window: window.batch(4, drop_remainder=True),
+        lambda window: window.batch(3),
+        lambda window: window.padded_batch(4),
+        lambda window: window.ragged_batch(9),
+        lambda window: window,
+        lambda _: ad.Dataset.range(5),
+        lambda _: ad.Dataset.range(0),
+        lambda _: ad.Dataset.from_tensor_slices(np.arange(6)).batch(6).batch(2),
+        lambda _: ad.Dataset.from_iterable([1, "a", None]).batch(3),
+        lambda _: ad.Dataset.from_iterable([np.zeros(1), np.zeros(2)]).batch(3),
+    ],
+)
+def test_small_inner_datasets_that_are_at_hand_are_what_they_are_when_run(
+    inner: Callable[[Any], ad.Dataset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outer = ad.Dataset.range(11).map(lambda x: 1 // (x - 6) and np.arange(1 + x % 2))
+    for windows in (ad.Dataset.range(11).window(4, shift=3), outer.window(4)):
+        ds = windows.flat_map(inner)
+        at_once = traced(ds)
+        with monkeypatch.context() as patch:
+            patch.setattr(flat_map, "AT_ONCE", -1)
+            assert traced(ds) == at_once
