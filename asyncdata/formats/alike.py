@@ -47,7 +47,7 @@ def decode_alike(records: Sequence[Any]) -> list[Any] | None:
     return list(make(table)) if table.alike(layout.free) else None
 
 
-class Columns(Protocol):
+class Records(Protocol):
     """Records of one length, in columns."""
 
     records: Sequence[bytes]
@@ -96,7 +96,7 @@ class Slices:
         return b"".join([record[begin:end] for record in self.records])
 
 
-Make: TypeAlias = "Callable[[Columns], Iterable[Any]]"
+Make: TypeAlias = "Callable[[Records], Iterable[Any]]"
 """Makes one part of each element."""
 
 

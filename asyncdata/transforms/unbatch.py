@@ -116,7 +116,8 @@ class Unbatcher(Step):
     def feed(self, block: Block) -> Block:
         if len(block) == 1:
             return self.rows(block)
-        return self.all_rows(block) or Block.join([self.rows(block.part(at, at + 1)) for at in range(len(block))])
+        found = self.all_rows(block)
+        return Block.join([self.rows(block.part(at, at + 1)) for at in range(len(block))]) if found is None else found
 
     def all_rows(self, block: Block) -> Block | None:
         """Return the rows of all elements at once, if all of them are there and lie in arrays; else `None`."""
