@@ -203,6 +203,9 @@ def test_interrupt(environment: dict[str, str], shards: Path) -> None:
         if "epoch 2/" in line:
             break
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    try:
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert_one_line(said, "interrupted")
