@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 import asyncdata as ad
 from asyncdata.processes import lanes
@@ -594,3 +595,17 @@ def test_leaving_early_leaves_nothing_running() -> None:
         assert [next(elements) for _ in range(5)] == [0, 2, 4, 6, 8]
     gc.collect()
     assert list(processes(ad.Dataset.range(3), double)) == [0, 2, 4]
+
+
+def compute_threads(_: int) -> tuple[list[str | None], list[int]]:
+    """Return what this process tells libraries that compute, and in how many threads those that are here do."""
+    np.ones((2, 2)) @ np.ones((2, 2))
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+    return [os.environ.get(name) for name in names], [pool["num_threads"] for pool in threadpool_info()]
+
+
+def test_a_worker_computes_in_one_thread() -> None:
+    for told, threads in processes(ad.Dataset.range(8), compute_threads):
+        assert told == ["1"] * 4
+        assert threads
+        assert set(threads) == {1}
