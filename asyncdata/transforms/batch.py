@@ -45,14 +45,19 @@ class Batch(Unary):
     drop_remainder: bool = False
 
     def stage(self) -> Fold:
-        return Fold(lambda _: Batcher(self))
+        return Fold(lambda _: self.step())
+
+    def step(self) -> Batcher:
+        """Return what collects elements."""
+        return Batcher(self)
 
     def at_once(self, most: int) -> Iterator[Block] | None:
         blocks = self.input.at_once(min(most, self.size))
-        return None if blocks is None else self.stepped(Batcher(self), blocks)
+        return None if blocks is None else self.batches_of_all(blocks)
 
-    def stepped(self, step: Batcher, blocks: Iterator[Block]) -> Iterator[Block]:
-        """Yield what a step makes of some blocks, which are all there are."""
+    def batches_of_all(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        """Yield the batches of some blocks, which are all there are."""
+        step = self.step()
         for block in blocks:
             if len(out := step.feed(block)):
                 yield out
@@ -167,11 +172,11 @@ class Batcher(Step):
         elif len(stops) == 1 and end == self.count:
             batches = [self.node.joined(columns, tickets, 0, end)]
         else:
-            joined, columns = self.node.joined, Columns.gathered(columns)
-            parts = divided(columns, stops)
-            batches = (len(columns) == 1 and columns[0].small_batches(stops)) or [
-                joined(part, tickets, *span) for part, span in zip(parts, spans, strict=False)
-            ]
+            columns = Columns.gathered(columns)
+            batches = columns[0].small_batches(stops) if len(columns) == 1 else []
+            if not batches:
+                joined, parts = self.node.joined, divided(columns, stops)
+                batches = [joined(part, tickets, *span) for part, span in zip(parts, spans, strict=False)]
         self.count -= end
         self.overtaken = max(0, self.overtaken - end)
         last = self.held[-1]  # which made the first of these batches full: a part of `whole` would keep all before it

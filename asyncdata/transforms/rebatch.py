@@ -11,7 +11,6 @@ from asyncdata.errors import PlanError
 from asyncdata.plan import Node, check_count, scaled
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.dealing import Deal
-from asyncdata.runtime.stage import Fold
 from asyncdata.runtime.tickets import Position, Start, Tickets, Wrapped, natural
 from asyncdata.structure import prefixed
 from asyncdata.transforms.batch import Batch, Batcher
@@ -43,11 +42,8 @@ class Rebatch(Batch):
             return Batch(rows, sizes[0], drop_remainder)
         return Rebatch(rows, sum(sizes), drop_remainder, sizes)
 
-    def stage(self) -> Fold:
-        return Fold(lambda _: Rebatcher(self))
-
-    def at_once(self, most: int) -> None:
-        """Return nothing: what `unbatch` gives is not at hand."""
+    def step(self) -> Rebatcher:
+        return Rebatcher(self)
 
     @property
     def kind(self) -> str:

@@ -153,6 +153,11 @@ class RowsSlot(Slot):
         """Nothing is open."""
 
 
+def rows_at_hand(plan: Node, begin: Position) -> Rows | None:
+    """Return an inner dataset that need not be run, if it is such a one and begins at one of its rows."""
+    return plan if isinstance(plan, Rows) and plan.at_hand and is_row(begin) else None
+
+
 class ReaderSlot(Slot):
     """An inner dataset that a task of its own reads into a queue."""
 
@@ -263,8 +268,8 @@ class SerialInputs:
         begin = self.begins.popleft() if self.begins else None
         if type(plan) is Failure:
             return block.tickets, plan
-        if isinstance(plan, Rows) and plan.at_hand and is_row(begin):
-            return RowsSlot(block.tickets, begin, plan)
+        if (rows := rows_at_hand(plan, begin)) is not None:
+            return RowsSlot(block.tickets, begin, rows)
         inner, want = self.scope.at(block.tickets[0]), Demand()
         return SerialSlot(block.tickets, begin, plan.open(inner, want, Start.of(begin)), want)
 
@@ -316,8 +321,8 @@ class ParallelInputs:
                 begin = self.begins.popleft() if self.begins else None
                 if type(plan) is Failure:
                     self.standby.append((block.tickets, plan))
-                elif isinstance(plan, Rows) and plan.at_hand and is_row(begin):
-                    self.standby.append(RowsSlot(block.tickets, begin, plan))
+                elif (rows := rows_at_hand(plan, begin)) is not None:
+                    self.standby.append(RowsSlot(block.tickets, begin, rows))
                 else:
                     self.admit(plan, block.tickets, begin)
                 self.signal.notify()
