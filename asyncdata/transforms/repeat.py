@@ -25,6 +25,9 @@ __all__ = ("Concatenate", "Repeat", "from_parts", "in_turn", "turn_and_places")
 MANY: Final = 64
 """Rows of a source from which on it is no loss to put turns together of blocks, and not of elements."""
 
+FEW: Final = 16
+"""Fewer rows than this a source gives as elements."""
+
 OPEN: Final = 16
 """How many parts are open at once to fetch elements, unless a node has more of them open anyway."""
 
@@ -98,7 +101,7 @@ class Repeat(Unary):
         size = source.size
         start, end = turn * size + min(place, size), sys.maxsize if self.count < 0 else self.count * size
         while size and start < end:
-            stop = min(end, start + want.items)
+            stop = block_end(start, min(end, start + want.items), size)
             yield several_turns(source, start, stop).ticketed(TurnsOfRows(start, stop, size))
             start = stop
 
@@ -111,6 +114,17 @@ class Repeat(Unary):
         last = max(behind_all, *[turn + len(places) for turn, places in running])
         turns = range(min(turn for turn, _ in running), last)
         return [turns.start, *[self.input.dealt([place_in(turn, at) for at in told], deal.at(turn)) for turn in turns]]
+
+
+def block_end(start: int, stop: int, size: int) -> int:
+    """Return where a block of rows of several turns ends, `stop` at the latest: few rows of one turn are elements, and
+    would make elements of all the others that could stay in columns."""
+    head, rest = size - start % size, stop % size
+    if size < MANY or stop - start < MANY or head >= stop - start:
+        return stop
+    if head < FEW:
+        return start + head
+    return stop - rest if rest < FEW else stop
 
 
 def several_turns(source: Rows, start: int, stop: int) -> Block:

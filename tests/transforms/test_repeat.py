@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count, islice
+from itertools import count, islice, pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.testing import check_transform
+from asyncdata.transforms.repeat import block_end
 from tests.reference import Boom, Failed
 from tests.running import WAYS
 
@@ -104,3 +107,13 @@ def test_cardinality() -> None:
     assert len(ad.Dataset.range(3).repeat(0)) == 0
     assert ad.Dataset.range(3).filter(bool).repeat(2).cardinality() == ad.UNKNOWN_CARDINALITY
     assert ad.Dataset.counter().repeat(0).cardinality() == 0
+
+
+@given(start=st.integers(0, 1000), want=st.integers(1, 1000), size=st.integers(1, 200))
+def test_a_block_of_several_turns_has_no_few_rows_of_one(start: int, want: int, size: int) -> None:
+    """Those would be elements, and with them all the others, which may stay in arrays."""
+    stop = block_end(start, start + want, size)
+    assert start < stop <= start + want
+    if size >= 64 and stop - start >= 64:
+        bounds = [start, *range(start - start % size + size, stop, size), stop]
+        assert all(after - before >= 16 for before, after in pairwise(bounds))
