@@ -67,6 +67,11 @@ class Columns:
             return None
 
     @staticmethod
+    def same_of(items: list[Any]) -> Columns | None:
+        """Return elements in arrays of their own; `None` if what is taken out again would not be the same."""
+        return Columns.made_of(items) if items and every(is_row, items[0]) else None
+
+    @staticmethod
     def room_for(element: Any, rows: int, empty: Empty) -> Columns | None:
         """Return arrays for so many elements like this one, which is put into the first row.
 
@@ -302,6 +307,11 @@ class Integers(Whole):
 def is_plain(leaf: Any) -> bool:
     """Tell whether rows of an array, stacked, are always a part of such an array."""
     return type(leaf) is np.ndarray and leaf.ndim > 0 and leaf.dtype.kind in "biufc" and leaf.dtype.isnative
+
+
+def is_row(leaf: Any) -> bool:
+    """Tell whether a leaf is as a row of an array is; Python's numbers would be NumPy's when they are taken out."""
+    return isinstance(leaf, np.generic) or (type(leaf) is np.ndarray and leaf.ndim > 0)
 
 
 def own(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -21,31 +21,40 @@ from asyncdata.runtime.executors import LATE, Note, Place, noted
 from asyncdata.runtime.tickets import Kept, Position, Ticket, Tickets, plain
 from asyncdata.runtime.usage import queued
 from asyncdata.runtime.work import Work
+from asyncdata.structure import nbytes
 
-__all__ = ("Carried", "Errand", "Outcome", "Sent", "back", "carry_out", "outward", "reached")
+__all__ = ("SMALL", "Carried", "Errand", "Outcome", "Sent", "back", "carry_out", "outward", "reached")
 
+
+SMALL: Final = 1 << 13
+"""Bytes of a row up to which it is quicker to copy it once more than to send it alone."""
+
+SHARED: Final = 1 << 11
+"""Bytes of a row up to which it does not matter that whoever keeps it keeps all of its group; a shelf copies it."""
 
 CHECKS: Final = 16
 """How often at most it is seen, while a worker has a group, whether that takes too long."""
 
 
 class Sent(NamedTuple):
-    """The good elements of a group as they travel: items, those that are batches as lists, and tickets if needed."""
+    """The good elements of a group as they travel: items, those that are batches as lists, or the columns that they lie
+    in, and tickets if needed."""
 
-    items: list[Any]
+    items: list[Any] | tuple[Columns, ...]
     batches: bool
     tickets: list[Ticket] | None
 
 
 class Errand(NamedTuple):
     """What a worker is asked for: a group, in which epoch, whether to do all of it however long that takes, whether one
-    by one since it has killed, and what not to touch."""
+    by one since it has killed, what not to touch, and whether single results are kept for long."""
 
     sent: Sent
     epoch: tuple[Any, ...]
     whole: bool
     careful: bool = False
     blamed: dict[int, str] | None = None
+    kept: bool = False
 
 
 class Outcome(NamedTuple):
@@ -64,6 +73,16 @@ class Outcome(NamedTuple):
         """Return what failed."""
         rows: list[Any] = [item if type(item) is list else [item] for item in self.items]
         return [item for item in chain.from_iterable(rows) if type(item) is Carried]
+
+    def in_columns(self, kept: bool) -> Outcome:
+        """Return the same with small rows of arrays put together, which travel in a fraction of the time."""
+        items = self.items
+        if isinstance(items, tuple) or not items or nbytes(items[0]) > (SHARED if kept else SMALL):
+            return self
+        columns = Columns.same_of(items)
+        if columns is None:
+            return self
+        return self._replace(items=(Columns(columns.value, len(items)),))  # which a batch is to copy
 
     @property
     def worked(self) -> float:
@@ -168,11 +187,13 @@ def sound(block: Block) -> list[int]:
 def outward(work: Work, block: Block) -> Sent:
     """Return what of a group is sent to a worker."""
     places = sound(block) if block.failed else range(len(block))
+    tickets = [plain(block.tickets[place]) for place in places] if any(call.keyed for call in work.calls) else None
+    if block.columns:
+        return Sent(tuple(block.columns), False, tickets)
     items = [block.items[place] for place in places] if block.failed else block.items
     if items and type(items[0]) is Block:
         return Sent([[None if type(one) is Failure else one for one in item.items] for item in items], True, None)
-    keyed = any(call.keyed for call in work.calls)
-    return Sent(items, False, [plain(block.tickets[place]) for place in places] if keyed else None)
+    return Sent(items, False, tickets)
 
 
 def reached(block: Block, outcome: Outcome) -> int:
@@ -185,18 +206,19 @@ def reached(block: Block, outcome: Outcome) -> int:
 
 def back(block: Block, outcome: Outcome) -> Block:
     """Return the results in the places of elements that a worker has done; what had failed before stays."""
-    items = outcome.items
+    items, places = outcome.items, outcome.places
+    batches = not block.columns and type(block.items[0]) is Block
+    if not block.failed and not batches and (isinstance(items, tuple) or Carried not in set(map(type, items))):
+        tickets = block.tickets if places is None else Kept(block.tickets, places)
+        return Block.of_columns(items, tickets) if isinstance(items, tuple) else Block(items, tickets)
     if isinstance(items, tuple):
-        if not block.failed:
-            return Block.of_columns(items, block.tickets)
         items = [*chain.from_iterable(items)]
-    places = range(len(items)) if outcome.places is None else outcome.places
-    found: list[tuple[int, Any]] = list(zip(places, items, strict=True))
+    found: list[tuple[int, Any]] = list(zip(range(len(items)) if places is None else places, items, strict=True))
     if block.failed:
         good = sound(block)
         bad = [(place, item) for place, item in enumerate(block.items) if type(item) is Failure]
         found = sorted([*((good[place], item) for place, item in found), *bad], key=lambda pair: pair[0])
-    if block.items and type(block.items[0]) is Block:
+    if batches:
         return Block([rejoined(block.items[place], rows) for place, rows in found], block.tickets)
     items = [opened(item, block.tickets, place) for place, item in found]
     whole = len(found) == len(block)
@@ -227,7 +249,7 @@ def carry_out(work: Work, errand: Errand, mark: Callable[[int], object], empty: 
     Batches are made in arrays that `empty` gives.
     """
     block, work = received(errand.sent), work.at(errand.epoch)
-    if not block.items:  # all had failed before
+    if not len(block):  # all had failed before
         return Outcome([], None, 0, 0.0, 0.0)
     begin, waited = time.perf_counter(), queued()
     if errand.careful:
@@ -235,9 +257,9 @@ def carry_out(work: Work, errand: Errand, mark: Callable[[int], object], empty: 
     else:
         done, count = in_time(work, block, inf if errand.whole else begin + LATE, empty)
     seconds, waited = time.perf_counter() - begin, queued() - waited
-    if done.columns:
-        return Outcome(tuple(done.columns), None, count, seconds, waited)
     places = None if len(done) == count else [done.tickets[index].number for index in range(len(done))]
+    if done.columns:
+        return Outcome(tuple(done.columns), places, count, seconds, waited)
     if errand.sent.batches:
         return Outcome([[fit(item) for item in part.items] for part in done.items], None, count, seconds, waited)
     return Outcome([fit(item) for item in done.items] if done.failed else done.items, places, count, seconds, waited)
@@ -256,9 +278,12 @@ def in_time(work: Work, block: Block, end: float, empty: Empty) -> tuple[Block, 
 
 def received(sent: Sent) -> Block:
     """Return the group as a block, in which each element's ticket is its place."""
+    items = sent.items
+    if isinstance(items, tuple):
+        return Block.of_columns(items, Placed(sum(map(len, items)), sent.tickets))
     if not sent.batches:
-        return Block(sent.items, Placed(len(sent.items), sent.tickets))
-    blocks = [Block(rows, Placed(len(rows))) for rows in sent.items]
+        return Block(items, Placed(len(items), sent.tickets))
+    blocks = [Block(rows, Placed(len(rows))) for rows in items]
     return Block(blocks, Placed(len(blocks)))
 
 

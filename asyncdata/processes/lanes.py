@@ -81,7 +81,8 @@ class ProcessLanes(Lanes):
 
     def parcel(self, group: Group, job: Job) -> Parcel:
         """Return a group as it travels."""
-        errand = Errand(outward(self.work, group.what), self.epoch, self.in_order, job.suspect, job.blamed)
+        sent = outward(self.work, group.what)
+        errand = Errand(sent, self.epoch, self.in_order, job.suspect, job.blamed, self.copied)
         return pack(errand, self.crew.slots, INPUT_INLINE, dump=entire if self.by_value else dumps)
 
     def done(self, group: Group, finished: Finished, reply: Reply | BaseException) -> None:
@@ -112,7 +113,8 @@ class ProcessLanes(Lanes):
         group.seconds, group.queued = answer.seconds, answer.queued
         group.count = reached(group.what, answer)
         self.pace.measured(group.count, answer.worked)
-        return back(group.what.part(0, group.count), answer)
+        what = group.what
+        return back(what if group.count == len(what) else what.part(0, group.count), answer)
 
     def stop(self) -> None:
         for job in list(self.jobs.values()):

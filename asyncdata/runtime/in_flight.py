@@ -16,7 +16,7 @@ from asyncdata.runtime.tickets import NOTHING, Arrived, Tickets
 
 __all__ = ("Learnt", "Window")
 
-MOST_HELD: Final = 8192
+MOST_HELD: Final = 16384
 """So many cheap elements in flight keep any number of workers busy; all of them run again after an interruption."""
 
 LEAST_BATCH: Final = 1 << 18

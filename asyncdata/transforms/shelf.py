@@ -54,9 +54,7 @@ class Shelf:
         """Copy the elements of a block to free places, and return those; `None` if some are of another kind."""
         if block.columns:
             return self.put(block.columns)
-        if block.failed or not all(map(is_row, leaves_of(block.items[0]))):
-            return None
-        columns = Columns.made_of(block.items)
+        columns = None if block.failed else Columns.same_of(block.items)
         return None if columns is None else self.put([columns])
 
     def room(self, count: int) -> list[int]:
@@ -83,11 +81,6 @@ class Shelf:
         rows = self.look(places)
         self.free += places
         return rows
-
-
-def is_row(leaf: Any) -> bool:
-    """Tell whether a leaf is as a row of an array is; Python's numbers would be NumPy's when they are taken out."""
-    return isinstance(leaf, np.generic) or (type(leaf) is np.ndarray and leaf.ndim > 0)
 
 
 def shape_of(value: Any) -> list[Any]:

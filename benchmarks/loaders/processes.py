@@ -76,6 +76,10 @@ def filled(shape: Any, number: int) -> np.ndarray:
     return array
 
 
+def small(number: int) -> np.ndarray:
+    return np.full(16, number, np.float32)
+
+
 def plus_one(number: int) -> int:
     return number + 1
 
@@ -96,7 +100,7 @@ def pool(workers: int) -> ProcessPoolExecutor:
 
 def grouped(job: Job, count: int) -> Epoch:
     """The standard pool, whose groups are given by hand."""
-    return partial(pool(job.workers).map, job.function, range(count), chunksize=7)
+    return partial(pool(job.workers).map, job.function, range(count), chunksize=job.group)
 
 
 def separate(job: Job, count: int) -> Epoch:
@@ -151,8 +155,8 @@ LOADERS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Job:
-    """What is done, on how many elements (or `batch`es of them) by how many workers, and what asyncdata is held
-    against."""
+    """What is done, on how many elements (or `batch`es of them) by how many workers, what asyncdata is held against,
+    and how many calls make a group where that is given by hand."""
 
     function: Callable[[int], Any]
     workers: int
@@ -160,6 +164,7 @@ class Job:
     unit: str
     against: dict[str, Any]
     batch: int | None = None
+    group: int = 7
 
     def of(self, quick: bool) -> int:
         """How many elements an epoch has."""
@@ -187,7 +192,10 @@ JOBS = {
         partial(filled, BATCH[1:]), 1, 100, "ms", {"warm copy": AtMost(1.5), "DataLoader": AtLeast(8)}, BATCH[0]
     ),
     "elements of 150 KB": Job(partial(kept, ELEMENT), 1, 5000, "us", {"DataLoader": AtLeast(5)}),
-    "x + 1": Job(plus_one, 2, 500_000, "us", {}),
+    "arrays of 64 bytes": Job(
+        small, 2, 50_000, "us", {"standard pool": AtLeast(2), "DataLoader": AtLeast(5)}, group=1000
+    ),
+    "x + 1": Job(plus_one, 2, 500_000, "us", {"standard pool": None}, group=1000),
 }
 FACTOR = {"us": 1e6, "ms": 1e3}
 
