@@ -156,7 +156,8 @@ LOADERS: dict[str, Any] = {
 @dataclass(frozen=True)
 class Job:
     """What is done, on how many elements (or `batch`es of them) by how many workers, what asyncdata is held against,
-    and how many calls make a group where that is given by hand."""
+    how many calls make a group where that is given by hand, and how many times it is run: more often where a few
+    percent matter."""
 
     function: Callable[[int], Any]
     workers: int
@@ -165,6 +166,7 @@ class Job:
     against: dict[str, Any]
     batch: int | None = None
     group: int = 7
+    rounds: int = 5
 
     def of(self, quick: bool) -> int:
         """How many elements an epoch has."""
@@ -178,6 +180,7 @@ JOBS = {
         2000,
         "us",
         {"two processes": AtLeast(0.92), "standard pool": None, "DataLoader": None},
+        rounds=15,
     ),
     "batches of 38.5 MB that are there": Job(
         partial(kept, BATCH), 1, 100, "ms", {"warm copy": AtMost(1.5), "DataLoader": AtLeast(8)}
@@ -193,7 +196,7 @@ JOBS = {
     ),
     "elements of 150 KB": Job(partial(kept, ELEMENT), 1, 5000, "us", {"DataLoader": AtLeast(5)}),
     "arrays of 64 bytes": Job(
-        small, 2, 50_000, "us", {"standard pool": AtLeast(2), "DataLoader": AtLeast(5)}, group=1000
+        small, 2, 20_000, "us", {"standard pool": AtLeast(2), "DataLoader": AtLeast(5)}, group=1000
     ),
     "x + 1": Job(plus_one, 2, 500_000, "us", {"standard pool": None}, group=1000),
 }
@@ -217,7 +220,7 @@ def measure(name: str, job: Job, present: Iterable[str], arguments: Arguments, r
     count = job.of(arguments.quick)
     others = [loader for loader in job.against if loader in present]
     runs: dict[str, list[float]] = {loader: [] for loader in ("asyncdata", *others)}
-    for _ in range(arguments.rounds(5)):
+    for _ in range(arguments.rounds(job.rounds)):
         for loader, seconds in runs.items():
             seconds.append(fresh(__file__, "--alone", name, loader, count))
     each = {loader: statistics.median(seconds) / count * FACTOR[job.unit] for loader, seconds in runs.items()}
