@@ -69,7 +69,7 @@ class Columns:
     @staticmethod
     def same_of(items: list[Any]) -> Columns | None:
         """Return elements in arrays of their own; `None` if what is taken out again would not be the same."""
-        return Columns.made_of(items) if items and every(is_row, items[0]) else None
+        return Columns.made_of(items) if items and is_row(items[0]) else None
 
     @staticmethod
     def room_for(element: Any, rows: int, empty: Empty) -> Columns | None:
@@ -309,9 +309,13 @@ def is_plain(leaf: Any) -> bool:
     return type(leaf) is np.ndarray and leaf.ndim > 0 and leaf.dtype.kind in "biufc" and leaf.dtype.isnative
 
 
-def is_row(leaf: Any) -> bool:
-    """Tell whether a leaf is as a row of an array is; Python's numbers would be NumPy's when they are taken out."""
-    return isinstance(leaf, np.generic) or (type(leaf) is np.ndarray and leaf.ndim > 0)
+def is_row(value: Any) -> bool:
+    """Tell whether a value is as a row of arrays is: Python's numbers would be NumPy's when they are taken out again,
+    and objects of classes might have lost what no array tells."""
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is tuple or kind is dict:
+        return all(map(is_row, cast("Any", value).values() if kind is dict else value))
+    return isinstance(value, np.generic) or (kind is np.ndarray and value.ndim > 0)
 
 
 def own(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,18 @@ import asyncdata as ad
 COUNT = 40
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sample:
     number: Any
     picture: Any
+    about: str = field(default="", init=False)
+
+
+def labelled(number: int) -> Sample:
+    """An object that knows more than its arrays."""
+    sample = Sample(np.int8(number), array_of(number))
+    sample.about = f"number {number}"
+    return sample
 
 
 def array_of(number: int) -> np.ndarray[Any, Any]:
@@ -49,7 +58,9 @@ RESULTS: dict[str, Any] = {
     "dicts in other order": in_turn({"a": np.int8(1), "b": np.int8(2)}, {"b": np.int8(3), "a": np.int8(4)}),
     "tuples": lambda number: (array_of(number), (np.uint8(number), array_of(number + 1))),
     "empty tuples": lambda number: (),
-    "classes": lambda number: Sample(np.int8(number), array_of(number)),
+    "classes": labelled,
+    "dicts of a kind": lambda number: defaultdict(lambda: number, x=array_of(number)),
+    "nothing in tuples": lambda number: ({}, (), array_of(number)),
     "lists": lambda number: [array_of(number)],
     "several shapes": lambda number: np.arange(number % 5),
     "several dtypes": in_turn(np.zeros(2, np.int8), np.zeros(2, np.int16)),
@@ -63,14 +74,18 @@ RESULTS: dict[str, Any] = {
 def told(value: Any) -> Any:
     """Return all that there is to compare of an element."""
     if isinstance(value, dict):
-        return dict, [(key, told(part)) for key, part in value.items()]
+        return type(value), [(key, told(part)) for key, part in value.items()], told_default(value)
     if isinstance(value, (tuple, list)):
         return type(value), [told(part) for part in value]
     if isinstance(value, Sample):
-        return Sample, told(value.number), told(value.picture)
+        return Sample, told(value.number), told(value.picture), value.about
     if isinstance(value, np.ndarray):
         return type(value), value.dtype, value.shape, value.flags.writeable, repr(value)
     return type(value), value
+
+
+def told_default(value: Any) -> Any:
+    return value.default_factory() if isinstance(value, defaultdict) else None
 
 
 def check(ds: ad.Dataset[Any], expected: ad.Dataset[Any]) -> None:
