@@ -68,8 +68,13 @@ class Columns:
 
     @staticmethod
     def same_of(items: list[Any]) -> Columns | None:
-        """Return elements in arrays of their own; `None` if what is taken out again would not be the same."""
-        return Columns.made_of(items) if items and is_row(items[0]) else None
+        """Return elements in arrays of their own; `None` if what is taken out again would not be the same, or if they
+        are few. Of those of several shapes no array is made in vain, unless they differ seldom.
+        """
+        if len(items) < FEW or not is_row(items[0]):
+            return None
+        some = [items[0], items[len(items) // 2], items[-1]]
+        return Columns.made_of(items) if all(map(is_row, some)) and len({traits(one) for one in some}) == 1 else None
 
     @staticmethod
     def room_for(element: Any, rows: int, empty: Empty) -> Columns | None:
@@ -166,6 +171,24 @@ class Columns:
         """Return the elements."""
         made = self.whole.elements()
         return made if len(self) == len(made) else made[self.start : self.stop]
+
+    def shared(self) -> Columns:
+        """Return these rows as such that others see too: a batch of them is to be a copy."""
+        return Columns(self.value, len(self)) if self.whole.owned else self
+
+    def apart(self) -> list[Any]:
+        """Return the elements, each in memory of its own."""
+        if self.integers:
+            return self.elements()
+        return rows_of(map_leaves(lambda leaf, _: [row.copy() for row in self.leaf(leaf)], self.whole.value), len(self))
+
+    @property
+    def complete(self) -> bool:
+        """Whether the arrays tell all of the elements: not of objects of classes, which another process may not know,
+        nor of dicts that somebody may have written into."""
+        if self.integers or type(self.whole.value) is np.ndarray:
+            return True
+        return self.whole.made is None and tells_all(self.whole.value)
 
     @property
     def weight(self) -> int:
@@ -314,8 +337,21 @@ def is_row(value: Any) -> bool:
     and objects of classes might have lost what no array tells."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is tuple or kind is dict:
-        return all(map(is_row, cast("Any", value).values() if kind is dict else value))
+        return all(map(is_row, value.values() if kind is dict else value))
     return isinstance(value, np.generic) or (kind is np.ndarray and value.ndim > 0)
+
+
+def traits(row: Any) -> tuple[Any, ...]:
+    """Return the dtypes and shapes of the arrays and numbers in a row."""
+    return tuple([(leaf.dtype, leaf.shape) for leaf in leaves_of(row)])
+
+
+def tells_all(value: Any) -> bool:
+    """Tell whether arrays in tuples and dicts are all that there is."""
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is tuple or kind is dict:
+        return all(map(tells_all, value.values() if kind is dict else value))
+    return kind is np.ndarray
 
 
 def own(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -345,12 +381,31 @@ def alike(items: Sequence[Any]) -> bool:
     if kinds:
         return False
     if kind is np.ndarray:
-        return numeric(items[0]) and len({array.dtype for array in items}) == 1
-    if is_number(kind):
-        return True
-    if kind is dict:  # quicker than to open each
-        keys = list(items[0])
-        return all(list(item) == keys for item in items) and all(alike([item[key] for item in items]) for key in keys)
+        return arrays_alike(items)
+    if kind is dict:
+        return dicts_alike(items)
+    return is_number(kind) or parts_alike(items)
+
+
+def arrays_alike(arrays: Sequence[npt.NDArray[Any]]) -> bool:
+    """Tell whether arrays are of numbers of one dtype, without metadata, which are not compared and would be lost."""
+    dtypes = {id(dtype): dtype for dtype in [array.dtype for array in arrays]}.values()
+    return numeric(arrays[0]) and len(set(dtypes)) == 1 and all(dtype.metadata is None for dtype in dtypes)
+
+
+def dicts_alike(dicts: Sequence[dict[Any, Any]]) -> bool:
+    """Tell whether dicts have the same keys, also of type (1 and True are equal), in one order, and are alike."""
+    keys = list(dicts[0])
+    kinds = list(map(type, keys))
+    if not all(list(one) == keys and list(map(type, one)) == kinds for one in dicts):
+        return False
+    return all(alike([one[key] for one in dicts]) for key in keys)
+
+
+def parts_alike(items: Sequence[Any]) -> bool:
+    """Tell whether tuples, or objects of one class with parts, are alike."""
+    if type(items[0]) is tuple:  # quicker than to open each
+        return len(set(map(len, items))) == 1 and all(map(alike, zip(*items, strict=True)))
     levels = [level for level in map(open_level, items) if level is not None]
     if not levels or any(level.names != levels[0].names for level in levels):
         return False

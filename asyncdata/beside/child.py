@@ -140,7 +140,7 @@ class Passage:
 
 def cargo_of(block: Block) -> Cargo:
     """Return a block for its way."""
-    if block.columns:
+    if block.columns and all(part.complete for part in block.columns):
         return Cargo([], block.columns, False)
     if not block.failed:
         columns = Columns.same_of(block.items) if nbytes(block.items[0]) <= SMALL else None

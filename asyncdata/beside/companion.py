@@ -19,6 +19,7 @@ from asyncdata.beside.child import serve
 from asyncdata.beside.letters import (
     Ask,
     Begin,
+    Cargo,
     Carry,
     Chosen,
     End,
@@ -35,7 +36,7 @@ from asyncdata.beside.letters import (
 from asyncdata.beside.line import GoneError, Line
 from asyncdata.errors import AsyncDataError, PlanError, StageError
 from asyncdata.plan import Node, nodes_of
-from asyncdata.processes.arena import INLINE, Attached, Parcel, Slots, Spot, pack, whole
+from asyncdata.processes.arena import INLINE, Attached, Parcel, Slots, Spot, is_passing, pack, whole
 from asyncdata.processes.crew import ending, most_slots
 from asyncdata.processes.errand import Carried
 from asyncdata.processes.starting import WorkerProcess, at_exit, preload
@@ -180,7 +181,7 @@ class Correspondence:
         if isinstance(letter.parcel, Spot):
             self.attached.map_of(letter.parcel)  # what fails here has died
         try:
-            cargo = self.attached.open(letter.parcel)
+            cargo: Cargo = self.attached.open(letter.parcel)
         except Exception as error:
             refusal = StageError(f"elements from the pipeline's process cannot be unpickled here: {error!r}")
             refusal.__cause__ = error
@@ -188,7 +189,7 @@ class Correspondence:
             self.forget(letter.run)
             line.end()
             return
-        line.receive(cargo, letter.depth)
+        line.receive(cargo.apart() if is_passing(letter.parcel) else cargo, letter.depth)
 
     def opened(self, parcel: Parcel) -> BaseException:
         """Return an error that has travelled."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from itertools import chain
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -47,6 +48,11 @@ class Cargo(NamedTuple):
     items: list[Any]
     columns: Sequence[Columns]
     failed: bool
+
+    def apart(self) -> Cargo:
+        """Return the same with each row in memory of its own: who keeps one keeps no others."""
+        rows = [part.apart() for part in self.columns]
+        return self._replace(items=[*chain.from_iterable(rows)], columns=()) if rows else self
 
 
 # from the consumer

@@ -31,7 +31,7 @@ from asyncdata.copying import copy
 from asyncdata.processes.segment import Segment
 from asyncdata.room import ROOMY
 
-__all__ = ("INLINE", "Attached", "Draft", "Parcel", "Slots", "Spot", "dumps", "entire", "pack", "whole")
+__all__ = ("INLINE", "Attached", "Draft", "Parcel", "Slots", "Spot", "dumps", "entire", "is_passing", "pack", "whole")
 
 INLINE: Final = 3000
 """Bytes that may go through a pipe of the pool: a write of at most 4,096 is whole or not at all, so that a process that
@@ -58,6 +58,11 @@ class Spot(NamedTuple):
 
 Parcel: TypeAlias = bytes | Spot
 """A pickle, or where it lies."""
+
+
+def is_passing(parcel: Parcel) -> bool:
+    """Tell whether a parcel lies in a slot that is one too many, and is copied out as it arrives."""
+    return isinstance(parcel, Spot) and parcel.passing
 
 
 class Slot:

@@ -29,9 +29,6 @@ __all__ = ("SMALL", "Carried", "Errand", "Outcome", "Sent", "back", "carry_out",
 SMALL: Final = 1 << 13
 """Bytes of a row up to which it is quicker to copy it once more than to send it alone."""
 
-SHARED: Final = 1 << 11
-"""Bytes of a row up to which it does not matter that whoever keeps it keeps all of its group; a shelf copies it."""
-
 CHECKS: Final = 16
 """How often at most it is seen, while a worker has a group, whether that takes too long."""
 
@@ -47,14 +44,13 @@ class Sent(NamedTuple):
 
 class Errand(NamedTuple):
     """What a worker is asked for: a group, in which epoch, whether to do all of it however long that takes, whether one
-    by one since it has killed, what not to touch, and whether single results are kept for long."""
+    by one since it has killed, and what not to touch."""
 
     sent: Sent
     epoch: tuple[Any, ...]
     whole: bool
     careful: bool = False
     blamed: dict[int, str] | None = None
-    kept: bool = False
 
 
 class Outcome(NamedTuple):
@@ -74,15 +70,19 @@ class Outcome(NamedTuple):
         rows: list[Any] = [item if type(item) is list else [item] for item in self.items]
         return [item for item in chain.from_iterable(rows) if type(item) is Carried]
 
-    def in_columns(self, kept: bool) -> Outcome:
+    def in_columns(self) -> Outcome:
         """Return the same with small rows of arrays put together, which travel in a fraction of the time."""
         items = self.items
-        if isinstance(items, tuple) or not items or nbytes(items[0]) > (SHARED if kept else SMALL):
+        if isinstance(items, tuple) or not items or nbytes(items[0]) > SMALL:
             return self
         columns = Columns.same_of(items)
-        if columns is None:
+        return self if columns is None else self._replace(items=(columns.shared(),))
+
+    def apart(self) -> Outcome:
+        """Return the same with each row in memory of its own: who keeps one keeps no others."""
+        if not isinstance(self.items, tuple):
             return self
-        return self._replace(items=(Columns(columns.value, len(items)),))  # which a batch is to copy
+        return self._replace(items=[*chain.from_iterable([part.apart() for part in self.items])])
 
     @property
     def worked(self) -> float:
@@ -188,7 +188,7 @@ def outward(work: Work, block: Block) -> Sent:
     """Return what of a group is sent to a worker."""
     places = sound(block) if block.failed else range(len(block))
     tickets = [plain(block.tickets[place]) for place in places] if any(call.keyed for call in work.calls) else None
-    if block.columns:
+    if block.columns and all(part.complete for part in block.columns):
         return Sent(tuple(block.columns), False, tickets)
     items = [block.items[place] for place in places] if block.failed else block.items
     if items and type(items[0]) is Block:
@@ -258,8 +258,10 @@ def carry_out(work: Work, errand: Errand, mark: Callable[[int], object], empty: 
         done, count = in_time(work, block, inf if errand.whole else begin + LATE, empty)
     seconds, waited = time.perf_counter() - begin, queued() - waited
     places = None if len(done) == count else [done.tickets[index].number for index in range(len(done))]
-    if done.columns:
+    if done.columns and work.rows is not None:
         return Outcome(tuple(done.columns), places, count, seconds, waited)
+    if done.columns and all(part.complete for part in done.columns):  # what was given has stayed
+        return Outcome(tuple([part.shared() for part in done.columns]), places, count, seconds, waited)
     if errand.sent.batches:
         return Outcome([[fit(item) for item in part.items] for part in done.items], None, count, seconds, waited)
     return Outcome([fit(item) for item in done.items] if done.failed else done.items, places, count, seconds, waited)

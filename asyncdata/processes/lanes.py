@@ -12,7 +12,7 @@ from threading import Semaphore
 from typing import Any, Final
 
 from asyncdata.errors import PlanError, StageError
-from asyncdata.processes.arena import Parcel, dumps, entire, pack, whole
+from asyncdata.processes.arena import Parcel, dumps, entire, is_passing, pack, whole
 from asyncdata.processes.crew import Crew, Job, Lesson, Pool
 from asyncdata.processes.errand import Carried, Errand, Outcome, back, carry_out, outward, reached
 from asyncdata.processes.starting import modules_of
@@ -81,8 +81,7 @@ class ProcessLanes(Lanes):
 
     def parcel(self, group: Group, job: Job) -> Parcel:
         """Return a group as it travels."""
-        sent = outward(self.work, group.what)
-        errand = Errand(sent, self.epoch, self.in_order, job.suspect, job.blamed, self.copied)
+        errand = Errand(outward(self.work, group.what), self.epoch, self.in_order, job.suspect, job.blamed)
         return pack(errand, self.crew.slots, INPUT_INLINE, dump=entire if self.by_value else dumps)
 
     def done(self, group: Group, finished: Finished, reply: Reply | BaseException) -> None:
@@ -110,6 +109,8 @@ class ProcessLanes(Lanes):
         answer: Outcome | Carried = self.crew.attached.open(reply.parcel, self.copied)
         if isinstance(answer, Carried):
             raise answer.failure(None).error
+        if self.work.rows is None and (self.copied or is_passing(reply.parcel)):
+            answer = answer.apart()
         group.seconds, group.queued = answer.seconds, answer.queued
         group.count = reached(group.what, answer)
         self.pace.measured(group.count, answer.worked)

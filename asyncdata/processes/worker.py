@@ -151,7 +151,7 @@ def made(order: Order, post: Post, draft: Draft) -> Parcel:
     errand = opened(post, order.errand)
     with giving(draft.room) if work.rows is None else nullcontext():  # else rows of batches are given
         outcome = carry_out(work, errand, partial(post.board.write, order.group), draft.empty)
-    parcel = sent(outcome, errand, post, work, draft)
+    parcel = sent(outcome, errand.sent.batches, post, work, draft)
     if draft.window is not None:
         for failure in outcome.failures:
             failure.forget_frames()
@@ -168,12 +168,11 @@ def opened(post: Post, parcel: Parcel) -> Errand:
         raise
 
 
-def sent(outcome: Outcome, errand: Errand, post: Post, work: Work, draft: Draft) -> Parcel:
+def sent(outcome: Outcome, batches: bool, post: Post, work: Work, draft: Draft) -> Parcel:
     """Return an outcome as a parcel; results that cannot be pickled become failures."""
     try:
-        return pack(outcome.in_columns(errand.kept), post.slots, draft=draft)
+        return pack(outcome.in_columns(), post.slots, draft=draft)
     except Exception:
-        batches = errand.sent.batches
         items = [[fitting(row, work) for row in item] if batches else fitting(item, work) for item in outcome.items]
         return pack(outcome._replace(items=items), post.slots)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from asyncdata.columns import Columns
 from asyncdata.runtime.block import Block
-from asyncdata.structure import leaves_of, map_leaves
+from asyncdata.structure import leaves_of, map_leaves, open_level
 
 __all__ = ("Shelf",)
 
@@ -83,8 +83,9 @@ class Shelf:
         return rows
 
 
-def shape_of(value: Any) -> list[Any]:
+def shape_of(value: Any) -> Any:
     """Return what rows of one kind have in common: types, names, dtypes and shapes."""
-    found: list[Any] = [type(value)]
-    map_leaves(lambda leaf, where: found.append((where, leaf.dtype, leaf.shape[1:])), value)
-    return found
+    level = open_level(value)
+    if level is None:
+        return value.dtype, value.shape[1:]
+    return type(value), level.names, [shape_of(part) for part in level.parts]

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import optree
 import pytest
+from optree.registry import __GLOBAL_NAMESPACE as ANY
 
 import asyncdata as ad
 
@@ -55,6 +57,9 @@ RESULTS: dict[str, Any] = {
     "floats": float,
     "dicts": lambda number: {"x": array_of(number), "y": np.int16(number)},
     "dicts with Python's": lambda number: {"x": array_of(number), "y": number},
+    "metadata": lambda number: np.arange(3, dtype=np.dtype("i4", metadata={"unit": number})),
+    "equal keys": in_turn({1: np.int8(1)}, {True: np.int8(2)}, {1.0: np.int8(3)}),
+    "ragged at last": lambda number: (array_of(number), np.arange(8 + number // (COUNT - 1))),
     "dicts in other order": in_turn({"a": np.int8(1), "b": np.int8(2)}, {"b": np.int8(3), "a": np.int8(4)}),
     "tuples": lambda number: (array_of(number), (np.uint8(number), array_of(number + 1))),
     "empty tuples": lambda number: (),
@@ -74,13 +79,14 @@ RESULTS: dict[str, Any] = {
 def told(value: Any) -> Any:
     """Return all that there is to compare of an element."""
     if isinstance(value, dict):
-        return type(value), [(key, told(part)) for key, part in value.items()], told_default(value)
+        return type(value), [(type(key), key, told(part)) for key, part in value.items()], told_default(value)
     if isinstance(value, (tuple, list)):
         return type(value), [told(part) for part in value]
     if isinstance(value, Sample):
         return Sample, told(value.number), told(value.picture), value.about
     if isinstance(value, np.ndarray):
-        return type(value), value.dtype, value.shape, value.flags.writeable, repr(value)
+        metadata = dict(value.dtype.metadata or {})
+        return type(value), value.dtype, metadata, value.shape, value.flags.writeable, repr(value)
     return type(value), value
 
 
@@ -126,14 +132,85 @@ def test_rows_of_arrays_go_to_workers_and_back(batch: int | None) -> None:
         check(there, here)
 
 
-def test_who_keeps_a_row_that_was_shuffled_keeps_no_more() -> None:
-    ds = ad.Dataset.range(COUNT).map(lambda number: np.full(512, number + 1), 2, executor="process").filter(np.any)
-    for row in ds.shuffle(COUNT // 2, seed=1):
+def marked(row: dict[str, Any]) -> bool:
+    row["seen"] = np.int8(1)
+    return True
+
+
+@pytest.mark.parametrize("way", ["map", "placement"])
+def test_what_was_written_into_an_element_goes_with_it(way: str) -> None:
+    """Though it is not in the arrays that the element was made of."""
+    ds = ad.Dataset.from_tensor_slices({"x": np.zeros((600, 2)), "y": np.arange(600)}).filter(marked)
+    there = ad.Options(placement="process")
+    ds = ds.map(sorted, 2, executor="process") if way == "map" else ds.with_options(there)
+    assert [sorted(row) for row in ds] == [["seen", "x", "y"]] * 600
+
+
+class Box:
+    """What only this process knows to be a structure."""
+
+    def __init__(self, low: Any, high: Any) -> None:
+        self.low = low
+        self.high = high
+
+
+def test_rows_of_a_class_that_workers_do_not_know() -> None:
+    optree.register_pytree_node(
+        Box, lambda box: ((box.low, box.high), None), lambda _, parts: Box(*parts), namespace=ANY
+    )
+    try:
+        ds = ad.Dataset.from_tensor_slices(Box(np.arange(600), np.arange(1, 601)))
+        assert list(ds.map(lambda box: int(box.high), 2, executor="process")) == list(range(1, 601))
+    finally:
+        optree.unregister_pytree_node(Box, namespace=ANY)
+
+
+ROWS: dict[str, Any] = {
+    "shuffled": lambda ds: ds.filter(rare).shuffle(20, seed=1),
+    "cached": lambda ds: ds.filter(rare).cache(),
+    "shuffled whole": lambda ds: ds.filter(np.any).shuffle(COUNT, seed=1),
+}
+
+
+def rare(row: Any) -> bool:
+    return bool(row[0] % 50 == 0)
+
+
+@pytest.mark.parametrize("size", [8, 200, 500])
+@pytest.mark.parametrize("way", ROWS)
+def test_who_keeps_a_row_for_long_keeps_no_more(way: str, size: int) -> None:
+    ds = ROWS[way](ad.Dataset.range(2000).map(lambda number: np.full(size, number + 1), 2, executor="process"))
+    for row in ds:
         assert held(row) <= 2 * row.nbytes
+
+
+@pytest.mark.parametrize("way", ["map", "placement"])
+def test_who_keeps_few_of_many_rows_keeps_no_more(way: str) -> None:
+    """Where there are more results than shared memory is for."""
+    ds = ad.Dataset.range(100_000)
+    if way == "map":
+        ds = ds.map(few_kilobytes, 2, executor="process")
+    else:
+        ds = ds.map(few_kilobytes).with_options(ad.Options(placement="process"))
+    kept = [row for number, row in enumerate(ds) if number % 250 == 0]
+    assert sum(held(row) for row in kept if not shared(row)) <= 2 * sum(row.nbytes for row in kept)
+
+
+def few_kilobytes(number: int) -> Any:
+    return np.full(500, number)
+
+
+def base_of(array: Any) -> Any:
+    while isinstance(array, np.ndarray) and array.base is not None:
+        array = array.base
+    return array.obj if isinstance(array, memoryview) else array
 
 
 def held(array: Any) -> int:
     """How many bytes an array keeps in memory."""
-    while isinstance(array, np.ndarray) and array.base is not None:
-        array = array.base
-    return memoryview(array).nbytes
+    return memoryview(base_of(array)).nbytes
+
+
+def shared(array: Any) -> bool:
+    """Whether an array looks into memory that comes from another process, of which there is only so much."""
+    return "c_ubyte" in type(base_of(array)).__name__
