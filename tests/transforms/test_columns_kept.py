@@ -116,6 +116,14 @@ def test_a_shelf_uses_its_places_again() -> None:
     assert len(shelf.leaves[0]) == 10
 
 
+def test_a_shelf_tells_structures_apart() -> None:
+    """A part of a tuple and of a dict may have the same name."""
+    inputs = DS({"k": (np.arange(50.0),)}), DS({"k": {0: np.arange(50.0)}})
+    ds = ad.Dataset.range(2).flat_map(inputs.__getitem__).shuffle(60, seed=1)
+    kinds = [type(row["k"]) for row in ds]
+    assert (kinds.count(tuple), kinds.count(dict)) == (50, 50)
+
+
 @pytest.mark.parametrize(
     "columns", [Columns.ints(range(10)), Columns(np.zeros((2, 1000)), 2)], ids=["integers", "large rows"]
 )
