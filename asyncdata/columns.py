@@ -23,9 +23,6 @@ FEW: Final = 4
 SMALL: Final = 1 << 13
 """From so many parts on of so many bytes at most, in the middle, it takes less time to make one of them first."""
 
-LEAST: Final = 4
-"""Fewer elements are not worth being put into arrays."""
-
 PARTS: Final = 8
 """Of arrays that are handed on in parts, each part is at least one of so many."""
 
@@ -71,10 +68,11 @@ class Columns:
 
     @staticmethod
     def same_of(items: list[Any]) -> Columns | None:
-        """Return elements in arrays of their own; `None` if what is taken out again would not be the same, or if they
-        are few. Of those of several shapes no array is made in vain, unless they differ seldom.
+        """Return elements in arrays of their own; `None` if what is taken out again would not be the same.
+
+        Of those of several shapes no array is made in vain, unless they differ seldom.
         """
-        if len(items) < LEAST or not is_row(items[0]):
+        if not is_row(items[0]):
             return None
         some = [items[0], items[len(items) // 2], items[-1]]
         return Columns.made_of(items) if all(map(is_row, some)) and len({traits(one) for one in some}) == 1 else None

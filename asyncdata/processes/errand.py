@@ -29,6 +29,9 @@ __all__ = ("SMALL", "Carried", "Errand", "Outcome", "Sent", "back", "carry_out",
 SMALL: Final = 1 << 13
 """Bytes of a row up to which it is quicker to copy it once more than to send it alone."""
 
+FEW: Final = 4
+"""Fewer results travel as they are."""
+
 CHECKS: Final = 16
 """How often at most it is seen, while a worker has a group, whether that takes too long."""
 
@@ -73,7 +76,7 @@ class Outcome(NamedTuple):
     def in_columns(self) -> Outcome:
         """Return the same with small rows of arrays put together, which travel in a fraction of the time."""
         items = self.items
-        if isinstance(items, tuple) or not items or nbytes(items[0]) > SMALL:
+        if isinstance(items, tuple) or len(items) < FEW or nbytes(items[0]) > SMALL:
             return self
         columns = Columns.same_of(items)
         return self if columns is None else self._replace(items=(columns.shared(),))

@@ -109,7 +109,7 @@ class ProcessLanes(Lanes):
         answer: Outcome | Carried = self.crew.attached.open(reply.parcel, self.copied)
         if isinstance(answer, Carried):
             raise answer.failure(None).error
-        if self.work.rows is None and (self.copied or is_passing(reply.parcel)):
+        if (self.copied or is_passing(reply.parcel)) and self.work.rows is None:
             answer = answer.apart()
         group.seconds, group.queued = answer.seconds, answer.queued
         group.count = reached(group.what, answer)
