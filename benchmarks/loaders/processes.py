@@ -195,9 +195,7 @@ JOBS = {
         partial(filled, BATCH[1:]), 1, 100, "ms", {"warm copy": AtMost(1.5), "DataLoader": AtLeast(8)}, BATCH[0]
     ),
     "elements of 150 KB": Job(partial(kept, ELEMENT), 1, 5000, "us", {"DataLoader": AtLeast(5)}),
-    "arrays of 64 bytes": Job(
-        small, 2, 20_000, "us", {"standard pool": AtLeast(2), "DataLoader": AtLeast(5)}, group=1000
-    ),
+    "arrays of 64 bytes": Job(small, 2, 50_000, "us", {"standard pool": AtLeast(1)}, group=1000),
     "x + 1": Job(plus_one, 2, 500_000, "us", {"standard pool": None}, group=1000),
 }
 FACTOR = {"us": 1e6, "ms": 1e3}
