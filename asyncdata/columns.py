@@ -21,7 +21,7 @@ STRINGS: Final[dict[type[Any], type[Any]]] = dict.fromkeys((str, bytes, type(Non
 
 FEW: Final = 4
 SMALL: Final = 1 << 13
-"""From so many parts on of so many bytes at most, in the middle, it takes less time to make one of them first."""
+"""From so many parts or elements on, of so many bytes at most, it takes less time to make one of them first."""
 
 PARTS: Final = 8
 """Of arrays that are handed on in parts, each part is at least one of so many."""
@@ -76,6 +76,15 @@ class Columns:
             return None
         some = [items[0], items[len(items) // 2], items[-1]]
         return Columns.made_of(items) if all(map(is_row, some)) and len({traits(one) for one in some}) == 1 else None
+
+    @staticmethod
+    def bundle(items: list[Any]) -> Columns | None:
+        """Return elements as `same_of` does, for their way to another process, where a batch of them is to be a copy;
+        `None` also if they go as well one by one."""
+        if len(items) < FEW or nbytes(items[0]) > SMALL:
+            return None
+        columns = Columns.same_of(items)
+        return None if columns is None else columns.shared()
 
     @staticmethod
     def room_for(element: Any, rows: int, empty: Empty) -> Columns | None:
@@ -177,8 +186,12 @@ class Columns:
         """Return these rows as such that others see too: a batch of them is to be a copy."""
         return Columns(self.value, len(self)) if self.whole.owned else self
 
-    def apart(self) -> list[Any]:
-        """Return the elements, each in memory of its own."""
+    @staticmethod
+    def apart(parts: Sequence[Columns]) -> list[Any]:
+        """Return the elements of parts, each in memory of its own: who keeps one keeps no others."""
+        return list(chain.from_iterable([part.singly() for part in parts]))
+
+    def singly(self) -> list[Any]:
         if self.integers:
             return self.elements()
         return rows_of(map_leaves(lambda leaf, _: [row.copy() for row in self.leaf(leaf)], self.whole.value), len(self))
@@ -395,10 +408,10 @@ def arrays_alike(arrays: Sequence[npt.NDArray[Any]]) -> bool:
 
 
 def dicts_alike(dicts: Sequence[dict[Any, Any]]) -> bool:
-    """Tell whether dicts have the same keys, also of type (1 and True are equal), in one order, and are alike."""
+    """Tell whether dicts have the same strings as keys, in one order, and are alike; others may be equal and differ, as
+    1 and True."""
     keys = list(dicts[0])
-    kinds = list(map(type, keys))
-    if not all(list(one) == keys and list(map(type, one)) == kinds for one in dicts):
+    if not all(list(one) == keys for one in dicts) or set(map(type, chain.from_iterable(dicts))) - {str}:
         return False
     return all(alike([one[key] for one in dicts]) for key in keys)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from asyncdata.plan import Node
 from asyncdata.runtime.block import Block, Blocks, Demand
@@ -11,7 +11,10 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Ticket, Tickets, natural
 
-__all__ = ("Placed", "Rows", "is_row")
+__all__ = ("FEW", "Placed", "Rows", "is_row")
+
+FEW: Final = 16
+"""Fewer rows than this are elements at once: to put that off costs more."""
 
 
 class Placed(Node):

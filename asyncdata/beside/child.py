@@ -34,7 +34,7 @@ from asyncdata.optimize import optimize
 from asyncdata.plan import Node
 from asyncdata.processes.arena import Attached, Parcel, Slots, dumps, pack
 from asyncdata.processes.crew import end_crews
-from asyncdata.processes.errand import SMALL, Carried
+from asyncdata.processes.errand import Carried
 from asyncdata.processes.worker import attend
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.bridge import Run, ThreadEngine
@@ -42,7 +42,6 @@ from asyncdata.runtime.executors import noted
 from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.tickets import Start, Tickets
 from asyncdata.stats import stats_of
-from asyncdata.structure import nbytes
 
 __all__ = ("serve",)
 
@@ -143,7 +142,7 @@ def cargo_of(block: Block) -> Cargo:
     if block.columns and all(part.complete for part in block.columns):
         return Cargo([], block.columns, False)
     if not block.failed:
-        columns = Columns.same_of(block.items) if nbytes(block.items[0]) <= SMALL else None
+        columns = Columns.bundle(block.items)
         return Cargo(block.items, (), False) if columns is None else Cargo([], (columns,), False)
     return Cargo([Carried.of(item.error) if type(item) is Failure else item for item in block.items], (), True)
 

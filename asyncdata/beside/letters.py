@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from itertools import chain
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -50,9 +49,8 @@ class Cargo(NamedTuple):
     failed: bool
 
     def apart(self) -> Cargo:
-        """Return the same with each row in memory of its own: who keeps one keeps no others."""
-        rows = [part.apart() for part in self.columns]
-        return self._replace(items=[*chain.from_iterable(rows)], columns=()) if rows else self
+        """Return the same with each row in memory of its own."""
+        return self._replace(items=Columns.apart(self.columns), columns=()) if self.columns else self
 
 
 # from the consumer

@@ -21,16 +21,9 @@ from asyncdata.runtime.executors import LATE, Note, Place, noted
 from asyncdata.runtime.tickets import Kept, Position, Ticket, Tickets, plain
 from asyncdata.runtime.usage import queued
 from asyncdata.runtime.work import Work
-from asyncdata.structure import nbytes
 
-__all__ = ("SMALL", "Carried", "Errand", "Outcome", "Sent", "back", "carry_out", "outward", "reached")
+__all__ = ("Carried", "Errand", "Outcome", "Sent", "back", "carry_out", "outward", "reached")
 
-
-SMALL: Final = 1 << 13
-"""Bytes of a row up to which it is quicker to copy it once more than to send it alone."""
-
-FEW: Final = 4
-"""Fewer results travel as they are."""
 
 CHECKS: Final = 16
 """How often at most it is seen, while a worker has a group, whether that takes too long."""
@@ -75,17 +68,12 @@ class Outcome(NamedTuple):
 
     def in_columns(self) -> Outcome:
         """Return the same with small rows of arrays put together, which travel in a fraction of the time."""
-        items = self.items
-        if isinstance(items, tuple) or len(items) < FEW or nbytes(items[0]) > SMALL:
-            return self
-        columns = Columns.same_of(items)
-        return self if columns is None else self._replace(items=(columns.shared(),))
+        columns = None if isinstance(self.items, tuple) else Columns.bundle(self.items)
+        return self if columns is None else self._replace(items=(columns,))
 
     def apart(self) -> Outcome:
-        """Return the same with each row in memory of its own: who keeps one keeps no others."""
-        if not isinstance(self.items, tuple):
-            return self
-        return self._replace(items=[*chain.from_iterable([part.apart() for part in self.items])])
+        """Return the same with each row in memory of its own."""
+        return self._replace(items=Columns.apart(self.items)) if isinstance(self.items, tuple) else self
 
     @property
     def worked(self) -> float:
@@ -261,9 +249,9 @@ def carry_out(work: Work, errand: Errand, mark: Callable[[int], object], empty: 
         done, count = in_time(work, block, inf if errand.whole else begin + LATE, empty)
     seconds, waited = time.perf_counter() - begin, queued() - waited
     places = None if len(done) == count else [done.tickets[index].number for index in range(len(done))]
-    if done.columns and work.rows is not None:
+    if work.rows is not None and done.columns:
         return Outcome(tuple(done.columns), places, count, seconds, waited)
-    if done.columns and all(part.complete for part in done.columns):  # what was given has stayed
+    if done.columns and all(part.complete for part in done.columns):  # all that was given has stayed
         return Outcome(tuple([part.shared() for part in done.columns]), places, count, seconds, waited)
     if errand.sent.batches:
         return Outcome([[fit(item) for item in part.items] for part in done.items], None, count, seconds, waited)

@@ -14,7 +14,7 @@ from asyncdata.columns import Columns
 from asyncdata.errors import PlanError, StageError, StructureError
 from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.plan import Node, check_integer
-from asyncdata.rows import Placed, Rows
+from asyncdata.rows import FEW, Placed, Rows
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import ENDLESS, Call, Term
 from asyncdata.runtime.random import Chance, epoch_key, mixed, scrambled
@@ -29,9 +29,6 @@ __all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range"
 FOREVER: Final = 1 << 62
 """How many elements an endless source has."""
 
-
-FEW: Final = 16
-"""Fewer rows than this are elements at once: to put that off costs more."""
 
 SMALL: Final = 4096
 """Rows of more bytes are given as views, and not gathered, which copies them once more."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, UnseekableError, finite, repeated
-from asyncdata.rows import Rows, is_row
+from asyncdata.rows import FEW, Rows, is_row
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.scope import Scope
@@ -24,9 +24,6 @@ __all__ = ("Concatenate", "Repeat", "from_parts", "in_turn", "turn_and_places")
 
 MANY: Final = 64
 """Rows of a source from which on it is no loss to put turns together of blocks, and not of elements."""
-
-FEW: Final = 16
-"""Fewer rows than this a source gives as elements."""
 
 OPEN: Final = 16
 """How many parts are open at once to fetch elements, unless a node has more of them open anyway."""
