@@ -533,7 +533,7 @@ def test_calls_that_an_executor_has_cancelled_are_an_error() -> None:
             next(elements)
 
 
-def test_groups_grow_to_four_milliseconds() -> None:
+def test_groups_grow_to_as_long_as_they_should_take() -> None:
     pace = Pace(4e-3)
     for _ in range(20):
         pace.measured(pace.group, pace.group * 1e-4)
