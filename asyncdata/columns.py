@@ -143,6 +143,13 @@ class Columns:
         columns.whole, columns.start, columns.stop = Integers(values), 0, len(values)
         return columns
 
+    @staticmethod
+    def later(rows: int, elements: Callable[[], list[Any]], value: Callable[[], Any]) -> Columns:
+        """Return elements that share no memory, and arrays, each of which are made when somebody wants them."""
+        columns = Columns.__new__(Columns)
+        columns.whole, columns.start, columns.stop = Later(rows, elements, value), 0, rows
+        return columns
+
     def __len__(self) -> int:
         return self.stop - self.start
 
@@ -313,32 +320,49 @@ class Whole:
         return self.made
 
 
-class Integers(Whole):
-    """Python's integers, most likely a range."""
+class Later(Whole):
+    """Rows of which both the elements and the arrays are made when somebody wants them."""
 
-    __slots__ = ("values",)
+    __slots__ = ("make", "make_value")
 
     value: Any
 
-    def __init__(self, values: Sequence[int]) -> None:
-        self.values = values
-        self.rows = len(values)
-        self.owned = False
+    def __init__(self, rows: int, make: Callable[[], list[Any]], make_value: Callable[[], Any]) -> None:
+        self.rows = rows
+        self.make = make
+        self.make_value = make_value
+        self.owned = True
+        self.given = 0
         self.made = None
 
     def __getattr__(self, name: str) -> Any:
         if name != "value":  # which has no value yet
             raise AttributeError(name)
-        of = self.values
-        ordered = isinstance(of, range)
-        value = np.arange(of.start, of.stop, of.step, dtype=np.int64) if ordered else np.array(of, np.int64)
-        self.value = value
-        return value
+        self.value = self.make_value()
+        return self.value
 
     def elements(self) -> list[Any]:
         if self.made is None:
-            self.made = list(self.values)
+            self.made = self.make()
         return self.made
+
+
+class Integers(Later):
+    """Python's integers, most likely a range."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Sequence[int]) -> None:
+        super().__init__(len(values), lambda: list(values), lambda: integers(values))
+        self.values = values
+        self.owned = False
+
+
+def integers(values: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return integers as an array."""
+    if isinstance(values, range):
+        return np.arange(values.start, values.stop, values.step, dtype=np.int64)
+    return np.array(values, np.int64)
 
 
 def is_plain(leaf: Any) -> bool:

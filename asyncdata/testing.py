@@ -274,7 +274,8 @@ def same(one: Any, other: Any) -> bool:
         return named.keys() == other.keys() and all(same(part, other[key]) for key, part in named.items())
     if dataclasses.is_dataclass(one) and not isinstance(one, type):
         return all(same(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
-    return bool(one == other) or (isinstance(one, (float, complex)) and repr(one) == repr(other))  # not a number
+    number = isinstance(one, (float, complex, np.inexact))
+    return bool(one == other) or (number and repr(cast("Any", one)) == repr(other))  # not a number
 
 
 def same_arrays(one: Array, other: Array) -> bool:

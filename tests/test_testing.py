@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.testing import JumpingLoop, check_resumes, check_transform, leaves_nothing, virtual_time
+from asyncdata.testing import JumpingLoop, check_resumes, check_transform, leaves_nothing, same, virtual_time
 
 
 def test_check_transform_accepts_what_keeps_its_meaning() -> None:
@@ -230,3 +230,9 @@ def test_in_virtual_time_the_threads_of_an_executor_are_waited_for_without_a_dea
         assert loop.time() == 0
     finally:
         loop.close()
+
+
+@pytest.mark.parametrize("kind", [float, complex, np.float16, np.float32, np.float64, np.complex64])
+def test_what_is_not_a_number_is_the_same_as_such_of_its_type(kind: Any) -> None:
+    assert same({"x": kind("nan")}, {"x": kind("nan")})
+    assert not same(kind("nan"), kind(1))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
+from asyncdata.columns import Columns
 from asyncdata.formats.element import Reader
 
 __all__ = ("decode_alike",)
@@ -16,14 +20,19 @@ FEW: Final = 16
 """Fewer elements than this are read quicker one after the other."""
 
 LONG: Final = 256
-"""Longer records are not put beside each other, as most of them are arrays, which stay where they are."""
+"""Longer records are not put beside each other to be looked at: that takes as long as to look at parts of each."""
+
+WIDE: Final = 1 << 14
+"""The arrays of longer records are copied once only: to batches, or to whoever wants them."""
 
 SPARSE: Final = 64
 """Long records of more parts than one for so many bytes are read quicker one after the other."""
 
 
-def decode_alike(records: Sequence[Any]) -> list[Any] | None:
+def decode_alike(records: Sequence[Any]) -> list[Any] | Columns | None:
     """Return what `decode_element` makes of each record, if they are of one layout; `None` if not.
+
+    Columns where a row of arrays is the same: the elements are made when somebody wants them, each in its own memory.
 
     >>> from asyncdata.formats.element import encode_element
     >>> decode_alike([encode_element((number, number / 2)) for number in range(20)])[3]
@@ -36,68 +45,68 @@ def decode_alike(records: Sequence[Any]) -> list[Any] | None:
         return None
     layout = Layout(records[0])
     try:
-        make = layout.next()
+        part = layout.next()
     except (struct.error, LookupError, ValueError, TypeError, RecursionError, OverflowError):
         return None  # read one by one, the error is that of the element that is damaged
-    if make is None or layout.reader.at != length:
+    if part is None or layout.reader.at != length:
         return None
     if length > LONG and len(layout.free) * SPARSE > length:
         return None
-    table = Table(records) if length <= LONG else Slices(records)
-    return list(make(table)) if table.alike(layout.free) else None
-
-
-class Records(Protocol):
-    """Records of one length, in columns."""
-
-    records: Sequence[bytes]
-
-    def alike(self, free: Sequence[tuple[int, int]]) -> bool:
-        """Tell whether all records are the same but for these columns."""
-        ...
-
-    def column(self, begin: int, end: int) -> Any:
-        """Return the bytes of some columns, one record after the other."""
-        ...
+    table = Table(records)
+    return part.of(table) if table.alike(layout.free) else None
 
 
 class Table:
-    """Short records as the rows of one array."""
+    """Records of one length, as they are and as the rows of one array."""
 
     def __init__(self, records: Sequence[bytes]) -> None:
         self.records = records
-        self.rows = np.frombuffer(b"".join(records), np.uint8).reshape(len(records), -1)
+        self.width = len(records[0])
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.uint8]:
+        """The bytes of all records; they are here in vain where nobody wants more than each alone."""
+        return np.frombuffer(b"".join(self.records), np.uint8).reshape(len(self.records), -1)
 
     def alike(self, free: Sequence[tuple[int, int]]) -> bool:
-        differ = (self.rows != self.rows[0]).any(axis=0)
-        for begin, end in free:
-            differ[begin:end] = False
-        return not differ.any()
-
-    def column(self, begin: int, end: int) -> Any:
-        return np.ascontiguousarray(self.rows[:, begin:end])
-
-
-class Slices:
-    """Long records where they are."""
-
-    def __init__(self, records: Sequence[bytes]) -> None:
-        self.records = records
-
-    def alike(self, free: Sequence[tuple[int, int]]) -> bool:
-        begins, ends = zip(*[(0, 0), *free, (len(self.records[0]),) * 2], strict=True)
+        """Tell whether all records are the same but for these columns."""
+        if self.width <= LONG:
+            differ = (self.rows != self.rows[0]).any(axis=0)
+            for begin, end in free:
+                differ[begin:end] = False
+            return not differ.any()
+        begins, ends = zip(*[(0, 0), *free, (self.width,) * 2], strict=True)
         return all(
             len({record[begin:end] for record in self.records}) == 1
             for begin, end in zip(ends, begins[1:], strict=False)
             if begin < end
         )
 
-    def column(self, begin: int, end: int) -> Any:
-        return b"".join([record[begin:end] for record in self.records])
+    def column(self, begin: int, end: int, dtype: npt.DTypeLike, shape: tuple[int, ...] = ()) -> npt.NDArray[Any]:
+        """Return what lies in some columns of each record, in an array of its own."""
+        return np.ascontiguousarray(self.rows[:, begin:end]).view(dtype).reshape(len(self.records), *shape)
 
 
-Make: TypeAlias = "Callable[[Records], Iterable[Any]]"
+Make: TypeAlias = Callable[[Table], Iterable[Any]]
 """Makes one part of each element."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What makes one part of each element, and all of them as one, in arrays, if rows of those are the same."""
+
+    make: Make
+    stack: Callable[[Table], Any] | None = None
+    integers: bool = False
+
+    def of(self, table: Table) -> list[Any] | Columns:
+        """Return the elements that consist of this part."""
+        stack = self.stack
+        if self.integers:
+            return Columns.ints([*self.make(table)])
+        if stack is None or table.width > WIDE:
+            return [*self.make(table)]
+        return Columns.later(len(table.records), lambda: [*self.make(table)], lambda: stack(table))
 
 
 class Layout:
@@ -107,22 +116,26 @@ class Layout:
         self.reader = Reader(record)
         self.free: list[tuple[int, int]] = []
 
-    def next(self) -> Make | None:
+    def next(self) -> Part | None:
         """Return what makes the next part; `None` if that is of a kind that is read one by one."""
         parse = PARSERS.get(self.reader.data[self.reader.at])
         return None if parse is None else parse(self)
 
-    def constant(self) -> Make:
+    def constant(self) -> Part:
         value = self.reader.take()
-        return lambda table: [value] * len(table.records)
+        return Part(lambda table: [value] * len(table.records))
 
-    def number(self, dtype: str) -> Make:
+    def number(self, dtype: str) -> Part:
         begin, end = self.value(1)
-        return lambda table: np.frombuffer(table.column(begin, end), dtype).tolist()
+        return Part(lambda table: table.column(begin, end, dtype).tolist(), integers=dtype == "<i8")
 
-    def octets(self) -> Make:
+    def octets(self) -> Part:
         begin, end = self.value(9)  # behind the length, which all share
-        return lambda table: [record[begin:end] for record in table.records]
+
+        def make(table: Table) -> list[bytes]:
+            return [record[begin:end] for record in table.records]
+
+        return Part(make, lambda table: np.fromiter(make(table), object, len(table.records)))
 
     def value(self, head: int) -> tuple[int, int]:
         """Read past a value that differs from record to record, and return where it lies behind its `head`."""
@@ -131,31 +144,60 @@ class Layout:
         self.free.append((begin, self.reader.at))
         return begin, self.reader.at
 
-    def array(self) -> Make:
-        array = self.reader.take()
+    def array(self) -> Part:
+        array: npt.NDArray[Any] = self.reader.take()
         shape, dtype, end = array.shape, array.dtype, self.reader.at
         if not array.nbytes:
-            return lambda table: [np.empty(shape, dtype) for _ in table.records]
+            return Part(lambda table: [np.empty(shape, dtype) for _ in table.records])
         begin = end - array.nbytes
         self.free.append((begin, end))
-        return lambda table: [np.ndarray(shape, dtype, record, begin) for record in table.records]
 
-    def parts(self, count: int) -> list[Make] | None:
+        def make(table: Table) -> list[npt.NDArray[Any]]:
+            return [np.ndarray(shape, dtype, record, begin) for record in table.records]
+
+        def stack(table: Table) -> npt.NDArray[Any]:
+            return table.column(begin, end, dtype, shape)
+
+        return Part(make, stack if shape and is_plain(dtype) else None)
+
+    def scalar(self) -> Part | None:
+        """Return what makes NumPy's numbers."""
+        value: np.generic = self.reader.take()
+        dtype, end = value.dtype, self.reader.at
+        if not is_plain(dtype):
+            return None
+        begin = end - dtype.itemsize
+        self.free.append((begin, end))
+
+        def stack(table: Table) -> npt.NDArray[Any]:
+            return table.column(begin, end, dtype)
+
+        return Part(stack, stack)
+
+    def parts(self, count: int) -> list[Part] | None:
         found = [self.next() for _ in range(count)]
-        made = [make for make in found if make is not None]
+        made = [part for part in found if part is not None]
         return made if len(made) == len(found) > 0 else None
 
-    def sequence(self, kind: Callable[[Iterable[Any]], Any]) -> Make | None:
+    def sequence(self, kind: Callable[[Iterable[Any]], Any]) -> Part | None:
         self.reader.at += 1
         parts = self.parts(self.reader.size())
         if parts is None:
             return None
-        return lambda table: map(kind, zip(*[part(table) for part in parts], strict=True))
+        stacks = stacks_of(parts)
 
-    def mapping(self) -> Make | None:
+        def make(table: Table) -> Iterable[Any]:
+            return map(kind, zip(*[part.make(table) for part in parts], strict=True))
+
+        def stack(table: Table) -> tuple[Any, ...]:
+            return tuple([stack(table) for stack in stacks])
+
+        return Part(make, stack if stacks and kind is tuple else None)
+
+    def mapping(self) -> Part | None:
         self.reader.at += 1
         keys: list[Any] = []
-        parts: list[Make] = []
+        parts: list[Part] = []
         for _ in range(self.reader.size()):
             keys.append(self.reader.take())
             part = self.next()
@@ -164,17 +206,37 @@ class Layout:
             parts.append(part)
         if not parts or len(set(keys)) < len(keys):
             return None
-        return lambda table: [
-            dict(zip(keys, row, strict=True)) for row in zip(*[part(table) for part in parts], strict=True)
-        ]
+        stacks = stacks_of(parts)
+
+        def make(table: Table) -> list[dict[Any, Any]]:
+            return [
+                dict(zip(keys, row, strict=True)) for row in zip(*[part.make(table) for part in parts], strict=True)
+            ]
+
+        def stack(table: Table) -> dict[Any, Any]:
+            return {key: stack(table) for key, stack in zip(keys, stacks, strict=True)}
+
+        return Part(make, stack if stacks and set(map(type, keys)) == {str} else None)
 
 
-PARSERS: Final[dict[int, Callable[[Layout], Make | None]]] = {
+def stacks_of(parts: Sequence[Part]) -> list[Callable[[Table], Any]]:
+    """Return what puts each part of all elements into arrays; nothing unless all have such."""
+    stacks = [part.stack for part in parts if part.stack is not None]
+    return stacks if len(stacks) == len(parts) else []
+
+
+def is_plain(dtype: np.dtype[Any]) -> bool:
+    """Tell whether a row of an array of this dtype is what was put there."""
+    return dtype.kind in "biufc" and dtype.isnative
+
+
+PARSERS: Final[dict[int, Callable[[Layout], Part | None]]] = {
     **dict.fromkeys(b"-tf", Layout.constant),
     ord("i"): lambda layout: layout.number("<i8"),
     ord("d"): lambda layout: layout.number("<f8"),
     ord("b"): Layout.octets,
     ord("a"): Layout.array,
+    ord("g"): Layout.scalar,
     ord("u"): lambda layout: layout.sequence(tuple),
     ord("l"): lambda layout: layout.sequence(list),
     ord("m"): Layout.mapping,

@@ -26,6 +26,9 @@ from asyncdata.formats.tfrecord import (
     intact,
     length_intact,
     masked,
+    of_one_length,
+    records_at,
+    run_of_one_length,
     scan,
     unpack_length,
 )
@@ -158,9 +161,14 @@ def good_lengths(data: bytes, left: int) -> NDArray[np.uint64]:
 def records_in(data: memoryview, spans: Sequence[int]) -> list[bytes] | None:
     """Return the records in `data`, of which each takes so many bytes; None if anything is wrong with any."""
     lengths = [span - FRAMING for span in spans]
-    if min(lengths, default=-1) < 0 or scan(data, 0, len(spans)) != lengths:
+    if min(lengths, default=-1) < 0:
         return None
-    records: tuple[bytes, ...] = struct.Struct("".join(["<", *[f"12x{length}s4x" for length in lengths]])).unpack(data)
+    if len(lengths) >= MANY and run_of_one_length(data, 0, len(lengths)) == (lengths[0], len(lengths)):
+        records, good = of_one_length(data, 0, lengths[0], len(lengths))
+        return records if good and len(set(lengths)) == 1 else None
+    if scan(data, 0, len(lengths)) != lengths:
+        return None
+    records = records_at(data, 0, lengths)
     return [*records] if intact(data, 0, lengths, records) else None
 
 

@@ -172,15 +172,29 @@ class RecordParser:
 
     def _take(self, limit: int) -> list[bytes | DataLossError]:
         """Return at most `limit` complete records from the data at hand."""
+        found: list[bytes | DataLossError] = []
+        while len(found) < limit and (more := self._take_some(limit - len(found))):
+            found += more
+        return found
+
+    def _take_some(self, limit: int) -> list[bytes | DataLossError]:
+        """Return records that can be taken at once: as many as are of one length, or some of any."""
         data, start = self._data, self._at
-        lengths = scan(data, start, limit)
-        if not lengths:
-            return []
-        layout = "".join(["<", *[f"12x{length}s4x" for length in lengths]])
-        records: tuple[bytes, ...] = struct.Struct(layout).unpack_from(data, start)
-        if not intact(data, start, lengths, records):
+        length, count = run_of_one_length(data, start, limit)
+        if count >= MANY:
+            records, good = of_one_length(data, start, length, count)
+            size = (length + FRAMING) * count
+        else:
+            odd = count == 1 and run_of_one_length(data, start + length + FRAMING, limit - 1)[1] >= MANY
+            lengths = scan(data, start, 1 if odd else limit)
+            if not lengths:
+                return []
+            records = records_at(data, start, lengths)
+            good = intact(data, start, lengths, records)
+            size = sum(lengths) + FRAMING * len(lengths)
+        if not good:
             return self._judge(records)
-        self._advance(sum(lengths) + FRAMING * len(lengths))
+        self._advance(size)
         return [*records]
 
     def _judge(self, records: Sequence[bytes]) -> list[bytes | DataLossError]:
@@ -265,9 +279,8 @@ def read_large(file: Peekable, offset: int, limit: int, most_bytes: int) -> list
 
 def scan(data: Buffer, at: int, limit: int) -> list[int]:
     """Return the lengths, unchecked, of at most `limit` records that lie complete in `data` from `at` on."""
-    lengths = equal_lengths(data, at, limit) if limit >= MANY else []
+    lengths: list[int] = []
     end = len(data)
-    at += sum(lengths) + FRAMING * len(lengths)
     while len(lengths) < limit:
         if at + FRAMING > end:
             break
@@ -279,16 +292,39 @@ def scan(data: Buffer, at: int, limit: int) -> list[int]:
     return lengths
 
 
-def equal_lengths(data: Buffer, at: int, limit: int) -> list[int]:
-    """Return as many of these lengths, from the first on, as are the same, without a loop; none if they are few."""
+def run_of_one_length(data: Buffer, at: int, limit: int) -> tuple[int, int]:
+    """Return the length, unchecked, of the record at `at`, and how many records from there on have it.
+
+    They lie complete in `data`. At most `limit` are looked at, and one alone if fewer than `MANY` are there.
+    """
     if at + FRAMING > len(data):
-        return []
+        return 0, 0
     (length,) = unpack_length(data, at)
     most = min(limit, (len(data) - at) // (length + FRAMING))
     if most < MANY:
-        return []
+        return length, min(most, 1)
     others = np.ndarray((most,), "<u8", data, at, (length + FRAMING,)) != length
-    return [length] * (int(others.argmax()) if others.any() else most)
+    return length, int(others.argmax()) if others.any() else most
+
+
+def records_at(data: Buffer, at: int, lengths: Sequence[int]) -> Sequence[bytes]:
+    """Return the records of these lengths that lie at `at`."""
+    layout = "".join(["<", *[f"12x{length}s4x" for length in lengths]])
+    return struct.Struct(layout).unpack_from(data, at)
+
+
+def of_one_length(data: Buffer, at: int, length: int, count: int) -> tuple[list[bytes], bool]:
+    """Return so many records of one length that lie at `at`, and whether all of their checksums hold.
+
+    NumPy takes them out in a tenth of the time that `struct` needs if they are short, in half of it if they are not.
+    """
+    frames = (length + FRAMING,)
+    records = np.ndarray((count,), f"V{length}", data, at + HEADER, frames).tolist() if length else [b""] * count
+    length_crcs = np.ndarray((count,), "<u4", data, at + 8, frames)
+    data_crcs = np.ndarray((count,), "<u4", data, at + HEADER + length, frames)
+    found = masked(np.fromiter(map(checksum(), records), np.uint32, count))
+    good = bool((length_crcs == masked_crc(length.to_bytes(8, "little"))).all()) and np.array_equal(found, data_crcs)
+    return records, good
 
 
 def missing_bytes(rest: Buffer) -> int:

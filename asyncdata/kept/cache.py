@@ -10,6 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
+from asyncdata.columns import Columns
 from asyncdata.errors import DataLossError, ResumeError, StructureError
 from asyncdata.kept.heading import HEAD, TAIL, Heading, told_count
 from asyncdata.kept.reading import decoded, elements_at
@@ -20,7 +21,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
-from asyncdata.runtime.tickets import END, Children, Position, Start, Ticket
+from asyncdata.runtime.tickets import END, Children, Ordinals, Position, Start, Ticket
 from asyncdata.sources.record_index import Indexes
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.storage import GrowingFile
@@ -224,17 +225,17 @@ class FileCache(Unary):
         async with aclosing(RecordFile(path).parts(scope, want, offset)) as source:
             async for found in source:
                 records: list[Any] = [*found.elements]
-                items = self.elements(path, records, number)
-                first, number = number, number + len(items)
-                if first < 0:
-                    items, first = items[1:], 0
-                ended = count >= 0 and number >= count
-                if items and items[-1] is END:
-                    ended, items = True, [*items[:-1], *self.checked(path, records[-1], number - 1)]
-                part = Block(items[: count - first] if count >= 0 else items, failed=has_failed(items))
-                if part.items and first + len(part) > done:
+                head, first = number < 0, max(0, number)
+                tail = len(records) > head and is_mark(records[-1])
+                part = self.elements(path, records[head : len(records) - tail], first)
+                number = first + len(part)
+                if tail and (short := self.checked(path, records[-1], number)):
+                    part = Block([*part.items, *short], Ordinals(first, number + 1), True)
+                if count >= 0:
+                    part = part.part(0, count - first)
+                if part and first + len(part) > done:
                     yield numbered(part, first).part(max(0, done - first), len(part))
-                if ended:
+                if tail or 0 <= count <= number:
                     return
         if count < 0:
             lost = DataLossError(f"{path}: it ends after {number} elements, too early; delete it, to be filled again")
@@ -246,17 +247,19 @@ class FileCache(Unary):
             return self.indexes.now(path).span(number + 1)[0], number
         return 0, -1
 
-    def elements(self, path: str, records: list[Any], first: int) -> list[Any]:
-        """Return elements, or failures in their places; `END` for a record that begins or ends the file."""
-        begins, ends = is_mark(records[0]), len(records) > 1 and is_mark(records[-1])
-        items: list[Any] = [END] * begins + decoded(records[begins : len(records) - ends]) + [END] * ends
-        if any(issubclass(kind, Exception) for kind in set(map(type, items))):
+    def elements(self, path: str, records: list[Any], first: int) -> Block:
+        """Return elements, or failures in their places; the first has this number."""
+        items = decoded(records)
+        if isinstance(items, Columns):
+            return Block.of_columns([items], Ordinals(first, first + len(items)))
+        failed = any(issubclass(kind, Exception) for kind in set(map(type, items)))
+        if failed:
             for place, item in enumerate(items):
                 if isinstance(item, Exception):
                     if item is not records[place]:  # whose message names the file
                         item.add_note(f"in file {path}")
                     items[place] = noted(item, self.label(), first + place)
-        return items
+        return Block(items, Ordinals(first, first + len(items)), failed)
 
     def checked(self, path: str, tail: bytes, count: int) -> list[Failure]:
         """Return nothing if a file has as many elements as its end says, else the failure that follows them."""
@@ -275,10 +278,6 @@ def in_passing(block: Block) -> Block:
 
 def is_mark(record: Any) -> bool:
     return isinstance(record, bytes) and record.startswith((HEAD, TAIL))
-
-
-def has_failed(items: list[Any]) -> bool:
-    return Failure in set(map(type, items))
 
 
 def size_of_item(item: Any) -> int:

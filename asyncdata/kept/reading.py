@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
+from asyncdata.columns import Columns
 from asyncdata.errors import DataLossError, StructureError
 from asyncdata.formats.alike import decode_alike
 from asyncdata.formats.element import decode_element
@@ -16,7 +17,7 @@ from asyncdata.sources.parsed import Spot
 __all__ = ("decoded", "elements_at")
 
 
-def decoded(records: Sequence[Any]) -> list[Any]:
+def decoded(records: Sequence[Any]) -> list[Any] | Columns:
     """Return the elements of records, errors in the places of those that are lost."""
     alike = decode_alike(records)
     return [element_of(record) for record in records] if alike is None else alike
@@ -36,6 +37,10 @@ async def elements_at(records: Blocks, spots: Sequence[Spot], method: str) -> Bl
     async with aclosing(records):
         async for block in records:
             items = decoded(block.items)
+            if isinstance(items, Columns):
+                done += len(items)
+                yield Block.of_columns([items], block.tickets)
+                continue
             for place, item in enumerate(items):
                 if isinstance(item, Exception):
                     items[place] = noted(item, f"{method}({spots[done + place][0]})", block.tickets[place])

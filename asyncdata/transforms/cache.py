@@ -204,7 +204,7 @@ def first_of_all(scope: Scope) -> Scope:
 def numbered(block: Block, first: int) -> Block:
     """Return a block with its elements' numbers for tickets."""
     numbers = Ordinals(first, first + len(block))
-    return Block(block.items, Wrapped(numbers, lambda _, done: asdict(CachePlace(done))), block.failed)
+    return block.ticketed(Wrapped(numbers, lambda _, done: asdict(CachePlace(done))))
 
 
 FIRST = -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,16 +11,22 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import asyncdata as ad
+from asyncdata.columns import Columns
 from asyncdata.formats.alike import decode_alike
 from asyncdata.formats.element import decode_element, encode_element
 from asyncdata.kept.reading import decoded
+from asyncdata.structure import leaves_of, stack
 from asyncdata.testing import same
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 leaves: Any = st.sampled_from(
     [
         *(st.integers(-(2**63), 2**63 - 1), st.floats(), st.just(None), st.just(True)),
         *(st.binary(min_size=3, max_size=3), st.binary(min_size=300, max_size=300)),
         *(arrays(np.float32, (2, 3)), arrays(np.int64, (40,)), arrays(np.uint8, (3, 0)), arrays(np.int16, ())),
+        *(arrays(np.float32, ()).map(lambda array: array[()]), arrays(np.uint8, ()).map(lambda array: array[()])),
     ]
 )
 
@@ -45,7 +51,46 @@ alike: Any = layouts.flatmap(lambda layout: st.lists(layout, min_size=16, max_si
 def test_elements_of_one_layout_are_read_at_once(elements: list[Any]) -> None:
     found = decode_alike([encode_element(element) for element in elements])
     assert found is not None
-    assert same(found, elements)
+    assert same([*found], elements)
+
+
+@given(elements=alike)
+def test_a_batch_of_elements_of_one_layout_is_a_batch_of_the_elements(elements: list[Any]) -> None:
+    found = decode_alike([encode_element(element) for element in elements])
+    if isinstance(found, Columns):
+        assert same(Columns.stacked([found[:5], found[5:]]), stack(elements))
+        assert same([*found.at([3, 1])], [elements[3], elements[1]])
+        assert same([*found], elements)
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        lambda number: number,
+        lambda number: np.arange(number, number + 3),
+        lambda number: np.full((7, 100), number, np.float32),
+        lambda number: np.float32(number),
+        lambda number: {"image": np.full((8, 8), number, np.uint8), "label": np.int64(number)},
+        lambda number: (b"%03d" % number, (np.ones(2, bool), np.float64(number))),
+    ],
+)
+def test_rows_of_arrays_are_put_together_when_somebody_wants_that(element: Callable[[int], Any]) -> None:
+    elements = [element(number) for number in range(20)]
+    found = decode_alike([*map(encode_element, elements)])
+    assert isinstance(found, Columns)
+    assert same(found.batch(), stack(elements))
+    assert all(leaf.flags.writeable for leaf in leaves_of(found.batch()))
+    assert same([*found], elements)
+
+
+def test_elements_share_no_memory() -> None:
+    found = decode_alike([encode_element(np.full(10, number)) for number in range(20)])
+    assert found is not None
+    assert len({id(element.base) for element in found}) == 20
+
+
+def test_large_arrays_are_copied_once_only() -> None:
+    assert type(decode_alike([encode_element(np.full(5_000, number)) for number in range(20)])) is list
 
 
 @given(elements=alike, place=st.integers(0, 10_000), byte=st.integers(0, 255), cut=st.booleans())
@@ -58,7 +103,7 @@ def test_what_is_damaged_is_found_as_when_each_is_read_alone(
         record = records[wrong]
         broken = [*records]
         broken[wrong] = record[:at] if cut else record[:at] + bytes([byte]) + record[at + 1 :]
-        found, alone = decoded(broken), [decoded([one])[0] for one in broken]
+        found, alone = [*decoded(broken)], [next(iter(decoded([one]))) for one in broken]
         assert [*map(type, found)] == [*map(type, alone)]
         good = [number for number, item in enumerate(alone) if not isinstance(item, Exception)]
         assert same([found[number] for number in good], [alone[number] for number in good])
@@ -83,7 +128,7 @@ def test_what_is_damaged_is_found_as_when_each_is_read_alone(
 def test_others_are_read_one_by_one(elements: list[Any]) -> None:
     records = [encode_element(element) for element in elements]
     assert decode_alike(records) is None
-    assert same(decoded(records), elements)
+    assert same([*decoded(records)], elements)
 
 
 def test_a_dict_that_has_a_list_as_a_key_is_an_error() -> None:
