@@ -172,10 +172,12 @@ def listed(files: int) -> Case:
 
 
 def kept(count: int) -> Iterator[Case]:
-    """Elements that are written to files, and read from them: numbers, and arrays of 4 KB."""
+    """Elements that are written to files, and read from them: numbers, dicts of an array and a number, and arrays."""
     few = count // 10
+    table = {"x": np.zeros((count, 16), np.float32), "y": np.arange(count)}
     rows = np.zeros((few, 1024), np.float32)
     yield from kept_in_files("numbers", lambda api: api.Dataset.range(count), count)
+    yield from kept_in_files("a dict of two", lambda api: api.Dataset.from_tensor_slices(table), count)
     yield from kept_in_files("4 KB", lambda api: api.Dataset.from_tensor_slices(rows), few)
 
 

@@ -230,3 +230,33 @@ class TestWriter:
         with pytest.raises(PlanError, match="'BROTLI'"):
             TFRecordWriter(tmp_path / "shard", "BROTLI")
         assert not (tmp_path / "shard").exists()
+
+
+LENGTHS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 2 * MANY)), max_size=4)
+
+
+@given(
+    runs=LENGTHS, limit=st.integers(1, 3 * MANY), block=st.integers(20, 2000), damage=st.none() | st.integers(0, 10**6)
+)
+def test_runs_of_records_of_one_length(runs: list[tuple[int, int]], limit: int, block: int, damage: int | None) -> None:
+    """Those of one length are taken out together, and each is what it is alone, damaged or not."""
+    records = [bytes([number % 251]) * length for length, count in runs for number in range(count)]
+    data = bytearray(shard(records))
+    bad = None
+    if records and damage is not None:
+        bad = damage % len(records)
+        data[offsets(records)[bad] + 12 + len(records[bad])] ^= 1  # in the checksum of what is in it
+    found = parse(bytes(data), block=block, limit=limit)
+    assert [item if isinstance(item, bytes) else None for item in found] == [
+        None if number == bad else record for number, record in enumerate(records)
+    ]
+
+
+def test_a_corrupt_length_in_a_run_loses_what_follows_it() -> None:
+    records = [b"12345678"] * (2 * MANY)
+    data = bytearray(shard(records))
+    at = offsets(records)[MANY + 3]
+    data[at + 8] ^= 1  # the checksum of the length
+    found = parse(bytes(data))
+    assert found[:-1] == records[: MANY + 3]
+    assert f"byte {at} has a corrupt length" in str(found[-1])
