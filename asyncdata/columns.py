@@ -144,10 +144,10 @@ class Columns:
         return columns
 
     @staticmethod
-    def later(rows: int, elements: Callable[[], list[Any]], value: Callable[[], Any]) -> Columns:
-        """Return elements that share no memory, and arrays, each of which are made when somebody wants them."""
+    def later(rows: int, weight: int, elements: Callable[[], list[Any]], value: Callable[[], Any]) -> Columns:
+        """Return elements of so many bytes, which share no memory, and arrays; both are made when they are wanted."""
         columns = Columns.__new__(Columns)
-        columns.whole, columns.start, columns.stop = Later(rows, elements, value), 0, rows
+        columns.whole, columns.start, columns.stop = Later(rows, weight, elements, value), 0, rows
         return columns
 
     def __len__(self) -> int:
@@ -214,7 +214,8 @@ class Columns:
     @property
     def weight(self) -> int:
         """The bytes of an element, as far as they are known."""
-        return 8 if self.integers else max(1, nbytes(self.whole.value) // self.whole.rows)
+        whole = self.whole
+        return whole.weight if isinstance(whole, Later) else max(1, nbytes(whole.value) // whole.rows)
 
     @property
     def bare(self) -> bool:
@@ -323,16 +324,16 @@ class Whole:
 class Later(Whole):
     """Rows of which both the elements and the arrays are made when somebody wants them."""
 
-    __slots__ = ("make", "make_value")
+    __slots__ = ("make", "make_value", "weight")
 
     value: Any
 
-    def __init__(self, rows: int, make: Callable[[], list[Any]], make_value: Callable[[], Any]) -> None:
+    def __init__(self, rows: int, weight: int, make: Callable[[], list[Any]], make_value: Callable[[], Any]) -> None:
         self.rows = rows
+        self.weight = weight
         self.make = make
         self.make_value = make_value
-        self.owned = True
-        self.given = 0
+        self.given, self.owned = 0, True
         self.made = None
 
     def __getattr__(self, name: str) -> Any:
@@ -342,8 +343,7 @@ class Later(Whole):
         return self.value
 
     def elements(self) -> list[Any]:
-        if self.made is None:
-            self.made = self.make()
+        self.made = self.made or self.make()
         return self.made
 
 
@@ -353,7 +353,7 @@ class Integers(Later):
     __slots__ = ("values",)
 
     def __init__(self, values: Sequence[int]) -> None:
-        super().__init__(len(values), lambda: list(values), lambda: integers(values))
+        super().__init__(len(values), 8, lambda: list(values), lambda: integers(values))
         self.values = values
         self.owned = False
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from asyncdata.columns import Columns
 from asyncdata.formats.element import Reader
 
-__all__ = ("decode_alike",)
+__all__ = ("Table", "decode_alike")
 
 FEW: Final = 16
 """Fewer elements than this are read quicker one after the other."""
@@ -106,7 +106,7 @@ class Part:
             return Columns.ints([*self.make(table)])
         if stack is None or table.width > WIDE:
             return [*self.make(table)]
-        return Columns.later(len(table.records), lambda: [*self.make(table)], lambda: stack(table))
+        return Columns.later(len(table.records), table.width, lambda: [*self.make(table)], lambda: stack(table))
 
 
 class Layout:

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 import asyncdata as ad
 from asyncdata.columns import Columns
-from asyncdata.formats.alike import decode_alike
+from asyncdata.formats.alike import Table, decode_alike
 from asyncdata.formats.element import decode_element, encode_element
 from asyncdata.kept.reading import decoded
 from asyncdata.structure import leaves_of, stack
@@ -87,6 +87,16 @@ def test_elements_share_no_memory() -> None:
     found = decode_alike([encode_element(np.full(10, number)) for number in range(20)])
     assert found is not None
     assert len({id(element.base) for element in found}) == 20
+
+
+def test_nothing_is_made_that_nobody_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(Table, "column", lambda *_: made.append("arrays"))
+    found = decode_alike([encode_element(np.full(100, number)) for number in range(20)])
+    assert isinstance(found, Columns)
+    assert found.weight == found[3:].weight == pytest.approx(800, rel=0.1)
+    assert [*found][3].tolist() == [3] * 100
+    assert made == []
 
 
 def test_large_arrays_are_copied_once_only() -> None:
