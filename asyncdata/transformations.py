@@ -196,6 +196,8 @@ class Transformations(Generic[T]):
     ) -> Dataset[T]:
         """Keep the elements for which `predicate` is true. It is called, or awaited, as the function of `map` is.
 
+        It only looks at its element: later steps may or may not see what it writes there. Change elements in a `map`.
+
         `pure=True` says of it what it says of a function of `map`: it may be called in any order, at once and again.
         With `reads` it is given these fields of an element alone, one argument each: keys of a dict or places in a
         tuple. `Options(reorder=True)` then puts it before maps that keep them, see `map(keeps=)`.
