@@ -25,6 +25,7 @@ LAYERS = (
     ("memory",),
     ("room",),
     ("errors", "structure", "options", "distributed", "ragged", "trying"),
+    ("whole",),
     ("columns", "zeros"),
     ("formats",),
     ("runtime.anchors", "runtime.interrupts", "runtime.machine", "runtime.packing"),

@@ -101,12 +101,14 @@ class Part:
 
     def of(self, table: Table) -> list[Any] | Columns:
         """Return the elements that consist of this part."""
-        stack = self.stack
+        stack, records = self.stack, table.records
         if self.integers:
             return Columns.ints([*self.make(table)])
         if stack is None or table.width > WIDE:
             return [*self.make(table)]
-        return Columns.later(len(table.records), table.width, lambda: [*self.make(table)], lambda: stack(table))
+        return Columns.later(  # of tables of their own, which then go: the records stay, and not a copy of them
+            len(records), table.width, lambda: [*self.make(Table(records))], lambda: stack(Table(records))
+        )
 
 
 class Layout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,6 +98,13 @@ def test_nothing_is_made_that_nobody_wants(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.weight == found[3:].weight == pytest.approx(800, rel=0.1)
     assert [*found][3].tolist() == [3] * 100
     assert made == []
+
+
+def test_no_copy_of_the_records_is_kept() -> None:
+    found = decode_alike([encode_element(np.full(100, number)) for number in range(20)])
+    assert isinstance(found, Columns)
+    assert found.batch().shape == (20, 100)
+    assert not [one for one in gc.get_objects() if type(one) is Table]
 
 
 def test_large_arrays_are_copied_once_only() -> None:
