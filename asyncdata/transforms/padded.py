@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter, gt
+from operator import gt
 from struct import Struct
 from typing import Any, Final, cast
 
@@ -32,9 +32,6 @@ __all__ = ("PaddedBatch", "Padding", "fitting", "join_leaves")
 
 Array = npt.NDArray[Any]
 Dims = Sequence[int | None]
-
-shape_of: Callable[[Array], tuple[int, ...]] = attrgetter("shape")
-dtype_of: Callable[[Array], np.dtype[Any]] = attrgetter("dtype")
 
 LITTLE: Final = 1 << 20
 """Batches of no more bytes are worth being copied twice, if they need fewer steps."""
@@ -67,7 +64,7 @@ class Padding:
         if not shape and not any(isinstance(one, (list, np.ndarray)) for one in column):
             return stack(column, where)
         arrays, dtypes = arrays_of(column, where)
-        shapes = list(map(shape_of, arrays))
+        shapes = [array.shape for array in arrays]
         if len(set(map(len, shapes))) > 1:
             check_same(column, [shapes[0] if len(one) == len(shapes[0]) else one for one in shapes], "shape", where)
         target = self.target(shapes, shape, where)
@@ -184,7 +181,7 @@ def guiding(guide: Any, element: Opened, where: str) -> Iterable[Any]:
 def arrays_of(column: list[Any], where: str) -> tuple[list[Array], set[np.dtype[Any]]]:
     """Return leaves as arrays, and their dtypes."""
     if set(map(type, column)) == {np.ndarray}:
-        dtypes = set(map(dtype_of, column))
+        dtypes = {array.dtype for array in column}
         if not any(dtype.kind in "US" for dtype in dtypes):
             return column, dtypes
     arrays = [array_of(one, index, where) for index, one in enumerate(column)]
@@ -223,7 +220,7 @@ def pack_rows(out: Array, arrays: list[Array]) -> None:
     `struct` does that with bytes, and needs a third of the time that it takes to fill all and to find each its place.
     """
     rows = Struct(f"{out.strides[0]}s" * len(arrays))  # not its function, which keeps a hundred formats
-    rows.pack_into(out.data, 0, *map(np.ndarray.tobytes, arrays))
+    rows.pack_into(out.data, 0, *[array.tobytes() for array in arrays])
 
 
 def empty_like(arrays: list[Array]) -> Any:
