@@ -7,10 +7,10 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import blake2b
 from queue import SimpleQueue
@@ -230,13 +230,28 @@ class Crew:
             executor, self.executor = self.executor, None
             self.opening = True
         if executor is not None:
-            executor.shutdown(wait=True)
+            # One may wait without end for a lock of the pool's queue that another held when it was killed. The pool
+            # ends it itself if it saw that one had died before it was told to shut down.
+            with self.patience(WorkerProcess.terminate):
+                executor.shutdown(wait=True)
         codes = self.bury()
         killed = all("signal" in code for code in codes)
         if self.barren > (MOST_KILLED if killed else MOST_BARREN):
             self.barren = 0
             self.fail(StageError(f"worker processes end before they have done anything, {', '.join(codes)}"))
         self.open()
+
+    @contextmanager
+    def patience(self, end: Callable[[WorkerProcess], None]) -> Generator[None]:
+        """End the processes that there still are in two seconds."""
+        timer = threading.Timer(PATIENCE, each, (self.context.started, end))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # else it might end what has been buried
 
     def bury(self) -> list[str]:
         """See which jobs workers died of, free what they held, and return how they ended."""
@@ -276,12 +291,8 @@ class Crew:
             executor, self.executor = self.executor, None
             self.jobs.clear()
         if executor is not None:
-            timer = threading.Timer(PATIENCE, kill, (self.context.started,))
-            timer.daemon = True
-            timer.start()
-            executor.shutdown(wait=True, cancel_futures=True)
-            timer.cancel()
-            timer.join()  # else it might kill what has been buried
+            with self.patience(WorkerProcess.kill):
+                executor.shutdown(wait=True, cancel_futures=True)
             self.bury()
         for lesson in list(self.lessons.values()):
             lesson.close()
@@ -289,9 +300,9 @@ class Crew:
         self.board.close()
 
 
-def kill(processes: list[WorkerProcess]) -> None:
+def each(processes: list[WorkerProcess], end: Callable[[WorkerProcess], None]) -> None:
     for process in processes:
-        process.kill()
+        end(process)
 
 
 def most_slots() -> int:

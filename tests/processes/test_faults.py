@@ -23,10 +23,11 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.processes import crew
 from asyncdata.processes.arena import Attached, Slots, pack
 from asyncdata.processes.crew import Job, Pool, pool_of
 from asyncdata.processes.starting import BASE, WorkerProcess
-from asyncdata.processes.worker import Reply
+from asyncdata.processes.worker import Reply, be_ready
 from asyncdata.testing import leaves_nothing
 from tests.processes.children import alive, children_of, workers
 from tests.processes.test_map import outcomes, processes
@@ -145,6 +146,25 @@ def test_a_worker_that_is_terminated_is_replaced() -> None:
         for worker in workers():
             os.kill(worker, signal.SIGTERM)
         assert [number for number, _ in elements] == list(range(1, 300))
+
+
+@pytest.mark.timeout(60)
+def test_a_worker_that_waits_for_a_lock_which_one_that_died_held_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "PATIENCE", 0.1)
+    pool = Pool(2)
+    ds = ad.Dataset.range(300).map(slowly, executor="process")
+    object.__setattr__(ds.plan, "executor", pool)
+    assert [number for number, _ in ds] == [*range(300)]
+    executor: Any = pool.crew.executor
+    lock = executor._call_queue._rlock  # noqa: SLF001  one that is killed at the right moment leaves it so
+    holder = threading.Thread(target=lock.acquire)
+    holder.start()
+    while holder.is_alive():
+        executor.submit(be_ready)  # whoever waits for work lets go of the lock when it has some
+        holder.join(0.01)
+    pool.crew.report(executor)  # as if a result's memory were gone, which is seen before the end of its worker
+    assert [number for number, _ in ds] == [*range(300)]
+    assert pool.crew.executor is not executor
 
 
 def test_processes_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
