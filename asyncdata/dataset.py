@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from asyncdata.checkpoint import Place, fingerprint, place_of
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.iterator import DatasetIterator
+from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.kept.saved import Saved, save
 from asyncdata.optimize import Planner, explained
 from asyncdata.options import INFINITE_CARDINALITY, Options
@@ -399,7 +399,7 @@ class Dataset(Transformations[T]):
         >>> len(squares), squares[3]
         (4, (3, 9))
         """
-        save(self, local_path(path), compression, shard_func, checkpoint_args)
+        save(self, next_block, local_path(path), compression, shard_func, checkpoint_args)
 
     # iteration
 

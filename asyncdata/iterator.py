@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from operator import length_hint
 from threading import Lock
 from types import TracebackType
@@ -25,7 +25,7 @@ from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.stats import stats_of
 
-__all__ = ("DatasetIterator", "ended_by")
+__all__ = ("DatasetIterator", "ended_by", "next_block")
 
 T = TypeVar("T")
 
@@ -125,6 +125,20 @@ class Reader:
         self.pieces = iter(waiting)
         return waiting[0] if waiting else None
 
+    def take(self, most: int) -> Block:
+        """Return at most so many elements as they lie in their block, of which none has been read by itself."""
+        with Interrupts() as interrupts, self.alone:
+            while (piece := next(self.pieces, None)) is None:
+                self.pieces = self.next_block(interrupts).pieces()
+            if len(piece) > most:
+                self.pieces = chain((piece.part(most, len(piece)),), self.pieces)
+                piece = piece.part(0, most)
+            self.leave_piece()
+            self.piece = piece
+        if piece.failed:
+            fail(piece.items[0].release())
+        return piece
+
     def look(self, piece: Block) -> Any:
         """Return the next element of a piece, or raise its failure, which will be raised again."""
         if piece.failed:
@@ -133,11 +147,15 @@ class Reader:
 
     def enter(self, piece: Block) -> Failure | None:
         """Stand before the first element of a piece, or behind its failure, which is returned."""
-        if self.piece is not None:
-            self.delivered += len(self.piece)
+        self.leave_piece()
         self.piece = piece
         self.items = iter(() if piece.failed else piece.items)
         return piece.items[0] if piece.failed else None
+
+    def leave_piece(self) -> None:
+        """Take note that all of a piece has been given out."""
+        if self.piece is not None:
+            self.delivered += len(self.piece)
 
     def first_item(self, failure: Failure | None) -> Any:
         """Return the first element of the piece that was entered, or raise its failure."""
@@ -398,6 +416,20 @@ def further(place: Place, delivered: int, position: Position, count: int) -> Pla
         with suppress(UnseekableError):
             start = Start.of(place.plan.seek(delivered + count))
     return place._replace(delivered=delivered + count, start=start)
+
+
+def next_block(iterator: DatasetIterator[Any], most: int) -> Block | None:
+    """Return at most so many elements as they lie in their block, `None` at the end; raises what an element raises.
+
+    For readers of blocks alone: elements that `next` has found are not among them.
+    """
+    reader = iterator._reader  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    try:
+        return reader.take(most)
+    except StopIteration:
+        if not reader.exhausted:  # an element's
+            raise
+        return None
 
 
 def ended_by(iterator: DatasetIterator[Any], error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""Elements whose bytes differ only in their values, read all at once: numbers, arrays and structures of them."""
+"""Elements whose bytes differ only in their values, read or written all at once: numbers, arrays and structures."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.columns import Columns
-from asyncdata.formats.element import Reader
+from asyncdata.formats.element import Reader, encode_element
+from asyncdata.structure import leaves_of, map_leaves, rows_of
 
-__all__ = ("Table", "decode_alike")
+__all__ = ("Alike", "Table", "decode_alike", "encode_alike")
 
 FEW: Final = 16
 """Fewer elements than this are read quicker one after the other."""
@@ -54,6 +55,50 @@ def decode_alike(records: Sequence[Any]) -> list[Any] | Columns | None:
         return None
     table = Table(records)
     return part.of(table) if table.alike(layout.free) else None
+
+
+def encode_alike(columns: Columns) -> Alike | None:
+    """Return what writes elements as `encode_element` does; `None` if it has to look at each of them.
+
+    >>> written = encode_alike(Columns.ints(range(20)))
+    >>> rows = np.empty((20, written.width), np.uint8)
+    >>> written.fill(rows, 0)
+    >>> decode_alike([row.tobytes() for row in rows])[3]
+    3
+    """
+    if len(columns) < FEW or not columns.complete:
+        return None
+    value = columns.value
+    leaves = leaves_of(value)
+    if not all(is_plain(leaf.dtype) for leaf in leaves):
+        return None
+    (first,) = rows_of(map_leaves(lambda leaf, _: leaf[:1], value), 1)
+    record = encode_element(int(first) if columns.integers else first)
+    layout, arrays = Layout(record), [leaf for leaf in leaves if leaf[:1].nbytes]
+    layout.next()
+    if len(layout.free) != len(arrays):  # there is an empty tuple or dict, behind which it does not look
+        return None
+    return Alike(record, list(zip(layout.free, arrays, strict=True)))
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Elements of one layout that are to be written: the first as it is, and where the values of all lie in such."""
+
+    record: bytes
+    values: Sequence[tuple[tuple[int, int], npt.NDArray[Any]]]
+
+    @property
+    def width(self) -> int:
+        """How many bytes each element has."""
+        return len(self.record)
+
+    def fill(self, rows: npt.NDArray[np.uint8], start: int) -> None:
+        """Write an element into each row, the first of them the one with the number `start`."""
+        rows[:] = np.frombuffer(self.record, np.uint8)
+        for (begin, end), array in self.values:
+            part = np.ascontiguousarray(array[start : start + len(rows)])
+            rows[:, begin:end] = part.reshape(len(rows), -1).view(np.uint8)
 
 
 class Table:

@@ -37,7 +37,7 @@ class Decompressor(Protocol):
 class Compressor(Protocol):
     """Bytes in, compressed bytes out."""
 
-    def feed(self, data: bytes) -> bytes:
+    def feed(self, data: Buffer) -> Buffer:
         """Compress some more bytes; return what is ready of the compressed stream, often nothing."""
         ...
 
@@ -138,7 +138,7 @@ def before_error(decompress: Callable[[memoryview], bytes], data: memoryview) ->
 class PlainWriter:
     """The compressor that changes nothing."""
 
-    def feed(self, data: bytes) -> bytes:
+    def feed(self, data: Buffer) -> Buffer:
         """Return `data` itself."""
         return data
 
@@ -157,7 +157,7 @@ class ZlibWriter:
     def __init__(self, bits: int) -> None:
         self._stream = zlib.compressobj(wbits=bits)
 
-    def feed(self, data: bytes) -> bytes:
+    def feed(self, data: Buffer) -> bytes:
         """Return what is ready of the compressed stream."""
         return self._stream.compress(data)
 

@@ -211,7 +211,7 @@ class FileCache(Unary):
     async def keep(self, writing: Writing, number: int, block: Block, scope: Scope) -> None:
         """Write a block, in a thread if it is large."""
         try:
-            if sum(map(size_of_item, block.items)) < SMALL:
+            if size_of(block) < SMALL:
                 writing.keep(number, block)
             else:
                 await scope.in_thread(lambda: writing.keep(number, block))
@@ -273,16 +273,18 @@ class FileCache(Unary):
 def in_passing(block: Block) -> Block:
     """Return a block with tickets that say where the input was."""
     tickets = Children(FIRST, block.tickets, lambda position: dataclasses.asdict(CachePlace(0, position)))
-    return Block(block.items, tickets, block.failed)
+    return block.ticketed(tickets)
 
 
 def is_mark(record: Any) -> bool:
     return isinstance(record, bytes) and record.startswith((HEAD, TAIL))
 
 
-def size_of_item(item: Any) -> int:
-    """Return about how many bytes an element makes; what is nested is taken to be large."""
-    return getattr(item, "nbytes", 1024)
+def size_of(block: Block) -> int:
+    """Return about how many bytes some elements make; what is nested is taken to be large."""
+    if block.columns:
+        return sum([len(part) * part.weight for part in block.columns])
+    return sum([getattr(item, "nbytes", 1024) for item in block.items])
 
 
 def snapshot_path(plan: Node, folder: str) -> str:

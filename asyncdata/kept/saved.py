@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import FileIO
+from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol, Self
+from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError, StructureError
 from asyncdata.formats.compression import compressor
-from asyncdata.formats.element import encode_element
-from asyncdata.formats.tfrecord import frame
+from asyncdata.kept.framing import GROUP_BYTES, framed
 from asyncdata.kept.reading import decoded, elements_at
 from asyncdata.plan import Node, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand
@@ -30,7 +30,7 @@ from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.storage import FileLock, sync_folder, write_whole
 from asyncdata.transforms.flat_map import FlatMap
 
-__all__ = ("Saved", "save")
+__all__ = ("NextBlock", "Saved", "save")
 
 ACCOUNT: Final = "dataset.json"
 STATE: Final = "state.json"
@@ -39,6 +39,12 @@ SHARD_BYTES: Final = 1 << 28
 """Without a `shard_func` a file that has so many bytes is followed by the next."""
 
 WRITE_BYTES: Final = 1 << 20
+
+MOST: Final = 4096
+"""How many elements are taken from the pipeline at once."""
+
+GROUP: Final = 512
+"""So many elements, or fewer of `GROUP_BYTES`, are written at once."""
 
 SECONDS: Final = 5.0
 """How often it is written down how far the saving has come."""
@@ -52,8 +58,13 @@ class Iterated(Protocol):
         ...
 
 
+NextBlock: TypeAlias = Callable[[Any, int], Block | None]
+"""Takes at most so many elements from an iterator, `None` at the end; raises what the next one failed with."""
+
+
 def save(
     dataset: Iterated,
+    next_block: NextBlock,
     path: str,
     compression: str | None,
     shard_func: Callable[..., Any] | None,
@@ -73,7 +84,7 @@ def save(
     try:
         partial.mkdir(exist_ok=True)
         if not (partial / ACCOUNT).exists():
-            fill(dataset, Shards(partial, compression, shard_func), interval)
+            fill(dataset, next_block, Shards(partial, compression, shard_func), interval)
         for left in (partial / STATE, *partial.glob(f".{STATE}.*"), *partial.glob(f".{ACCOUNT}.*")):
             left.unlink(missing_ok=True)  # also what a process that was killed had begun to write
         sync_folder(partial)
@@ -91,17 +102,17 @@ def interval_of(arguments: Mapping[str, Any]) -> int | None:
     return None if interval is None else check_count("save", "checkpoint_interval", interval, 1)
 
 
-def fill(dataset: Iterated, shards: Shards, interval: int | None) -> None:
+def fill(dataset: Iterated, next_block: NextBlock, shards: Shards, interval: int | None) -> None:
     """Write all elements that are not written yet, and the account of them."""
-    begin = time.monotonic()
     try:
         with begun(dataset, shards) as elements:
-            for number, element in enumerate(elements, 1):
-                shards.add(element)
-                due = time.monotonic() - begin > SECONDS if interval is None else number % interval == 0
-                if due:
+            begin, left = time.monotonic(), interval or MOST
+            while (block := next_block(elements, left)) is not None:
+                shards.add(block)
+                left -= len(block) if interval else 0
+                if not left or (interval is None and time.monotonic() - begin > SECONDS):
                     shards.hold(elements.state_dict())
-                    begin = time.monotonic()
+                    begin, left = time.monotonic(), interval or MOST
         shards.finish()
     finally:
         shards.close()
@@ -126,6 +137,9 @@ class Shards:
         self.choose = None if shard_func is None else Call("save", shard_func)
         self.shards: dict[int, Shard] = {}
         self.current = 0
+        self.waiting: list[Block] = []
+        self.count = 0
+        self.group = 1
 
     def shard(self, number: int, elements: int = 0, size: int = 0) -> Shard:
         """Return one of the files, begun or gone on with."""
@@ -149,24 +163,44 @@ class Shards:
             self.current = number
         return told["state"]
 
-    def add(self, element: Any) -> None:
-        """Append one element."""
-        if self.choose is None:
-            if self.shard(self.current).size >= SHARD_BYTES:
-                self.current += 1
-            number = self.current
-        else:
-            number = operator.index(self.choose.one(element))
-            if number < 0:
-                raise ValueError(f"{self.choose.label} must return the number of a shard, from 0 on, got {number}")
+    def add(self, block: Block) -> None:
+        """Append elements, in groups: the first blocks of a run are small.
+
+        The first element is written at once, so that one which cannot be written is found out soon.
+        """
+        self.waiting.append(block)
+        self.count += len(block)
+        if self.count >= self.group or self.count * block.weight >= GROUP_BYTES:
+            self.write()
+            self.group = min(2 * self.group, GROUP)
+
+    def write(self) -> None:
+        """Hand what waits to the files."""
+        waiting, self.waiting, self.count = self.waiting, [], 0
+        if not waiting:
+            return
         try:
-            self.shard(number).add(encode_element(element))
+            if self.choose is None:
+                for count, data in framed(waiting, self.room):
+                    self.shard(self.current).add(count, data)
+                return
+            for element in chain.from_iterable([block.items for block in waiting]):
+                shard = self.shard(chosen(self.choose, element))
+                for count, data in framed([Block([element])]):
+                    shard.add(count, data)
         except StructureError as error:
             error.add_note("in save")
             raise
 
+    def room(self) -> int:
+        """Return after how many bytes to see which shard is the next element's."""
+        if self.shard(self.current).full:
+            self.current += 1
+        return self.shard(self.current).left
+
     def hold(self, state: Mapping[str, Any]) -> None:
         """Write down how far it has come, once all of that is on the disk."""
+        self.write()
         for shard in self.shards.values():
             shard.sync()
         told = [[number, shard.elements, shard.size] for number, shard in sorted(self.shards.items())]
@@ -175,6 +209,7 @@ class Shards:
 
     def finish(self) -> None:
         """Write the account, once all shards are on the disk."""
+        self.write()
         self.shard(0)
         for shard in self.shards.values():
             shard.sync()
@@ -186,6 +221,14 @@ class Shards:
         """Close all files."""
         for shard in self.shards.values():
             shard.file.close()
+
+
+def chosen(choose: Call, element: Any) -> int:
+    """Return the number of the shard that the user's function wants for an element."""
+    number = operator.index(choose.one(element))
+    if number < 0:
+        raise ValueError(f"{choose.label} must return the number of a shard, from 0 on, got {number}")
+    return number
 
 
 def shaped(content: bytes, *more: str) -> Any:
@@ -209,7 +252,8 @@ class Shard:
         self.begun = False
         self.elements = elements
         self.size = size
-        self.waiting: list[bytes] = []
+        self.look()
+        self.waiting: list[bytes | bytearray | memoryview] = []
         self.waiting_bytes = 0
         self.file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)), "r+")
         if (now := self.file.seek(0, os.SEEK_END)) < size:
@@ -218,22 +262,34 @@ class Shard:
         self.file.truncate(size)
         self.file.seek(size)
 
-    def add(self, record: bytes) -> None:
-        """Append a record."""
-        self.put(self.compressor.feed(frame(record)))
+    def add(self, count: int, data: bytes | memoryview) -> None:
+        """Append so many elements in their frames."""
+        self.put(self.compressor.feed(data))
         self.begun = True
-        self.elements += 1
+        self.elements += count
+        self.left -= len(data)
+        if self.left <= 0:
+            self.look()
         if self.waiting_bytes >= WRITE_BYTES:
             self.write()
 
-    def put(self, data: bytes) -> None:
+    def look(self) -> None:
+        """See whether it is full, and after how many bytes, before they are compressed, to look again.
+
+        That is not after each block: which elements are in a file should not depend on how quickly they come.
+        """
+        self.full = self.size >= SHARD_BYTES
+        self.left = min(GROUP_BYTES, max(1, SHARD_BYTES - self.size))
+
+    def put(self, data: bytes | bytearray | memoryview) -> None:
         self.waiting.append(data)
         self.waiting_bytes += len(data)
         self.size += len(data)
 
     def write(self) -> None:
         """Hand what waits to the system."""
-        view = memoryview(b"".join(self.waiting))
+        waiting = self.waiting
+        view = memoryview(waiting[0] if len(waiting) == 1 else b"".join(waiting))  # large ones are not copied
         while view:
             view = view[self.file.write(view) :]
         self.waiting, self.waiting_bytes = [], 0

@@ -11,8 +11,8 @@ from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from asyncdata.errors import ResumeError
-from asyncdata.formats.element import encode_element
 from asyncdata.formats.tfrecord import FRAMING, RecordParser, frame, masked_crc
+from asyncdata.kept.framing import framed
 from asyncdata.kept.heading import TAIL, Heading
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.tickets import Position, Tickets
@@ -80,9 +80,9 @@ class Writing:
             fresh = next(block.pieces())
             if number > self.count or number + len(fresh) <= self.count or fresh.failed or self.whole:
                 return
-            added = fresh.items[self.count - number :]
-            self.file.append(b"".join([frame(encode_element(item)) for item in added]))
-            self.count += len(added)
+            for count, data in framed([fresh.part(self.count - number, len(fresh))]):
+                self.file.append(data)
+                self.count += count
             self.last = (self.count, fresh.tickets, len(fresh))
             if time.monotonic() - self.time > SECONDS:
                 self.write_mark()

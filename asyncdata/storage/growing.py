@@ -58,7 +58,7 @@ class GrowingFile:
             lock.release()
             raise
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: bytes | memoryview) -> None:
         """Write all of `data` behind what is there; nothing of it if there is no room."""
         with self._busy:
             done, view = 0, memoryview(data)

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 import asyncdata as ad
 from asyncdata.columns import Columns
-from asyncdata.formats.alike import Table, decode_alike
+from asyncdata.formats.alike import Table, decode_alike, encode_alike
 from asyncdata.formats.element import decode_element, encode_element
 from asyncdata.kept.reading import decoded
 from asyncdata.structure import leaves_of, stack
@@ -154,3 +154,67 @@ def test_a_dict_that_has_a_list_as_a_key_is_an_error() -> None:
     with pytest.raises(ad.DataLossError):
         decode_element(record)
     assert [*map(type, decoded([record] * 20))] == [ad.DataLossError] * 20
+
+
+# writing
+
+
+def written(columns: Columns) -> list[bytes] | None:
+    """Return the records of columns in two goes, `None` if each has to be looked at."""
+    alike = encode_alike(columns)
+    if alike is None:
+        return None
+    rows, half = np.zeros((len(columns), alike.width), np.uint8), len(columns) // 2
+    alike.fill(rows[:half], 0)
+    alike.fill(rows[half:], half)
+    return [row.tobytes() for row in rows]
+
+
+@given(elements=alike, start=st.integers(0, 4))
+def test_columns_are_written_as_the_elements_are(elements: list[Any], start: int) -> None:
+    columns = Columns.same_of(elements) if isinstance(elements[0], (np.ndarray, np.generic, tuple, dict)) else None
+    if columns is not None:
+        part = columns[start:]
+        found = written(part)
+        assert found == (None if len(part) < 16 else [encode_element(element) for element in elements[start:]])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(20.0),
+        np.arange(60, dtype=np.int16).reshape(3, 20).T,  # whose rows do not lie together
+        np.arange(20) > 7,
+        np.zeros((20, 0)),
+        np.arange(40)[::-2],
+        (np.arange(20, dtype=np.complex64), {"x": np.ones((20, 2, 2), np.float16), 3: np.arange(20, dtype=np.uint8)}),
+        {},
+        (),
+        (np.arange(20), ()),
+        {"x": (), "y": np.arange(20)},
+    ],
+)
+def test_rows_of_arrays_are_written_as_the_elements_are(value: Any) -> None:
+    columns = Columns(value, 20)
+    found = written(columns)
+    assert found is None or found == [encode_element(element) for element in columns]
+    assert (found is None) == (isinstance(value, dict) and () in value.values())
+
+
+def test_integers_are_written_as_they_are() -> None:
+    for values in (range(5, 45, 2), [3, -(2**63), *range(20)]):
+        assert written(Columns.ints(values)) == [encode_element(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    "value", [np.array([b"x"] * 20, object), np.arange(20).astype("M8[s]"), np.arange(20).astype(">i4")]
+)
+def test_other_columns_are_written_one_by_one(value: Any) -> None:
+    assert encode_alike(Columns(value, 20)) is None
+
+
+def test_what_somebody_has_written_into_elements_is_written() -> None:
+    columns = Columns({"x": np.arange(20)}, 20)
+    for element in columns:
+        element["y"] = 1
+    assert encode_alike(columns) is None

@@ -17,6 +17,8 @@ from asyncdata.formats.tfrecord import (
     crc32c,
     crcs_of_lengths,
     frame,
+    frames,
+    frames_of_one_length,
     masked_crc,
 )
 
@@ -61,6 +63,19 @@ class TestFrame:
     def test_masked_crc_of_the_check_string(self) -> None:
         crc = 0xE3069283  # of CRC32C
         assert masked_crc(b"123456789") == ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+
+    @given(st.lists(st.binary(max_size=40), max_size=60))
+    def test_many_frames_are_frames_one_after_the_other(self, records: list[bytes]) -> None:
+        assert frames(records) == b"".join(map(frame, records))
+
+    @pytest.mark.parametrize("length", [0, 1, 300, 100_000])
+    def test_frames_of_one_length(self, length: int) -> None:
+        rows = np.random.default_rng(1).integers(0, 256, (5, length), np.uint8)
+
+        def fill(out: np.ndarray) -> None:
+            out[:] = rows
+
+        assert bytes(frames_of_one_length(5, length, fill)) == b"".join(frame(row.tobytes()) for row in rows)
 
     def test_frame_is_length_crc_record_crc(self) -> None:
         length = (6).to_bytes(8, "little")

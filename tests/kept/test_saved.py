@@ -81,6 +81,66 @@ def test_without_a_function_a_full_shard_is_followed_by_the_next(path: Path, mon
     assert [int(array[0]) for array in ad.Dataset.load(path)] == [*range(100)]
 
 
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_files_do_not_depend_on_how_quickly_elements_come(
+    path: Path, monkeypatch: pytest.MonkeyPatch, compression: str | None
+) -> None:
+    """In whatever blocks they come, and whether those are of arrays or of elements: the same files, byte for byte."""
+    monkeypatch.setattr(saved, "SHARD_BYTES", 20_000)
+    rows = {"x": np.random.default_rng(1).random((500, 40)), "y": np.arange(500, dtype=np.float32)}
+    ways: list[Any] = [
+        lambda ds: ds,
+        lambda ds: ds.prefetch(1),
+        lambda ds: ds.map(lambda row: row),
+        lambda ds: ds.batch(7).unbatch(),
+        lambda ds: ds.with_options(ad.Options(placement="current")),
+    ]
+    found: list[dict[str, bytes]] = []
+    for number, way in enumerate(ways):
+        target = path.with_name(f"{number}")
+        way(ad.Dataset.from_tensor_slices(rows)).save(target, compression)
+        assert same([*ad.Dataset.load(target)], [*ad.Dataset.from_tensor_slices(rows)])
+        found.append({file.name: file.read_bytes() for file in target.iterdir()})
+    assert len(found[0]) > 3
+    assert all(files == found[0] for files in found)
+
+
+def test_a_state_is_written_after_each_interval(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[tuple[int, int]] = []
+    hold = saved.Shards.hold
+
+    def noted(shards: saved.Shards, state: Any) -> None:
+        hold(shards, state)
+        held.append((state["delivered"], sum(shard.elements for shard in shards.shards.values())))
+
+    monkeypatch.setattr(saved.Shards, "hold", noted)
+    ad.Dataset.range(1000).save(path, checkpoint_args={"checkpoint_interval": 300})
+    assert held == [(300, 300), (600, 600), (900, 900)]
+
+
+def test_an_exception_that_ends_loops_does_not_end_saving(path: Path) -> None:
+    def stop(_: int) -> int:
+        raise StopIteration
+
+    with pytest.raises((StopIteration, RuntimeError)):
+        ad.Dataset.range(3).save(path, shard_func=stop)
+    with pytest.raises((StopIteration, RuntimeError)):
+        ad.Dataset.range(3).map(stop).save(path)
+    assert not path.exists()
+
+
+def test_what_cannot_be_written_is_found_at_once(path: Path) -> None:
+    read: list[int] = []
+
+    def odd(number: int) -> set[int]:
+        read.append(number)
+        return {number}
+
+    with pytest.raises(ad.StructureError, match="cannot be written to a file"):
+        ad.Dataset.counter().map(odd).prefetch(1).save(path)
+    assert len(read) < 10
+
+
 def test_readers_and_specs(path: Path) -> None:
     ad.Dataset.range(9).map(lambda x: (x, float(x))).save(path, shard_func=lambda x, _: x % 3)
     spec = (ad.TensorSpec((), "int8"), ad.TensorSpec((), "float32"))
