@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
 
@@ -24,6 +25,8 @@ MOST_ITEMS: Final = 4096
 MOST_BYTES: Final = 64 << 20
 """What a buffer may grow to only because it holds little work: large elements that take no time are not worth more."""
 LEAST_WORK: Final = 2e-3
+STEP: Final = 8
+"""How many times more a buffer may hold at once, as a few items tell little of the time that others take."""
 
 
 class Signal(Protocol):
@@ -95,14 +98,15 @@ class ThreadSignal:
 
 
 class Depth:
-    """How many items a buffer may hold: fixed, or with AUTOTUNE doubled as it proves too small.
+    """How many items a buffer may hold: fixed, or with AUTOTUNE more as it proves too small.
 
-    It does when a reader finds it empty after it was full (the rule of tf.data's first prefetch tuner), or while all
-    that it may hold is less than two milliseconds of work, and 64 MB. One that tunes itself has a `share` of the
-    budget, and holds at least one item. It begins with the `first` number of items, of a weight if that is known.
+    When a reader finds it empty, it doubles if it was full before (the rule of tf.data's first prefetch tuner). It
+    also grows while all that it may hold is less than two milliseconds of work, and 64 MB. One that tunes itself has a
+    `share` of the budget, and holds at least one item. It begins with the `first` number of items, of a weight if that
+    is known.
     """
 
-    __slots__ = ("auto", "filled", "items", "share", "since", "weight", "why", "written")
+    __slots__ = ("auto", "each", "filled", "items", "share", "since", "weight", "why", "written")
 
     def __init__(self, items: int, share: Share | None = None, first: tuple[int, int] = (2, 0)) -> None:
         self.auto = items == AUTOTUNE
@@ -112,6 +116,8 @@ class Depth:
         if self.weight:
             self.fit()
         self.filled = False
+        self.each = inf
+        """The seconds that an item of the last block took."""
         self.since = 0.0
         self.written = 0
 
@@ -136,25 +142,36 @@ class Depth:
         if self.weight and most < self.items + self.chunk:
             self.items, self.why = max(1, most * 4 // 5), "the budget has no room for more"
 
-    def starved(self, written: int) -> None:
-        """Take note that a reader found the buffer empty, when `written` items had been written in all."""
+    def starved(self) -> None:
+        """Take note that a reader found the buffer empty."""
         self.filled, full = False, self.filled
         if self.auto:
-            self.emptied(written, full)
+            if full:
+                self.grow(2, "fewer were used up before more came")
+            self.enlarge(self.each)
 
-    def emptied(self, written: int, full: bool = False) -> None:
-        """Take note that a reader took all there was, and double if the buffer is known to be too small."""
+    def emptied(self, written: int) -> None:
+        """Take note that a reader took all there was, when `written` items had been written in all."""
         now, fresh = time.perf_counter(), written - self.written
-        little = fresh and (now - self.since) / fresh * self.items < LEAST_WORK
-        if full or (little and 2 * self.items * self.weight <= MOST_BYTES):
-            self.items = min(self.items * 2, MOST_ITEMS)
-            self.why = "fewer were used up before more came" if full else "fewer were too little work"
-            self.fit()
+        if fresh:
+            self.enlarge((now - self.since) / fresh)
         self.since, self.written = now, written
+
+    def enlarge(self, each: float) -> None:
+        """Let it hold two milliseconds of work, of items that take so many seconds each."""
+        needed = int(LEAST_WORK / max(each, 1e-9)) // self.items
+        times = min(needed, STEP, MOST_BYTES // max(1, self.items * self.weight))
+        if times > 1:
+            self.grow(times, "fewer were too little work")
+
+    def grow(self, times: int, why: str) -> None:
+        """Let it hold so many times more, as far as the budget goes."""
+        self.items, self.why = min(self.items * times, MOST_ITEMS), why
+        self.fit()
 
 
 class BlockQueue:
-    """A queue of blocks, bounded in items. A reader that waits adds one to what may be held."""
+    """A queue of blocks, bounded in items. A reader that waits adds one to what may be held, if that is fixed."""
 
     def __init__(self, depth: Depth, writer: LoopSignal, reader: Signal) -> None:
         self.depth = depth
@@ -174,7 +191,7 @@ class BlockQueue:
         `taken` is looked at first: a reader in another thread changes `hungry` before it, and its hunger counts once.
         """
         left = self.taken - self.written
-        return self.depth.items + self.hungry + left
+        return (self.depth.items if self.depth.auto else self.depth.items + self.hungry) + left
 
     def may_write(self) -> bool:
         return self.free() > 0 or self.stopped
@@ -197,9 +214,10 @@ class BlockQueue:
             await self.writer.until(self.may_write)
         return 0
 
-    def put(self, block: Block) -> None:
-        """Append a block. The writer has asked for room before."""
+    def put(self, block: Block, seconds: float = inf) -> None:
+        """Append a block, which took so many seconds. The writer has asked for room before."""
         self.depth.weigh(block)
+        self.depth.each = seconds / len(block)
         self.written += len(block)
         self.blocks.append(block)
         self.reader.notify()
@@ -215,7 +233,7 @@ class BlockQueue:
 
     def crave(self) -> None:
         """Say that the reader is about to wait: one item more may be written than the depth says."""
-        self.depth.starved(self.written)
+        self.depth.starved()
         self.hungry = 1
         self.writer.notify()
 

@@ -208,12 +208,12 @@ async def fill(
         while await queue.room():
             async with turn:
                 while (room := queue.room_now()) > 0:
-                    want.items = room
+                    want.items, begin = room, time.perf_counter()
                     block = await anext(source, None)
                     if block is None:
                         queue.finish()
                         return
-                    queue.put(block)
+                    queue.put(block, time.perf_counter() - begin)
                     size, block = len(block), None
                     await breathe()
                     if size == room:

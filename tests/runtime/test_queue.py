@@ -139,29 +139,39 @@ async def test_notifying_a_closed_loop_does_nothing(threadsafe: bool) -> None:
 def test_a_fixed_depth_never_changes() -> None:
     depth = Depth(3)
     depth.filled = True
-    depth.starved(10)
+    depth.each = 1e-6
+    depth.starved()
     assert (depth.items, depth.chunk) == (3, 1)
 
 
 def test_a_depth_that_tunes_itself_doubles_when_it_was_full_and_is_found_empty() -> None:
     depth = Depth(AUTOTUNE)
     assert depth.items == 2
-    depth.since = -1e9  # what came, came slowly
     depth.filled = True
-    depth.starved(2)
+    depth.starved()
     assert depth.items == 4
-    depth.since = -1e9
-    depth.starved(4)
+    depth.starved()
     assert depth.items == 4
 
 
-def test_a_depth_that_tunes_itself_grows_while_it_holds_next_to_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 1e-5, 2e-5, 1.0])
+def test_a_depth_that_tunes_itself_grows_while_it_holds_next_to_no_work() -> None:
+    depth = Depth(AUTOTUNE)
+    found: list[int] = []
+    for depth.each in (1e-3, 3e-4, 1e-6, 1e-6, 1e-6, 0.0, 0.0):
+        depth.starved()
+        found.append(depth.items)
+    assert found == [2, 6, 48, 384, 1920, 4096, 4096]
+
+
+def test_a_reader_that_takes_all_there_is_lets_a_depth_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1e-3, 2e-3, 2.1e-3, 1.0])
     monkeypatch.setattr("asyncdata.runtime.queue.time.perf_counter", lambda: next(clock))
     depth = Depth(AUTOTUNE)
-    for written in (0, 1, 2, 3):
-        depth.starved(written)
-    assert depth.items == 8
+    found: list[int] = []
+    for written in (0, 1, 1, 2, 3):
+        depth.emptied(written)
+        found.append(depth.items)
+    assert found == [2, 2, 2, 16, 16]
 
 
 def test_a_depth_that_tunes_itself_is_bounded_in_bytes() -> None:
@@ -177,16 +187,16 @@ def test_a_depth_that_tunes_itself_is_bounded_in_bytes() -> None:
     assert Depth(AUTOTUNE, budget.share(), (depth.items, depth.weight)).items == 1
     del depth
     other.filled = True
-    other.starved(1)
+    other.starved()
     assert other.items == 2
 
 
 def test_a_depth_does_not_grow_to_much_because_it_holds_little_work() -> None:
     depth = Depth(AUTOTUNE, Budget(1 << 40).share())
     depth.weigh(Block([bytes(24 << 20)], range(1)))
-    depth.starved(1)
-    depth.starved(1 << 40)
+    depth.each = 0.0
+    depth.starved()
     assert depth.items == 2
     depth.filled = True
-    depth.starved(1 << 41)
+    depth.starved()
     assert depth.items == 4
