@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from operator import gt
+from operator import attrgetter, gt
 from struct import Struct
 from typing import Any, Final, cast
 
@@ -32,6 +32,9 @@ __all__ = ("PaddedBatch", "Padding", "fitting", "join_leaves")
 
 Array = npt.NDArray[Any]
 Dims = Sequence[int | None]
+
+rank_of = attrgetter("ndim")
+dtype_of = attrgetter("dtype")
 
 LITTLE: Final = 1 << 20
 """Batches of no more bytes are worth being copied twice, if they need fewer steps."""
@@ -63,25 +66,32 @@ class Padding:
         """Stack one leaf of every element."""
         if not shape and not any(isinstance(one, (list, np.ndarray)) for one in column):
             return stack(column, where)
-        arrays, dtypes = arrays_of(column, where)
-        shapes = [array.shape for array in arrays]
-        if len(set(map(len, shapes))) > 1:
-            check_same(column, [shapes[0] if len(one) == len(shapes[0]) else one for one in shapes], "shape", where)
-        target = self.target(shapes, shape, where)
-        if all(map(target.__eq__, shapes)):
+        arrays, of_one_dtype = arrays_of(column, where)
+        ranks = {*map(rank_of, arrays)}
+        if ranks == {1}:  # of which lengths tell all, in less time than shapes
+            sizes = [*map(len, arrays)]
+            longest = max(sizes)
+            largest, equal = (longest,), sizes.count(longest) == len(sizes)
+        else:
+            shapes = [array.shape for array in arrays]
+            if len(ranks) > 1:
+                check_same(column, [shapes[0] if len(one) == len(shapes[0]) else one for one in shapes], "shape", where)
+            largest = tuple(map(max, zip(*shapes, strict=True)))
+            equal = shapes.count(largest) == len(shapes)
+        target = self.target(arrays, largest, shape, where)
+        if equal and largest == target:
             return stack_arrays(arrays, where)
-        if len(dtypes) > 1:
+        if not of_one_dtype:
             dtype = np.result_type(*[array.dtype for array in arrays])
             arrays = [array.astype(dtype, copy=False) for array in arrays]
         return filled(arrays, target, value, where)
 
-    def target(self, shapes: list[tuple[int, ...]], shape: Any, where: str) -> tuple[int, ...]:
+    def target(self, arrays: list[Array], largest: tuple[int, ...], shape: Any, where: str) -> tuple[int, ...]:
         """Return the shape that all are filled up to."""
-        wanted = self.wanted(len(shapes[0]), shape, where)
-        largest = max(shapes) if len(wanted) == 1 else tuple(map(max, zip(*shapes, strict=True)))
+        wanted = self.wanted(len(largest), shape, where)
         found = tuple([most if size is None else size for size, most in zip(wanted, largest, strict=True)])
         if any(map(gt, largest, found)):
-            index, odd = next((index, one) for index, one in enumerate(shapes) if any(map(gt, one, found)))
+            index, odd = next((index, one.shape) for index, one in enumerate(arrays) if any(map(gt, one.shape, found)))
             raise StructureError(
                 f"{leaf(where)} of element {index} of the batch has shape {odd}, which does not fit into "
                 f"the shape {found} that it is to be padded to"
@@ -178,14 +188,18 @@ def guiding(guide: Any, element: Opened, where: str) -> Iterable[Any]:
     return parts
 
 
-def arrays_of(column: list[Any], where: str) -> tuple[list[Array], set[np.dtype[Any]]]:
-    """Return leaves as arrays, and their dtypes."""
-    if set(map(type, column)) == {np.ndarray}:
-        dtypes = {array.dtype for array in column}
-        if not any(dtype.kind in "US" for dtype in dtypes):
-            return column, dtypes
-    arrays = [array_of(one, index, where) for index, one in enumerate(column)]
-    return arrays, {array.dtype for array in arrays}
+def arrays_of(column: list[Any], where: str) -> tuple[list[Array], bool]:
+    """Return leaves as arrays, and whether they are of one dtype."""
+    arrays, equal = column, False
+    plain = set(map(type, column)) == {np.ndarray}
+    if plain:
+        dtypes = [*map(dtype_of, column)]
+        equal = dtypes.count(dtypes[0]) == len(dtypes)
+        plain = not any(dtype.kind in "US" for dtype in (dtypes[:1] if equal else dtypes))
+    if not plain:
+        arrays = [array_of(one, index, where) for index, one in enumerate(column)]
+        equal = len({array.dtype for array in arrays}) == 1
+    return arrays, equal
 
 
 def filled(arrays: list[Array], target: tuple[int, ...], value: Any, where: str) -> Array:
@@ -193,12 +207,12 @@ def filled(arrays: list[Array], target: tuple[int, ...], value: Any, where: str)
     dtype = arrays[0].dtype
     shape = (len(arrays), *target)
     if dtype.kind in "biufc":
-        fill = np.zeros((), dtype) if value is None else np.array(fitting(value, dtype, where), dtype)
+        fill = None if value is None else np.array(fitting(value, dtype, where), dtype)
         out = empty(shape, dtype)
-        if len(target) == 1 and out.nbytes <= LITTLE and not any(fill.tobytes()):
+        if len(target) == 1 and out.nbytes <= LITTLE and (fill is None or not any(fill.tobytes())):
             pack_rows(out, arrays)
             return out
-        out.fill(fill)
+        out.fill(0 if fill is None else fill)
     elif value is None and dtype.kind != "O":
         out = np.zeros(shape, dtype)
     else:
@@ -220,7 +234,7 @@ def pack_rows(out: Array, arrays: list[Array]) -> None:
     `struct` does that with bytes, and needs a third of the time that it takes to fill all and to find each its place.
     """
     rows = Struct(f"{out.strides[0]}s" * len(arrays))  # not its function, which keeps a hundred formats
-    rows.pack_into(out.data, 0, *[array.tobytes() for array in arrays])
+    rows.pack_into(out.data, 0, *map(np.ndarray.tobytes, arrays))
 
 
 def empty_like(arrays: list[Array]) -> Any:
