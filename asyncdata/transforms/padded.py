@@ -71,23 +71,25 @@ class Padding:
         if ranks == {1}:  # of which lengths tell all, in less time than shapes
             sizes = [*map(len, arrays)]
             longest = max(sizes)
-            largest, equal = (longest,), sizes.count(longest) == len(sizes)
+            largest, equal, inner = (longest,), sizes.count(longest) == len(sizes), {()}
         else:
             shapes = [array.shape for array in arrays]
             if len(ranks) > 1:
                 check_same(column, [shapes[0] if len(one) == len(shapes[0]) else one for one in shapes], "shape", where)
             largest = tuple(map(max, zip(*shapes, strict=True)))
-            equal = shapes.count(largest) == len(shapes)
+            equal, inner = shapes.count(largest) == len(shapes), {one[1:] for one in shapes}
         target = self.target(arrays, largest, shape, where)
         if equal and largest == target:
             return stack_arrays(arrays, where)
         if not of_one_dtype:
             dtype = np.result_type(*[array.dtype for array in arrays])
             arrays = [array.astype(dtype, copy=False) for array in arrays]
-        return filled(arrays, target, value, where)
+        return filled(arrays, target, value, inner == {target[1:]}, where)
 
     def target(self, arrays: list[Array], largest: tuple[int, ...], shape: Any, where: str) -> tuple[int, ...]:
         """Return the shape that all are filled up to."""
+        if shape is None and self.bound is None:
+            return largest
         wanted = self.wanted(len(largest), shape, where)
         found = tuple([most if size is None else size for size, most in zip(wanted, largest, strict=True)])
         if any(map(gt, largest, found)):
@@ -202,14 +204,14 @@ def arrays_of(column: list[Any], where: str) -> tuple[list[Array], bool]:
     return arrays, equal
 
 
-def filled(arrays: list[Array], target: tuple[int, ...], value: Any, where: str) -> Array:
-    """Return arrays of one dtype as one, each filled up at its ends."""
+def filled(arrays: list[Array], target: tuple[int, ...], value: Any, at_the_end: bool, where: str) -> Array:
+    """Return arrays of one dtype as one, each filled up; `at_the_end` if that is behind all that it has in memory."""
     dtype = arrays[0].dtype
     shape = (len(arrays), *target)
     if dtype.kind in "biufc":
         fill = None if value is None else np.array(fitting(value, dtype, where), dtype)
         out = empty(shape, dtype)
-        if len(target) == 1 and out.nbytes <= LITTLE and (fill is None or not any(fill.tobytes())):
+        if at_the_end and out.nbytes <= LITTLE and (fill is None or not any(fill.tobytes())):
             pack_rows(out, arrays)
             return out
         out.fill(0 if fill is None else fill)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.testing import check_resumes, check_transform
+from asyncdata.testing import check_resumes, check_transform, same
 from tests import reference
 from tests.reference import Boom, Failed
 from tests.running import results
@@ -70,6 +70,20 @@ def test_every_number_is_as_if_it_were_put_into_its_place(dtype: str, value: Any
     assert np.array_equal(np.signbit(found.real), np.signbit(expected.real)) or dtype == "?"
     assert found.flags.writeable
     assert found.flags.c_contiguous
+
+
+@pytest.mark.parametrize("value", [None, 7])
+@pytest.mark.parametrize("longest", [3, 100_000])
+@pytest.mark.parametrize("inner", [(2,), (2, 3), (0,)])
+def test_rows_of_one_shape_are_filled_up_behind_the_last(inner: tuple[int, ...], longest: int, value: Any) -> None:
+    whole = np.arange(longest * np.prod(inner)).reshape(longest, *inner)
+    items = [whole, whole[:0], whole[1:3], np.asfortranarray(whole[::2])]
+    found = batch_of(*items, padding_values=value)
+    expected = np.full((4, longest, *inner), value or 0)
+    for row, item in zip(expected, items, strict=True):
+        row[: len(item)] = item
+    assert same(found, expected)
+    assert found.flags.writeable
 
 
 def test_numbers_of_several_dtypes_are_of_one_that_holds_all() -> None:
