@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter, gt
+from operator import attrgetter, gt, itemgetter
 from struct import Struct
 from typing import Any, Final, cast
 
@@ -161,20 +161,36 @@ def join_leaves(column: list[Any], join: Callable[..., Any], where: str, *guides
 
     `guides` are structures like it that say something of each leaf; one value, also `None`, says the same of all.
     """
-    first = open_level(column[0])
-    if first is None and len(set(map(type, column))) == 1:
+    first, kinds = open_level(column[0]), set(map(type, column))
+    if first is None and len(kinds) == 1:
         return join(column, where, *guides)
-    levels = [open_level(element) for element in column]
-    check_same(column, [level and sorted(level.names) for level in levels], "parts", where)
-    if first is None:
-        return join(column, where, *guides)
-    rows = [dict(zip(level.names, level.parts, strict=True)) for level in levels if level is not None]
+    columns = None if first is None else columns_of(column, kinds)
+    if first is None or columns is None:
+        levels = [open_level(element) for element in column]
+        check_same(column, [level and sorted(level.names) for level in levels], "parts", where)
+        if first is None:
+            return join(column, where, *guides)
+        rows = [dict(zip(level.names, level.parts, strict=True)) for level in levels if level is not None]
+        columns = [[row[name] for row in rows] for name in first.names]
     opened = list(zip(*[guiding(guide, first, where) for guide in guides], strict=True)) or [()] * len(first.names)
     parts = [
-        join_leaves([row[name] for row in rows], join, where + name, *inner)
-        for name, inner in zip(first.names, opened, strict=True)
+        join_leaves(part, join, where + name, *inner)
+        for part, name, inner in zip(columns, first.names, opened, strict=True)
     ]
     return first.rebuild(parts)
+
+
+def columns_of(column: list[Any], kinds: set[type[Any]]) -> list[list[Any]] | None:
+    """Return each part of all elements, of dicts of the same strings in one order, or tuples of one length.
+
+    `None` for others, which take longer.
+    """
+    if kinds == {tuple} and len(set(map(len, column))) == 1:
+        return [*map(list, zip(*column, strict=True))]
+    keys = [*column[0]] if kinds == {dict} else []
+    if {*map(type, keys)} == {str} and all(map(keys.__eq__, map(list[Any], column))):
+        return [[*map(itemgetter(key), column)] for key in keys]
+    return None
 
 
 def guiding(guide: Any, element: Opened, where: str) -> Iterable[Any]:
