@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from typing import Any, Final
 
@@ -27,11 +27,21 @@ def framed(
     """
     for in_columns, some in groupby(blocks, lambda block: bool(block.columns)):
         if in_columns:
-            for part in Columns.gathered([*chain.from_iterable([block.columns for block in some])]):
+            for part in gathered([*chain.from_iterable([block.columns for block in some])]):
                 alike = encode_alike(part)
                 yield from one_by_one(part, room) if alike is None else at_once(alike, len(part), room)
         else:
             yield from one_by_one(chain.from_iterable([block.items for block in some]), room)
+
+
+def gathered(parts: Sequence[Columns]) -> Sequence[Columns]:
+    """Return parts that follow each other, if they are many and small, as one that has the same elements."""
+    if not all(part.complete for part in parts):  # somebody may have changed elements
+        return parts
+    kinds = {part.integers for part in parts}
+    if kinds == {True}:
+        return [Columns.ints([*chain.from_iterable(parts)])] if len(parts) > 1 else parts
+    return parts if True in kinds else Columns.gathered(parts)  # which makes Python's integers NumPy's
 
 
 def at_once(alike: Alike, count: int, room: Callable[[], int]) -> Iterator[tuple[int, bytes | memoryview]]:

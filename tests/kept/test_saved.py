@@ -16,7 +16,11 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.columns import Columns
+from asyncdata.iterator import next_block
 from asyncdata.kept import saved
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.tickets import Ordinals
 from asyncdata.testing import check_resumes, leaves_nothing, same
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
@@ -103,6 +107,38 @@ def test_files_do_not_depend_on_how_quickly_elements_come(
         found.append({file.name: file.read_bytes() for file in target.iterdir()})
     assert len(found[0]) > 3
     assert all(files == found[0] for files in found)
+
+
+def test_what_is_written_into_dicts_is_saved(path: Path) -> None:
+    with ad.Dataset.from_tensor_slices({"x": np.arange(300)}).iterate() as rows:
+        blocks: list[Any] = [next_block(rows, 20) for _ in range(12)]
+    for row in blocks[3].items:
+        row["seen"] = 1
+    shards = saved.Shards(path.parent, None, None)
+    for block in blocks:
+        shards.add(block)
+    shards.finish()
+    shards.close()
+    assert ["seen" in row for row in ad.Dataset.load(path.parent)] == [
+        block is blocks[3] for block in blocks for _ in block.items
+    ]
+
+
+@pytest.mark.parametrize("sizes", [[20] * 6, [300], [1, 40, 2]])
+def test_numbers_stay_what_they_are(path: Path, sizes: list[int]) -> None:
+    """Python's integers are no NumPy's, however many blocks they come in, and whatever comes before and after them."""
+    integers = [Columns.ints(range(number, number + size)) for number, size in enumerate(sizes)]
+    numbers = [Columns(np.arange(size), size) for size in sizes]
+    for name, parts in {"integers": integers, "numbers": numbers, "both": [*integers, *numbers, *integers]}.items():
+        folder = path.with_name(name)
+        folder.mkdir()
+        shards = saved.Shards(folder, None, None)
+        shards.group = 10_000
+        for part in parts:
+            shards.add(Block.of_columns([part], Ordinals(0, len(part))))
+        shards.finish()
+        shards.close()
+        assert same([*ad.Dataset.load(folder)], [element for part in parts for element in part])
 
 
 def test_a_state_is_written_after_each_interval(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
