@@ -11,8 +11,9 @@ from asyncdata.formats.alike import Alike, encode_alike
 from asyncdata.formats.element import encode_element
 from asyncdata.formats.tfrecord import FRAMING, frames, frames_of_one_length
 from asyncdata.runtime.block import Block
+from asyncdata.structure import leaves_of
 
-__all__ = ("GROUP_BYTES", "framed")
+__all__ = ("GROUP_BYTES", "framed", "size_in_arrays")
 
 GROUP_BYTES: Final = 1 << 20
 """Elements are written in groups of about so many bytes: more would leave the processor's caches."""
@@ -32,6 +33,14 @@ def framed(
                 yield from one_by_one(part, room) if alike is None else at_once(alike, len(part), room)
         else:
             yield from one_by_one(chain.from_iterable([block.items for block in some]), room)
+
+
+def size_in_arrays(block: Block) -> int | None:
+    """Return how many bytes elements have that lie in arrays of numbers; `None` of others, which may be of any size."""
+    for part in block.columns:
+        if not part.integers and any(leaf.dtype.hasobject for leaf in leaves_of(part.value)):
+            return None
+    return sum([len(part) * part.weight for part in block.columns]) if block.columns else None
 
 
 def gathered(parts: Sequence[Columns]) -> Sequence[Columns]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError, StructureError
 from asyncdata.formats.compression import compressor
-from asyncdata.kept.framing import GROUP_BYTES, framed
+from asyncdata.kept.framing import GROUP_BYTES, framed, size_in_arrays
 from asyncdata.kept.reading import decoded, elements_at
 from asyncdata.plan import Node, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand
@@ -138,7 +138,7 @@ class Shards:
         self.shards: dict[int, Shard] = {}
         self.current = 0
         self.waiting: list[Block] = []
-        self.count = 0
+        self.count = self.size = 0
         self.group = 1
 
     def shard(self, number: int, elements: int = 0, size: int = 0) -> Shard:
@@ -164,19 +164,21 @@ class Shards:
         return told["state"]
 
     def add(self, block: Block) -> None:
-        """Append elements, in groups: the first blocks of a run are small.
+        """Append elements; those in arrays in groups, as the first blocks of a run are small.
 
-        The first element is written at once, so that one which cannot be written is found out soon.
+        The first of them is written at once, so that one which cannot be written is found out soon.
         """
+        size = size_in_arrays(block)
         self.waiting.append(block)
         self.count += len(block)
-        if self.count >= self.group or self.count * block.weight >= GROUP_BYTES:
+        self.size += size or 0
+        if size is None or self.count >= self.group or self.size >= GROUP_BYTES:
             self.write()
             self.group = min(2 * self.group, GROUP)
 
     def write(self) -> None:
         """Hand what waits to the files."""
-        waiting, self.waiting, self.count = self.waiting, [], 0
+        waiting, self.waiting, self.count, self.size = self.waiting, [], 0, 0
         if not waiting:
             return
         try:

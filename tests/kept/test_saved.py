@@ -165,6 +165,30 @@ def test_an_exception_that_ends_loops_does_not_end_saving(path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    "element",
+    [
+        lambda number: [bytes(1 << 20)],
+        lambda number: {"number": number, "pictures": [np.zeros(1 << 17)]},
+        lambda number: np.array([b"x" * (1 << 20), None], object),
+        lambda number: np.full(1 << 17, number),
+    ],
+)
+def test_few_large_elements_are_held(path: Path, monkeypatch: pytest.MonkeyPatch, element: Any) -> None:
+    """Whatever they are made of: no more than those of two blocks."""
+    blocks: list[int] = []
+    write = saved.Shards.write
+
+    def noted(shards: saved.Shards) -> None:
+        blocks.append(len(shards.waiting))
+        write(shards)
+
+    monkeypatch.setattr(saved.Shards, "write", noted)
+    ad.Dataset.range(40).map(element).save(path)
+    assert max(blocks) <= 2
+    assert len(ad.Dataset.load(path)) == 40
+
+
 def test_what_cannot_be_written_is_found_at_once(path: Path) -> None:
     read: list[int] = []
 
