@@ -158,11 +158,12 @@ class Depth:
         self.since, self.written = now, written
 
     def enlarge(self, each: float) -> None:
-        """Let it hold two milliseconds of work, of items that take so many seconds each."""
-        needed = int(LEAST_WORK / max(each, 1e-9)) // self.items
-        times = min(needed, STEP, MOST_BYTES // max(1, self.items * self.weight))
-        if times > 1:
-            self.grow(times, "fewer were too little work")
+        """Let it hold two milliseconds of work, of items that take so many seconds each, if it holds less."""
+        if each * self.items < LEAST_WORK:
+            times = max(2, int(LEAST_WORK / max(each, 1e-9)) // self.items)
+            times = min(times, STEP, MOST_BYTES // max(1, self.items * self.weight))
+            if times > 1:
+                self.grow(times, "fewer were too little work")
 
     def grow(self, times: int, why: str) -> None:
         """Let it hold so many times more, as far as the budget goes."""

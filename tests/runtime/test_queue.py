@@ -157,10 +157,10 @@ def test_a_depth_that_tunes_itself_doubles_when_it_was_full_and_is_found_empty()
 def test_a_depth_that_tunes_itself_grows_while_it_holds_next_to_no_work() -> None:
     depth = Depth(AUTOTUNE)
     found: list[int] = []
-    for depth.each in (1e-3, 3e-4, 1e-6, 1e-6, 1e-6, 0.0, 0.0):
+    for depth.each in (1e-3, 3e-4, 3e-4, 3e-4, 1e-6, 1e-6, 1e-6, 0.0):
         depth.starved()
         found.append(depth.items)
-    assert found == [2, 6, 48, 384, 1920, 4096, 4096]
+    assert found == [2, 6, 12, 12, 96, 768, 1536, 4096]
 
 
 def test_a_reader_that_takes_all_there_is_lets_a_depth_grow(monkeypatch: pytest.MonkeyPatch) -> None:
