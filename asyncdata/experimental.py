@@ -106,7 +106,8 @@ class SqlDataset(Dataset[tuple[Any, ...]]):
         thread, which then reads. An async driver of that shape is awaited on the engine's loop instead: the function
         returns an awaitable of a connection, which is closed at the end, or what `async with` gives one for. So
         `aiosqlite.connect`, `psycopg.AsyncConnection.connect`, `aiomysql.connect`, or a function of yours that takes
-        one out of a pool.
+        one out of a pool. What costs most of a row is its driver: APSW reads SQLite in less time than `sqlite3`, by
+        `lambda path: apsw.Connection(path, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOMUTEX)`.
         """
         source = fspath(data_source_name)
         if callable(driver_name):

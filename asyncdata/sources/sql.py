@@ -10,14 +10,14 @@ import sys
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from itertools import chain, repeat
 from operator import countOf
 from struct import pack_into
 from threading import Lock
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -89,7 +89,7 @@ class QueryRows(Pumped):
         cursor = connection.cursor()
         cursor.execute(self.query)
         self.check_width(cursor)
-        yield cursor if type(cursor) is sqlite3.Cursor else iter(cursor.fetchone, None)
+        yield cursor if isinstance(cursor, Iterator) else iter(cursor.fetchone, None)
 
     async def awaited_rows(self, promised: Promised) -> AsyncIterator[tuple[Any, ...]]:
         """Run the query of an async connection; the first rows come alone, so that they come soon."""
@@ -104,8 +104,10 @@ class QueryRows(Pumped):
                 count = min(2 * count, MOST_ROWS)
 
     def check_width(self, cursor: Any) -> None:
-        """Raise unless the query gives a column for each type."""
-        width = len(cursor.description or ())
+        """Raise unless the query gives a column for each type, or no rows of which its driver tells the columns."""
+        width = len(self.dtypes)
+        with suppress(Exception):  # APSW's: by then it knows nothing more of a query without rows
+            width = len(cursor.description or ())
         if width != len(self.dtypes):
             raise StructureError(f"the query gives {width} columns, and output_types has {len(self.dtypes)}")
 
@@ -240,8 +242,9 @@ class RowPump(ThreadPump):
     def connected(self) -> tuple[Iterable[Any], Tell | None]:
         """Return the rows of a plain connection; none of one that is only promised, which is kept."""
         made = self.node.connect()
-        if not (isawaitable(made) or isinstance(made, AbstractAsyncContextManager)):
-            return Reading(chain.from_iterable(self.node.results(made)), made), None
+        if not is_promise(made):
+            connection = cast("Connection", made)
+            return Reading(chain.from_iterable(self.node.results(connection)), connection), None
         self.promised = made
         if self.over:
             self.discard()
@@ -303,6 +306,13 @@ async def to_the_end(closing: Awaitable[object]) -> None:
 async def result_of(value: object) -> Any:
     """Return what a driver returned, which some return at once and some to be awaited."""
     return await value if isawaitable(value) else value
+
+
+def is_promise(made: Connection | Promised) -> TypeGuard[Promised]:
+    """Tell whether a connection is to be awaited or entered; what plain code may enter as well is one already."""
+    return isawaitable(made) or (
+        isinstance(made, AbstractAsyncContextManager) and not isinstance(made, AbstractContextManager)
+    )
 
 
 def values_of(column: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
