@@ -63,7 +63,7 @@ def encode_alike(columns: Columns) -> Alike | None:
     >>> written = encode_alike(Columns.ints(range(20)))
     >>> rows = np.empty((20, written.width), np.uint8)
     >>> written.fill(rows, 0)
-    >>> decode_alike([row.tobytes() for row in rows])[3]
+    >>> list(decode_alike([row.tobytes() for row in rows]))[3]
     3
     """
     if len(columns) < FEW or not columns.complete:

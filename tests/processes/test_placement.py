@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import parent_process
@@ -58,6 +59,11 @@ def start(program: str, *arguments: str) -> subprocess.Popen[str]:
 
 def where(x: int) -> tuple[int, int]:
     return x, os.getpid()
+
+
+def nap(x: int) -> int:
+    time.sleep(2e-3)
+    return x
 
 
 def fail_at_three(x: int) -> int:
@@ -172,7 +178,11 @@ def test_what_autotune_has_chosen_there_is_told_here() -> None:
     assert buffer["buffer"] > 2
     assert buffer["why"].startswith("fewer were ")  # too little work, or used up: whichever it found first
     assert step["step"] == "map(abs, num_parallel_calls=AUTOTUNE)"
-    assert (step["where"], step["workers"]) == ("inline", 1)
+    with beside(ad.Dataset.range(400).map(nap, ad.AUTOTUNE)).iterate() as elements:
+        assert list(elements) == [*range(400)]
+        (step, _) = elements.stats()
+    assert step["where"] == "thread"  # where naps go on at once, also while the machine is busy
+    assert step["workers"] > 1
 
 
 def test_a_question_about_a_run_that_could_not_begin_is_answered() -> None:
