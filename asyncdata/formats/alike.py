@@ -68,7 +68,7 @@ def encode_alike(columns: Columns) -> Alike | None:
     """
     if len(columns) < FEW or not columns.complete:
         return None
-    value = columns.value
+    value = columns.value.astype("<i8", copy=False) if columns.integers else columns.value  # as Python's are written
     leaves = leaves_of(value)
     if not all(is_plain(leaf.dtype) for leaf in leaves):
         return None

@@ -16,6 +16,8 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 
 from asyncdata.errors import DataLossError, PlanError, ResumeError, StructureError
 from asyncdata.formats.compression import compressor
+from asyncdata.formats.element import encode_element
+from asyncdata.formats.tfrecord import frame
 from asyncdata.kept.framing import GROUP_BYTES, framed, size_in_arrays
 from asyncdata.kept.reading import decoded, elements_at
 from asyncdata.plan import Node, check_count
@@ -187,9 +189,7 @@ class Shards:
                     self.shard(self.current).add(count, data)
                 return
             for element in chain.from_iterable([block.items for block in waiting]):
-                shard = self.shard(chosen(self.choose, element))
-                for count, data in framed([Block([element])]):
-                    shard.add(count, data)
+                self.shard(chosen(self.choose, element)).add(1, frame(encode_element(element)))
         except StructureError as error:
             error.add_note("in save")
             raise
