@@ -292,8 +292,12 @@ class Shard:
         """Hand what waits to the system."""
         waiting = self.waiting
         view = memoryview(waiting[0] if len(waiting) == 1 else b"".join(waiting))  # large ones are not copied
-        while view:
-            view = view[self.file.write(view) :]
+        try:
+            while view:
+                view = view[self.file.write(view) :]
+        except OSError as error:
+            error.add_note(f"in save, as {self.path} was written; with room for more, saving again goes on")
+            raise
         self.waiting, self.waiting_bytes = [], 0
 
     def sync(self) -> None:

@@ -424,6 +424,7 @@ def test_a_full_disk_is_an_error_and_with_room_it_goes_on(small_disk: Path) -> N
         with pytest.raises(OSError) as caught:
             save()
         assert caught.value.errno == errno.ENOSPC
+        assert any("as " + str(path) in note and "was written" in note for note in caught.value.__notes__)
         assert not path.exists()
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
     save()
