@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.runtime.autotune import Choice, Tuning
+from asyncdata.structure import common_spec, spec_of
 from asyncdata.testing import leaves_nothing
 from tests.laws import pipelines as steps
 from tests.laws.pipelines import Pipeline, pipelines
+from tests.reference import Failed
 from tests.running import WAYS, collect, impatient, read_async, read_plain
 
 RULES = (
@@ -132,6 +134,15 @@ def test_len_is_the_number_delivered(pipe: Pipeline) -> None:
             len(ds)
     elif pipe.counted:
         assert len(ds) == ds.cardinality() == count
+
+
+@settings(max_examples=4 * settings().max_examples)  # of which a sixth know their elements
+@given(pipe=pipelines(), way=st.sampled_from(WAYS))
+def test_what_is_known_of_elements_is_true_of_each(pipe: Pipeline, way: Callable[..., list[Any]]) -> None:
+    ds = pipe.build()
+    spec = ds.plan.signature
+    for element in [] if spec is None else way(ds):
+        assert isinstance(element, Failed) or common_spec(spec, spec_of(element)) == spec
 
 
 @given(pipe=pipelines())
