@@ -14,7 +14,7 @@ from asyncdata.plan import Node
 from asyncdata.ragged import Ragged
 from asyncdata.structure import TensorSpec, array_of, leaf, map_leaves, stack
 from asyncdata.transforms.batch import Batch
-from asyncdata.transforms.padded import join_leaves
+from asyncdata.transforms.padded import are_sequences, join_leaves
 
 __all__ = ("RaggedBatch",)
 
@@ -53,6 +53,8 @@ class RaggedBatch(Batch):
 
     def leaf(self, column: list[Any], where: str) -> Any:
         """Return one leaf of every element as rows; what has no axis is stacked as in a batch."""
+        if are_sequences(column):
+            return Ragged(np.concatenate(column), self.row_splits(column))
         if not any(map(is_array, column)):
             return stack(column, where)
         arrays: list[Array] = [
@@ -64,17 +66,21 @@ class RaggedBatch(Batch):
     def rows(self, arrays: Sequence[Array], where: str) -> Ragged:
         """Return arrays that differ in the length of their first axis alone as rows."""
         inner = [array.shape[1:] if array.ndim else None for array in arrays]
-        if (count := inner.count(inner[0])) != len(arrays):
+        if inner.count(inner[0]) != len(arrays):
             odd = next(index for index, shape in enumerate(inner) if shape != inner[0])
             raise StructureError(
                 f"{leaf(where)} of element {odd} of the batch has shape {arrays[odd].shape}, that of element 0 has "
                 f"shape {arrays[0].shape}; only the first size may differ"
             )
-        splits = np.zeros(count + 1, self.splits)
-        np.cumsum([len(array) for array in arrays], out=splits[1:])
         masked = any(isinstance(array, np.ma.MaskedArray) for array in arrays)
         join: Callable[..., Array] = cast("Any", np.ma).concatenate if masked else np.concatenate
-        return Ragged(join(arrays), splits)
+        return Ragged(join(arrays), self.row_splits(arrays))
+
+    def row_splits(self, arrays: Sequence[Array]) -> Array:
+        """Return where each row begins, and where the last one ends."""
+        splits = np.zeros(len(arrays) + 1, self.splits)
+        np.cumsum([*map(len, arrays)], out=splits[1:])
+        return splits
 
     @property
     def signature(self) -> Any:

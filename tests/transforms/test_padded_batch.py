@@ -72,6 +72,37 @@ def test_every_number_is_as_if_it_were_put_into_its_place(dtype: str, value: Any
     assert found.flags.c_contiguous
 
 
+@pytest.mark.parametrize("dtype", ["?", "u1", "i8", ">i4", "f2", "f8", "g", "c16", "U3", "O", "M8[s]"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"padded_shapes": [None]},
+        {"padded_shapes": [9]},
+        {"padded_shapes": [4]},
+        {"padded_shapes": [3, 2]},
+        {"padded_shapes": [9], "padding_values": 1},
+        {"padding_values": -1},
+        {"padded_shapes": 6},
+    ],
+)
+def test_what_is_known_of_the_elements_changes_nothing(dtype: str, how: dict[str, Any]) -> None:
+    """A list tells what all its elements are, so that they need not be looked at again; an iterable does not."""
+    long = np.arange(14).astype(dtype)
+    arrays = [long[:5], long[::3], long[:0], long[1:2], long[:6].copy(), long[:6], long[:3], long[4:7]]
+
+    known, unknown = ad.Dataset.from_list(arrays), ad.Dataset.from_iterable(arrays)
+    assert known.plan.signature is not None
+    assert unknown.plan.signature is None
+    found = results(unknown.padded_batch(2, **how))
+    try:
+        batches = known.padded_batch(2, **how)
+    except ad.PlanError:  # it is known already that this does not fit
+        assert any(isinstance(batch, Failed) for batch in found)
+    else:
+        assert same(results(batches), found)
+
+
 @pytest.mark.parametrize("value", [None, 7])
 @pytest.mark.parametrize("longest", [3, 100_000])
 @pytest.mark.parametrize("inner", [(2,), (2, 3), (0,)])
@@ -146,6 +177,7 @@ def test_each_leaf_has_its_own(element: Any, shapes: Any, values: Any) -> None:
         ([[1], [2, 3]], {"padded_shapes": [1]}, ["element 1", "(2,)", "(1,)"]),
         ([[1], [[2]]], {}, ["element 1", "shape (1, 1)", "shape (1,)"]),
         ([[1], [2]], {"padded_shapes": [None, 2]}, ["rank 1", "[None, 2]"]),
+        ([[1], [2]], {"padded_shapes": 6}, ["padded to 6", "a list, as [6]"]),
         ([([1], 2)], {"padded_shapes": ([1],)}, ["[0]", "[1]", "padding"]),
         ([{"a": [1]}], {"padded_shapes": {"b": [1]}}, ["a", "b"]),
         ([(1, 2), (1, 2, 3)], {}, ["element 1"]),
