@@ -50,8 +50,8 @@ from asyncdata.ragged import Ragged
 from asyncdata.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from asyncdata.room import empty
 from asyncdata.sources.stateful import Stateful
+from asyncdata.spec import RaggedTensorSpec, TensorSpec
 from asyncdata.storage import read_file
-from asyncdata.structure import TensorSpec
 from asyncdata.transforms.group_by_reducer import Reducer
 from asyncdata.trying import with_retries, with_timeout
 
@@ -73,6 +73,7 @@ __all__ = (
     "Options",
     "PlanError",
     "Ragged",
+    "RaggedTensorSpec",
     "Reducer",
     "ResumeError",
     "StageError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, final
+from typing import Any, final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,8 @@ Array = npt.NDArray[Any]
 class Ragged:
     """Rows of different lengths, one after the other in `values`; row i is `values[row_splits[i]:row_splits[i + 1]]`.
 
-    As tf.RaggedTensor, with one ragged axis, the second; rows are views. `unbatch` takes it apart again.
+    As tf.RaggedTensor, with one ragged axis, the second; rows are views, and so is a slice without
+    a step, which is a `Ragged` again. `unbatch` and `from_tensor_slices` take it apart.
 
     >>> import asyncdata as ad
     >>> import numpy as np
@@ -28,6 +29,8 @@ class Ragged:
     Ragged([[1], [], [2, 3]])
     >>> len(ragged), ragged[2], ragged.shape
     (3, array([2, 3]), (3, None))
+    >>> ragged[1:]
+    Ragged([[], [2, 3]])
     """
 
     __slots__ = ("row_splits", "values")
@@ -51,9 +54,21 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.row_splits) - 1
 
-    def __getitem__(self, index: int) -> Array:
-        row = range(len(self))[index]
-        return self.values[self.row_splits[row] : self.row_splits[row + 1]]
+    @overload
+    def __getitem__(self, index: int) -> Array: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Ragged: ...
+
+    def __getitem__(self, index: int | slice) -> Array | Ragged:
+        rows = range(len(self))[index]
+        if isinstance(rows, int):
+            return self.values[self.row_splits[rows] : self.row_splits[rows + 1]]
+        if rows.step == 1:
+            splits = self.row_splits[rows.start : max(rows.start, rows.stop) + 1]
+            return Ragged(self.values[splits[0] : splits[-1]], splits - splits[0])
+        arrays = [self[row] for row in rows]
+        return Ragged(np.concatenate([self.values[:0], *arrays]), np.cumsum([0, *map(len, arrays)]))
 
     def __iter__(self) -> Iterator[Array]:
         return map(self.__getitem__, range(len(self)))

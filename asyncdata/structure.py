@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,12 @@ import optree
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.memory import LARGE, joined
 from asyncdata.ragged import Ragged
+from asyncdata.spec import RaggedTensorSpec, TensorSpec
 
 __all__ = (
     "LEAVES",
     "Leading",
     "Opened",
-    "TensorSpec",
     "as_arrays",
     "common_spec",
     "conform",
@@ -44,58 +44,12 @@ __all__ = (
     "unstack",
 )
 
-Shape: TypeAlias = Sequence[int | None]
-
 LEAVES: frozenset[type[Any]] = frozenset(
     {np.ndarray, int, float, bool, complex, str, bytes, bytearray, type(None), list}
 )
 """The types of most leaves, which are not opened."""
 
 NUMBERS = frozenset({int, float, bool, complex})
-
-
-@dataclasses.dataclass(frozen=True, init=False)
-class TensorSpec:
-    """Shape and dtype of one leaf, as `tf.TensorSpec`.
-
-    >>> import asyncdata as ad
-    >>> ad.TensorSpec(shape=(None, 3), dtype="float32")
-    TensorSpec(shape=(None, 3), dtype=float32)
-    """
-
-    shape: tuple[int | None, ...] | None
-    """Size of each dimension, `None` where any size will do; `None` for the whole if any shape will do."""
-
-    dtype: np.dtype[Any]
-    """NumPy dtype; `object` for `str`, `bytes` and any other Python object."""
-
-    def __init__(self, shape: Shape | None = None, dtype: npt.DTypeLike = np.float32) -> None:
-        object.__setattr__(self, "shape", None if shape is None else tuple(shape))
-        kind = np.dtype(dtype)
-        object.__setattr__(self, "dtype", np.dtype(object) if kind.kind in "US" else kind)
-
-    def __repr__(self) -> str:
-        return f"TensorSpec(shape={self.shape}, dtype={self.dtype.name})"
-
-    def conform(self, value: Any, where: str) -> Any:
-        """Return `value` with this dtype, or raise `StructureError` if it cannot have this shape and dtype."""
-        if self.dtype == object and (self.shape is None or self.shape == ()):
-            return value
-        try:
-            array = held(value, self.dtype)
-        except (TypeError, ValueError, ArithmeticError) as error:
-            raise StructureError(f"{where}: expected {self}, got {value!r:.80} ({error})") from None
-        if not self.fits(array.shape):
-            raise StructureError(f"{where}: expected {self}, got an array of shape {array.shape}")
-        return array if array.ndim or isinstance(value, np.ndarray) else array[()]
-
-    def fits(self, shape: tuple[int, ...]) -> bool:
-        """Tell whether an array of `shape` is allowed."""
-        if self.shape is None:
-            return True
-        return len(shape) == len(self.shape) and all(
-            want is None or want == got for want, got in zip(self.shape, shape, strict=True)
-        )
 
 
 class Opened(NamedTuple):
@@ -358,11 +312,11 @@ def slice_rows(value: Any, start: int, stop: int) -> list[Any]:
 def as_arrays(value: Any, *whole: type[Any]) -> Any:
     """Return the structure with lists and other array-likes as NumPy arrays; strings become object arrays.
 
-    What is of a type of `whole` is left as it is.
+    A `Ragged` stays one. What is of a type of `whole` is left as it is.
     """
 
     def convert(part: Any, where: str) -> Any:
-        if isinstance(part, (str, bytes, *whole)) or part is None:
+        if isinstance(part, (str, bytes, Ragged, *whole)) or part is None:
             return part
         try:
             array = asarray(part)
@@ -371,18 +325,6 @@ def as_arrays(value: Any, *whole: type[Any]) -> Any:
         return array if array.ndim or isinstance(part, np.ndarray) else array[()]
 
     return map_leaves(convert, value)
-
-
-def held(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return `value` as an array of a dtype; an error where numbers would be changed, but for rounding."""
-    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if (kind is int and dtype.kind in "iu") or getattr(value, "dtype", float if kind is float else None) == dtype:
-        return np.asarray(value, dtype=dtype)
-    with np.errstate(over="raise", invalid="raise"):
-        array = np.asarray(value, dtype=dtype)
-    if dtype.kind in "iu" and (told := np.asarray(value)).dtype.kind in "iufc" and not (told == array).all():
-        raise ValueError(f"{dtype} cannot hold it")
-    return array
 
 
 def conform(value: Any, signature: Any, where: str = "") -> Any:
@@ -428,7 +370,7 @@ def spec_of(value: Any) -> Any:
         if isinstance(part, (np.ndarray, np.generic, bool, int, float, complex, list)):
             array = np.asarray(part)
             return TensorSpec(array.shape, array.dtype)
-        return TensorSpec((), object)
+        return RaggedTensorSpec(part.shape, part.dtype) if isinstance(part, Ragged) else TensorSpec((), object)
 
     return map_leaves(describe, value)
 
@@ -442,12 +384,12 @@ def common_spec(first: Any, other: Any, where: str = "") -> Any:
     if one is None or two is None:
         if first == other:
             return first
-        if one is not two or first.dtype != other.dtype:
+        if one is not two or type(first) is not type(other) or first.dtype != other.dtype:
             raise StructureError(f"{leaf(where)} is {other}, and {first} before")
         if first.shape is None or other.shape is None or len(first.shape) != len(other.shape):
-            return TensorSpec(None, first.dtype)
+            return type(first)(None, first.dtype)
         pairs = zip(first.shape, other.shape, strict=True)
-        return TensorSpec([size if size == that else None for size, that in pairs], first.dtype)
+        return type(first)([size if size == that else None for size, that in pairs], first.dtype)
     if sorted(one.names) != sorted(two.names) or type(first) is not type(other):
         raise StructureError(f"{leaf(where)} has parts {two.names}, and {one.names} before")
     theirs = dict(zip(two.names, two.parts, strict=True))
@@ -467,13 +409,7 @@ def nbytes(value: Any) -> int:
 
 def prefixed(signature: Any, size: int | None) -> Any:
     """Return the signature of a batch of such elements; `None` if theirs is not known."""
-    if signature is None:
-        return None
-
-    def prefix(spec: Any, _: str) -> TensorSpec:
-        return TensorSpec(None if spec.shape is None else (size, *spec.shape), spec.dtype)
-
-    return map_leaves(prefix, signature)
+    return None if signature is None else map_leaves(lambda spec, _: spec.stacked(size), signature)
 
 
 def unprefixed(signature: Any) -> tuple[int | None, Any]:
@@ -482,7 +418,7 @@ def unprefixed(signature: Any) -> tuple[int | None, Any]:
 
     def row(spec: Any, _: str) -> TensorSpec:
         rows.add(spec.shape[0] if spec.shape else None)
-        return TensorSpec(spec.shape[1:] if spec.shape else None, spec.dtype)
+        return spec.row()
 
     inner = None if signature is None else map_leaves(row, signature)
     return (rows.pop() if len(rows) == 1 else None), inner

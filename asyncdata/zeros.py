@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.ragged import Ragged
-from asyncdata.structure import TensorSpec, map_leaves, objects
+from asyncdata.spec import RaggedTensorSpec, TensorSpec
+from asyncdata.structure import map_leaves, objects
 
 __all__ = ("zeros_like", "zeros_of")
 
@@ -41,6 +42,9 @@ def zeros_of(signature: Any) -> Any:
     def make(spec: TensorSpec, _: str) -> Any:
         if spec.dtype == object and not spec.shape:
             return None
+        if isinstance(spec, RaggedTensorSpec):
+            rows, *inner = [size or 0 for size in (spec.shape or (0, 0))]
+            return Ragged(np.zeros(inner, spec.dtype), np.zeros(rows + 1, np.int64))
         array = np.zeros([size or 0 for size in spec.shape or ()], spec.dtype)
         return array if array.ndim else array[()]
 

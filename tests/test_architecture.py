@@ -24,7 +24,7 @@ LAYERS = (
     ("copying",),
     ("memory",),
     ("room",),
-    ("errors", "structure", "options", "distributed", "ragged", "trying"),
+    ("errors", "structure", "options", "distributed", "ragged", "spec", "trying"),
     ("whole",),
     ("columns", "zeros"),
     ("formats",),

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from asyncdata.formats.csv import CsvParser, Dialect, Table
 from asyncdata.sources.parsed import ParsedFile
-from asyncdata.structure import TensorSpec
+from asyncdata.spec import TensorSpec
 
 __all__ = ("CsvFile",)
 

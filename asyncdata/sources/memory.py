@@ -22,7 +22,8 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket, Tickets, natural
 from asyncdata.sources.files import Files
-from asyncdata.structure import TensorSpec, as_arrays, common_spec, leading, map_leaves, slice_rows, spec_of
+from asyncdata.spec import TensorSpec
+from asyncdata.structure import as_arrays, common_spec, leading, map_leaves, slice_rows, spec_of, unprefixed
 
 __all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
 
@@ -261,9 +262,7 @@ class Slices(Rows):
 
     @property
     def signature(self) -> Any:
-        if self.count:
-            return spec_of(self.rows(0, 1)[0])
-        return map_leaves(lambda leaf, _: TensorSpec(leaf.shape[1:], leaf.dtype), self.arrays)
+        return unprefixed(spec_of(self.arrays))[1]
 
     def label(self) -> str:
         return f"from_tensor_slices({self.count} rows)"

@@ -21,8 +21,8 @@ from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import Position, Ticket, Tickets
+from asyncdata.spec import TensorSpec
 from asyncdata.storage import BLOCK_BYTES, Buffer, Stream, size_of, store_for
-from asyncdata.structure import TensorSpec
 
 __all__ = ("File", "FileCatalog", "Found", "Library", "ParsedFile", "Parser", "Spot", "parsed")
 

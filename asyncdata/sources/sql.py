@@ -31,7 +31,7 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import Ordinals
 from asyncdata.sources.generator import Pumped
 from asyncdata.sources.stateful import StreamPlace
-from asyncdata.structure import TensorSpec
+from asyncdata.spec import TensorSpec
 
 __all__ = ("Connect", "QueryRows", "read_only_sqlite", "to_the_end")
 

@@ -26,7 +26,7 @@ from asyncdata.runtime.random import Chance, epoch_key, mixed
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe
 from asyncdata.runtime.tickets import NOTHING, Kept, Position, Start, Ticket, natural
-from asyncdata.structure import TensorSpec
+from asyncdata.spec import TensorSpec
 from asyncdata.transforms.draw import Choices, Draws
 from asyncdata.transforms.ledger import Begin, Ledger
 from asyncdata.transforms.repeat import from_parts

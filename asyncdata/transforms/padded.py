@@ -16,18 +16,8 @@ import numpy.typing as npt
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.memory import empty
 from asyncdata.plan import Node
-from asyncdata.structure import (
-    Opened,
-    TensorSpec,
-    array_of,
-    check_same,
-    leaf,
-    map_leaves,
-    objects,
-    open_level,
-    stack,
-    stack_arrays,
-)
+from asyncdata.spec import RaggedTensorSpec, TensorSpec
+from asyncdata.structure import Opened, array_of, check_same, leaf, map_leaves, objects, open_level, stack, stack_arrays
 from asyncdata.transforms.batch import Batch
 
 __all__ = ("PaddedBatch", "Padding", "are_sequences", "fitting", "join_leaves")
@@ -123,7 +113,7 @@ class Padding:
 
         def fits(column: list[Any], where: str, shape: Any, value: Any) -> TensorSpec:
             (spec,) = column
-            if spec.shape is not None:
+            if spec.shape is not None and not isinstance(spec, RaggedTensorSpec):
                 wanted = spec.shape if shape is None else self.wanted(len(spec.shape), shape, where)
                 if any(room is not None and size is not None and size > room for size, room in zip(spec.shape, wanted)):
                     raise StructureError(
@@ -145,8 +135,8 @@ class Padding:
 
         def padded(column: list[Any], where: str, shape: Any) -> TensorSpec:
             (spec,) = column
-            if spec.shape is None:
-                return TensorSpec(None, spec.dtype)
+            if spec.shape is None or isinstance(spec, RaggedTensorSpec):
+                return spec.stacked(size)
             wanted = spec.shape if shape is None else self.wanted(len(spec.shape), shape, where)
             return TensorSpec((size, *wanted), spec.dtype)
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.plan import Node
 from asyncdata.ragged import Ragged
-from asyncdata.structure import TensorSpec, array_of, leaf, map_leaves, stack
+from asyncdata.spec import RaggedTensorSpec, TensorSpec
+from asyncdata.structure import array_of, leaf, map_leaves, stack
 from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.padded import are_sequences, join_leaves
 
@@ -87,9 +88,9 @@ class RaggedBatch(Batch):
         size = self.size if self.drop_remainder else None
 
         def ragged(spec: TensorSpec, _: str) -> TensorSpec:
-            if not spec.shape:
-                return TensorSpec(None if spec.shape is None else (size,), spec.dtype)
-            return TensorSpec((size, None, *spec.shape[1:]), spec.dtype)
+            if not spec.shape or isinstance(spec, RaggedTensorSpec):
+                return TensorSpec(None, spec.dtype) if spec.shape is None else spec.stacked(size)
+            return RaggedTensorSpec((size, None, *spec.shape[1:]), spec.dtype)
 
         return None if self.input.signature is None else map_leaves(ragged, self.input.signature)
 

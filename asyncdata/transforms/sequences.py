@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import StructureError
-from asyncdata.structure import TensorSpec
+from asyncdata.spec import TensorSpec
 from asyncdata.transforms.padded import fitting
 
 __all__ = ("Piece", "RowLayout", "Tokens")

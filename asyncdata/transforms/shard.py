@@ -20,7 +20,7 @@ from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Step
 from asyncdata.runtime.tickets import END, Given, Listed, Position, Start, Ticket, Tickets, natural
-from asyncdata.structure import TensorSpec
+from asyncdata.spec import TensorSpec
 
 __all__ = ("Shard", "is_padding")
 

@@ -32,7 +32,8 @@ from asyncdata.runtime.tickets import (
     plain,
     reopening,
 )
-from asyncdata.structure import TensorSpec, map_leaves, unprefixed, unstack
+from asyncdata.spec import TensorSpec
+from asyncdata.structure import map_leaves, unprefixed, unstack
 from asyncdata.transforms.batch import Batch
 
 __all__ = ("Unbatch",)

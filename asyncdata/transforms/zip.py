@@ -15,7 +15,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Merge, Opener, Step
 from asyncdata.runtime.tickets import END, Given, Numbered, Position, Start, Ticket, Tickets
-from asyncdata.structure import TensorSpec
+from asyncdata.spec import TensorSpec
 
 __all__ = ("Enumerate", "Zip")
 

@@ -43,6 +43,32 @@ def test_from_list_refuses_what_tensorflow_refuses(tf: Any, tensors: Any) -> Non
         ad.Dataset.from_list(tensors)
 
 
+def as_lists(element: Any) -> Any:
+    """Return an element of either side as lists."""
+    return element.to_list() if hasattr(element, "to_list") else np.asarray(element).tolist()
+
+
+def test_rows_of_ragged_tensors_are_those_of_tensorflow(tf: Any) -> None:
+    values, splits = np.arange(5), np.array([0, 2, 2, 5])
+    theirs = tf.data.Dataset.from_tensor_slices(tf.RaggedTensor.from_row_splits(values, splits))
+    ours = ad.Dataset.from_tensor_slices(ad.Ragged(values, splits))
+    assert [as_lists(one) for one in ours] == [as_lists(one) for one in theirs]
+    their, our = theirs.ragged_batch(2), ours.ragged_batch(2)
+    assert [as_lists(one) for one in our] == [as_lists(one) for one in their]
+
+
+@pytest.mark.parametrize("how", [{"shape": (2, None)}, {"shape": (None, None), "ragged_rank": 1}, {"ragged_rank": 1}])
+def test_generators_give_ragged_tensors_as_those_of_tensorflow(tf: Any, how: dict[str, Any]) -> None:
+    def given(api: Any, source: Any, make: Any) -> list[Any]:
+        elements = [([1], [[1], [2, 3]]), ([2], [[], [4]])]
+        signature = (api.TensorSpec((1,), np.int32), api.RaggedTensorSpec(dtype=np.int32, **how))
+        ds = source.from_generator(lambda: ((a, make(b)) for a, b in elements), output_signature=signature)
+        return [(as_lists(a), as_lists(b)) for a, b in ds]
+
+    theirs = given(tf, tf.data.Dataset, lambda rows: tf.ragged.constant(rows, np.int32))
+    assert given(ad, ad.Dataset, lambda rows: rows) == theirs
+
+
 @pytest.mark.parametrize("anew", [None, False, True])
 def test_random_repeats_its_numbers_when_tensorflow_does(tf: Any, anew: bool | None) -> None:
     """Not the same numbers, but the same type and range, and again or not in the next iteration."""

@@ -121,7 +121,9 @@ def test_an_error_names_leaf_element_and_shapes() -> None:
 
 def test_what_elements_look_like_is_known() -> None:
     ds = ad.Dataset.from_tensor_slices((np.zeros((6, 2, 3), np.float32), np.arange(6))).ragged_batch(4)
-    assert ds.element_spec == (ad.TensorSpec((None, None, 3), "float32"), ad.TensorSpec((None,), "int64"))
+    assert ds.element_spec == (ad.RaggedTensorSpec((None, None, 3), "float32"), ad.TensorSpec((None,), "int64"))
+    assert ds.map(lambda *parts: parts).element_spec[0] == ad.RaggedTensorSpec((4, None, 3), "float32")
+    assert ds.ragged_batch(3).element_spec[0] == ds.padded_batch(3).element_spec[0] == ad.TensorSpec((None,), object)
     assert len(ds) == 2
 
 
