@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from asyncdata.columns import Columns
 from asyncdata.runtime.block import Block
 from asyncdata.structure import leaves_of, map_leaves, open_level
 
 __all__ = ("Shelf",)
+
+Places: TypeAlias = npt.NDArray[np.intp]
 
 SMALL: Final = 1 << 11
 """Bytes of a row up to which it is quicker to copy it in and out than to make an element of it."""
@@ -22,7 +25,7 @@ class Shelf:
 
     >>> shelf = Shelf.like(Columns(np.array([3.0, 1.0, 2.0]), 3))
     >>> first, second, third = shelf.put([Columns(np.array([3.0, 1.0, 2.0]), 3)])
-    >>> shelf.take([third, first]).elements()
+    >>> shelf.take(np.array([third, first])).elements()
     [np.float64(2.0), np.float64(3.0)]
     """
 
@@ -30,14 +33,16 @@ class Shelf:
         self.template = template
         self.shape = shape_of(template)
         self.leaves = [np.empty((0, *leaf.shape[1:]), leaf.dtype) for leaf in leaves_of(template)]
-        self.free: list[int] = []
+        self.free = np.empty(0, np.intp)
+        """Room for every place; the first `spare` are free."""
+        self.spare = 0
 
     @staticmethod
     def like(columns: Columns) -> Shelf | None:
         """Return an empty shelf for rows like these; `None` if elements do better."""
         return None if columns.integers or columns.weight > SMALL else Shelf(columns.whole.value)
 
-    def put(self, parts: Sequence[Columns]) -> list[int] | None:
+    def put(self, parts: Sequence[Columns]) -> Places | None:
         """Copy rows to free places, and return those; `None` if some rows are of another kind."""
         if any(part.integers or shape_of(part.whole.value) != self.shape for part in parts):
             return None
@@ -50,36 +55,36 @@ class Shelf:
             begin += len(part)
         return places
 
-    def put_block(self, block: Block) -> list[int] | None:
+    def put_block(self, block: Block) -> Places | None:
         """Copy the elements of a block to free places, and return those; `None` if some are of another kind."""
         if block.columns:
             return self.put(block.columns)
         columns = None if block.failed else Columns.same_of(block.items)
         return None if columns is None else self.put([columns])
 
-    def room(self, count: int) -> list[int]:
+    def room(self, count: int) -> Places:
         """Return so many free places, of a larger shelf if there are not enough."""
-        if (missing := count - len(self.free)) > 0:
+        if (missing := count - self.spare) > 0:
             size = len(self.leaves[0])
             more = max(missing, size)
             self.leaves = [
                 np.concatenate([leaf, np.empty((more, *leaf.shape[1:]), leaf.dtype)]) for leaf in self.leaves
             ]
-            self.free += range(size, size + more)
-        places = self.free[-count:]
-        del self.free[-count:]
-        return places
+            self.free = np.concatenate([self.free[: self.spare], np.arange(size, size + more), self.free[self.spare :]])
+            self.spare += more
+        self.spare -= count
+        return self.free[self.spare : self.spare + count].copy()
 
-    def look(self, places: Sequence[int]) -> Columns:
+    def look(self, places: Places) -> Columns:
         """Return the rows at some places."""
-        at = np.array(places, np.intp)
-        leaves = iter([leaf[at] for leaf in self.leaves])
+        leaves = iter([leaf[places] for leaf in self.leaves])
         return Columns(map_leaves(lambda _, where: next(leaves), self.template), len(places))
 
-    def take(self, places: Sequence[int]) -> Columns:
+    def take(self, places: Places) -> Columns:
         """Return the rows at some places, which are free from then on."""
         rows = self.look(places)
-        self.free += places
+        self.free[self.spare : self.spare + len(places)] = places
+        self.spare += len(places)
         return rows
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from asyncdata.plan import Node, Unary, repeated
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
@@ -39,14 +40,14 @@ from asyncdata.transforms.shelf import Shelf
 __all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "slots")
 
 
-def slots(start: int, stop: int, size: int, key: int) -> list[int]:
+def slots(start: int, stop: int, size: int, key: int) -> npt.NDArray[np.int64]:
     """Return the slot of each of elements `start` to `stop` in a buffer of `size`."""
-    return ((mixed(start, stop, key) >> np.uint64(32)) * np.uint64(size) >> np.uint64(32)).tolist()
+    return ((mixed(start, stop, key) >> np.uint64(32)) * np.uint64(size) >> np.uint64(32)).astype(np.int64)
 
 
-def drain_order(size: int, key: int) -> list[int]:
+def drain_order(size: int, key: int) -> npt.NDArray[np.intp]:
     """Return the order in which a buffer that holds `size` elements is drained."""
-    return np.argsort(mixed(0, size, ~key & 0xFFFFFFFFFFFFFFFF), kind="stable").tolist()
+    return np.argsort(mixed(0, size, ~key & 0xFFFFFFFFFFFFFFFF), kind="stable")
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +125,7 @@ class ShufflePlace:
         inside = occupants(self.seen, self.size or 1, key)
         if self.drained is None:
             return inside
-        return [inside[place] for place in drain_order(len(inside), key)[self.drained :]]
+        return in_order(inside, drain_order(len(inside), key)[self.drained :])
 
 
 def occupants(seen: int, size: int, key: int) -> list[Any]:
@@ -134,12 +135,53 @@ def occupants(seen: int, size: int, key: int) -> list[Any]:
     high = seen
     while high > size and missing.any():
         low = max(size, high - max(4096, 2 * size))
-        slot, last = np.unique(np.array(slots(low, high, size, key))[::-1], return_index=True)
+        slot, last = np.unique(slots(low, high, size, key)[::-1], return_index=True)
         fresh = missing[slot]
         inside[slot[fresh]] = high - 1 - last[fresh]
         missing[slot] = False
         high = low
     return inside.tolist()
+
+
+class Swap:
+    """Elements that come one after the other, each into a slot of its own choice, from which it pushes what is there.
+
+    What is there was held before, or came earlier here: that is found for all at once.
+    """
+
+    def __init__(self, places: npt.NDArray[Any], size: int) -> None:
+        narrow = places.astype(np.uint16) if size <= 1 << 16 else places  # which are sorted by their digits, in a fifth
+        order = np.argsort(narrow, kind="stable")
+        sorted_places = places[order]
+        same = sorted_places[1:] == sorted_places[:-1]
+        last = np.append(~same, True)
+        self.places = places
+        self.again, self.before = order[1:][same], order[:-1][same]
+        self.slots, self.last = sorted_places[last], order[last]
+
+    def of(self, held: Any, values: Any) -> Any:
+        """Put values into their slots, and return what they push out: lists into a list, arrays into an array."""
+        if isinstance(held, list):
+            return pushed(cast("list[Any]", held), self.places.tolist(), values)
+        out = held[self.places]
+        out[self.again] = values[self.before]
+        held[self.slots] = values[self.last]
+        return out
+
+
+def pushed(held: list[Any], places: list[int], values: list[Any]) -> list[Any]:
+    """Put objects into their slots, and return what they push out."""
+    out: list[Any] = []
+    push = out.append
+    for place, value in zip(places, values, strict=True):
+        push(held[place])
+        held[place] = value
+    return out
+
+
+def in_order(held: Any, order: npt.NDArray[Any]) -> Any:
+    """Return what is held, in an order."""
+    return [held[place] for place in order.tolist()] if isinstance(held, list) else held[order]
 
 
 class Journal:
@@ -169,12 +211,16 @@ class Journal:
 
 
 class Shuffler(Step):
-    """The buffer: items and their tickets by slot."""
+    """The buffer: items and their tickets by slot.
+
+    Once it is full, what of them are numbers lies in arrays: ordinals, and places on the shelf.
+    """
 
     def __init__(self, size: int, key: int) -> None:
         self.size = size
         self.key = key
-        self.held: list[tuple[Any, Ticket]] = []
+        self.held: Any = []
+        self.tickets: Any = []
         self.seen = 0
         self.drained: int | None = None
         self.failed = False
@@ -221,20 +267,19 @@ class Shuffler(Step):
     def hold(self, block: Block, count: int) -> None:
         part = block if count == len(block) else block.part(0, count)
         kept = self.kept(part)
-        self.held.extend(zip(kept, part.tickets, strict=True))
+        self.held.extend(kept)
+        self.tickets.extend(part.tickets)
 
-    def kept(self, block: Block) -> list[Any]:
+    def kept(self, block: Block) -> Any:
         """Return what is held of a block: elements, or places on the shelf as long as all are rows of one kind."""
-        if self.shelf is None and not self.held and block.columns:
+        if self.shelf is None and not len(self.held) and block.columns:
             self.shelf = Shelf.like(block.columns[0])
         if self.shelf is None:
             return block.items
         places = self.shelf.put_block(block)
         if places is not None:
-            return places
-        if self.held:
-            held, tickets = zip(*self.held, strict=True)
-            self.held = list(zip(self.shelf.look(held), tickets, strict=True))
+            return places.tolist() if isinstance(self.held, list) else places
+        self.held = self.shelf.look(np.asarray(self.held, np.intp)).elements() if len(self.held) else []
         self.shelf = None
         return block.items
 
@@ -242,52 +287,60 @@ class Shuffler(Step):
         """Take note of elements that come in."""
         if self.dense and not tickets.run_from(self.seen):
             self.dense = False
+            if not isinstance(self.tickets, list):
+                self.tickets = self.tickets.tolist()
         self.seen += len(tickets)
 
     def exchange(self, block: Block) -> Block:
         """Put each item into its slot; what was there comes out."""
-        kept = self.kept(block)
-        held, before = self.held, self.seen
+        if self.shelf is not None:
+            self.held = np.asarray(self.held, np.intp)
+        kept, before = self.kept(block), self.seen
         places = slots(before, before + len(block), self.size, self.key)
         self.count(block.tickets)
-        tickets = list(block.tickets)
-        since = None if self.dense else self.note(places, tickets)
-        out: list[tuple[Any, Ticket]] = []
-        push = out.append
-        for place, pair in zip(places, zip(kept, tickets, strict=True), strict=True):
-            push(held[place])
-            held[place] = pair
+        tickets, since = self.numbered(block.tickets, places)
+        swap = Swap(places, self.size)
+        items, tickets = swap.of(self.held, kept), swap.of(self.tickets, tickets)
 
         def position(count: int) -> Position:
             place = ShufflePlace(before + count, block.tickets.at(count), size=self.size)
             return (place if since is None else replace(place, held=since[0].at(since[1], count), size=None)).told()
 
-        return self.block(out, position)
+        return self.block(items, tickets, position)
+
+    def numbered(self, tickets: Tickets, places: npt.NDArray[Any]) -> tuple[Any, tuple[Journal, int] | None]:
+        """Return tickets to be held, and where their exchange is written down, which that of ordinals need not be."""
+        if self.dense:
+            self.tickets = np.asarray(self.tickets, np.int64)
+            return np.arange(self.seen - len(tickets), self.seen), None
+        listed = list(tickets)
+        return listed, self.note(places.tolist(), listed)
 
     def note(self, places: list[int], tickets: list[Ticket]) -> tuple[Journal, int]:
         """Write down an exchange, and return where."""
         if self.journal is None or self.journal.count > self.size:
-            self.journal = Journal([ticket for _, ticket in self.held])
+            self.journal = Journal(list(self.tickets))
         return self.journal, self.journal.add(places, tickets)
 
     def flush(self) -> Iterator[Block]:
-        order = drain_order(len(self.held), self.key) if self.drained is None else range(len(self.held))
+        if not len(self.held):
+            return
+        order = drain_order(len(self.held), self.key) if self.drained is None else np.arange(len(self.held))
         drained, seen, dense = self.drained or 0, self.seen, self.dense
-        pairs = [self.held[place] for place in order]
+        items, tickets = in_order(self.held, order), in_order(self.tickets, order)
 
         def position(count: int) -> Position:
             if dense:
                 return ShufflePlace(seen, END, drained + count, size=self.size).told()
-            return ShufflePlace(seen, END, drained + count, encode_all([ticket for _, ticket in pairs[count:]])).told()
+            return ShufflePlace(seen, END, drained + count, encode_all(tickets[count:])).told()
 
-        if pairs:
-            yield self.block(pairs, position)
+        yield self.block(items, tickets, position)
 
-    def block(self, pairs: list[tuple[Any, Ticket]], position: Callable[[int], Position]) -> Block:
-        items, tickets = map(list, zip(*pairs, strict=True))
+    def block(self, items: Any, tickets: Any, position: Callable[[int], Position]) -> Block:
+        listed = Listed(cast("list[Any]", tickets) if isinstance(tickets, list) else tickets.tolist(), position)
         if self.shelf is not None:
-            return Block.of_columns([self.shelf.take(items)], Listed(tickets, position))
-        return Block(items, Listed(tickets, position), self.failed and Failure in set(map(type, items)))
+            return Block.of_columns([self.shelf.take(np.asarray(items, np.intp))], listed)
+        return Block(items, listed, self.failed and Failure in set(map(type, items)))
 
 
 @dataclass(frozen=True, eq=False)
