@@ -41,7 +41,7 @@ class Ragged:
     row_splits: Array
     """Where each row begins, and where the last one ends: one more than there are rows."""
 
-    def __init__(self, values: Array, row_splits: Array) -> None:
+    def __init__(self, values: npt.ArrayLike, row_splits: npt.ArrayLike) -> None:
         values, row_splits = np.asanyarray(values), np.asarray(row_splits)
         if row_splits.ndim != 1 or row_splits.dtype.kind not in "iu" or not values.ndim:
             raise StructureError(f"Ragged needs values with an axis, and a list of row splits, got {row_splits!r:.80}")

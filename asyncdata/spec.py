@@ -33,6 +33,8 @@ class TensorSpec:
     """NumPy dtype; `object` for `str`, `bytes` and any other Python object."""
 
     def __init__(self, shape: Shape | None = None, dtype: npt.DTypeLike = np.float32) -> None:
+        if shape is not None and not hasattr(shape, "__iter__"):
+            raise PlanError(f"{type(self).__name__}(shape=) is a list of sizes, as {[shape]}, got {shape!r:.80}")
         object.__setattr__(self, "shape", None if shape is None else tuple(shape))
         kind = np.dtype(dtype)
         object.__setattr__(self, "dtype", np.dtype(object) if kind.kind in "US" else kind)

@@ -61,6 +61,13 @@ def test_shapes_without_an_open_second_size_are_refused(shape: Any) -> None:
         ad.RaggedTensorSpec(shape)
 
 
+@pytest.mark.parametrize("spec", [ad.TensorSpec, ad.RaggedTensorSpec])
+def test_a_number_is_no_shape(spec: type[ad.TensorSpec]) -> None:
+    wrong: Any = 5
+    with pytest.raises(ad.PlanError, match=rf"{spec.__name__}\(shape=\) is a list of sizes, as \[5\]"):
+        spec(wrong)
+
+
 def test_more_ragged_axes_than_one_are_refused() -> None:
     assert ad.RaggedTensorSpec((2, None), ragged_rank=1) == ad.RaggedTensorSpec((2, None))
     with pytest.raises(ad.PlanError, match="one ragged axis, got ragged_rank=2"):
