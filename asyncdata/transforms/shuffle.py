@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,9 @@ from asyncdata.transforms.repeat import from_parts, in_turn, turn_and_places
 from asyncdata.transforms.shelf import Shelf
 
 __all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "slots")
+
+FEW: Final = 32
+"""Fewer numbers are put into their slots one by one."""
 
 
 def slots(start: int, stop: int, size: int, key: int) -> npt.NDArray[np.int64]:
@@ -143,34 +146,46 @@ def occupants(seen: int, size: int, key: int) -> list[Any]:
     return inside.tolist()
 
 
-class Swap:
-    """Elements that come one after the other, each into a slot of its own choice, from which it pushes what is there.
+class Moves(NamedTuple):
+    """Which of some elements push out which of them, each in a slot of its choice, and which stay in which slot."""
 
-    What is there was held before, or came earlier here: that is found for all at once.
-    """
+    again: npt.NDArray[np.intp]
+    before: npt.NDArray[np.intp]
+    slots: npt.NDArray[Any]
+    last: npt.NDArray[np.intp]
 
-    def __init__(self, places: npt.NDArray[Any], size: int) -> None:
+    @staticmethod
+    def of(places: npt.NDArray[Any], size: int) -> Moves:
+        """Find that for all at once: sorted by their slots, each stands behind the one that it pushes out."""
         narrow = places.astype(np.uint16) if size <= 1 << 16 else places  # which are sorted by their digits, in a fifth
         order = np.argsort(narrow, kind="stable")
         sorted_places = places[order]
         same = sorted_places[1:] == sorted_places[:-1]
         last = np.append(~same, True)
+        return Moves(order[1:][same], order[:-1][same], sorted_places[last], order[last])
+
+
+class Swap:
+    """Elements that come one after the other, each into a slot of its choice, from which it pushes what is there."""
+
+    def __init__(self, places: npt.NDArray[Any], size: int) -> None:
         self.places = places
-        self.again, self.before = order[1:][same], order[:-1][same]
-        self.slots, self.last = sorted_places[last], order[last]
+        self.moves = Moves.of(places, size) if len(places) >= FEW else None
 
     def of(self, held: Any, values: Any) -> Any:
         """Put values into their slots, and return what they push out: lists into a list, arrays into an array."""
         if isinstance(held, list):
-            return pushed(cast("list[Any]", held), self.places.tolist(), values)
+            return pushed(held, self.places.tolist(), values)
+        if self.moves is None:
+            return np.array(pushed(held, self.places.tolist(), values), held.dtype)
         out = held[self.places]
-        out[self.again] = values[self.before]
-        held[self.slots] = values[self.last]
+        out[self.moves.again] = values[self.moves.before]
+        held[self.moves.slots] = values[self.moves.last]
         return out
 
 
-def pushed(held: list[Any], places: list[int], values: list[Any]) -> list[Any]:
-    """Put objects into their slots, and return what they push out."""
+def pushed(held: Any, places: list[int], values: Any) -> list[Any]:
+    """Put values into their slots one by one, and return what they push out."""
     out: list[Any] = []
     push = out.append
     for place, value in zip(places, values, strict=True):

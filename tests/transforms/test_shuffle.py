@@ -8,6 +8,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_transform
+from asyncdata.transforms.shuffle import Swap, slots
 from tests import reference
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
@@ -144,3 +145,29 @@ def test_any_integer_is_a_seed(seed: int) -> None:
 
 def test_cardinality_is_kept() -> None:
     assert len(ad.Dataset.range(7).shuffle(3)) == 7
+
+
+@pytest.mark.parametrize("size", [1, 2, 40, 1000, 1 << 16, 70_000])
+@pytest.mark.parametrize("count", [1, 31, 32, 500, 3000])
+def test_a_block_is_exchanged_as_its_elements_are(size: int, count: int) -> None:
+    """Numbers in arrays and the same as objects, from few slots in which all meet to many in which few do."""
+    numbers, objects = np.arange(size), list(range(size))
+    for turn in range(4):
+        places, values = slots(turn * count, (turn + 1) * count, size, 5), np.arange(count) + size * 10 * (turn + 1)
+        swap = Swap(places, size)
+        assert swap.of(numbers, values).tolist() == swap.of(objects, values.tolist())
+        assert numbers.tolist() == objects
+
+
+@pytest.mark.parametrize("kind", ["numbers", "rows", "objects", "filtered"])
+@pytest.mark.parametrize("size", [1, 50, 2000])
+def test_what_is_many_is_shuffled_as_it_is_meant(kind: str, size: int) -> None:
+    rows = ad.Dataset.from_tensor_slices(np.arange(5000) * 1.0)
+    ds = {
+        "numbers": ad.Dataset.range(5000),
+        "rows": rows,
+        "objects": ad.Dataset.from_iterable([*map(str, range(5000))]),
+        "filtered": rows.filter(lambda x: x % 7 != 0),
+    }[kind]
+    found = list(ds.shuffle(size, seed=3, reshuffle_each_iteration=False))
+    assert found == list(reference.shuffle(list(ds), size, 3, ()))
