@@ -10,6 +10,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.structure import common_spec, conform, prefixed, spec_of, unprefixed
+from asyncdata.testing import same
 from tests.running import results
 
 PAIRS = ad.Ragged(np.arange(6).reshape(3, 2), [0, 1, 1, 3])
@@ -133,3 +134,18 @@ def test_slices_are_those_of_a_list(start: int | None, stop: int | None, step: i
 def test_padding_without_an_element_to_go_by_is_ragged_too() -> None:
     ((found, valid),) = ad.Dataset.from_tensors(PAIRS).take(0).pad_to_cardinality(1)
     assert (found.to_list(), found.shape, found.dtype, valid) == ([[], [], []], (3, None, 2), np.int64, False)
+
+
+@pytest.mark.parametrize("how", [{}, {"padded_shapes": [None]}, {"padded_shapes": [4], "padding_values": 7}])
+def test_arrays_in_an_array_of_objects_are_looked_at_one_by_one(how: Any) -> None:
+    """Nothing is known of them but by looking: neither the first one's shape nor its dtype is that of all."""
+    arrays = [np.arange(2), np.arange(3) * 0.5, np.arange(1)]
+    held = np.empty(3, object)
+    held[:] = arrays
+    ds = ad.Dataset.from_tensor_slices(held)
+    assert ds.plan.signature is None
+    assert ds.element_spec == ad.TensorSpec((2,), "int64")
+    assert same(list(ds.padded_batch(3, **how)), list(ad.Dataset.from_iterable(arrays).padded_batch(3, **how)))
+    for numbers in ([1, 2], [1, 2.5], ["a", "b"]):
+        batch = next(iter(ad.Dataset.from_tensor_slices(np.array(numbers, object)).batch(2)))
+        assert ad.Dataset.from_tensor_slices(np.array(numbers, object)).batch(2).element_spec.dtype == batch.dtype

@@ -23,7 +23,7 @@ from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket, Tickets, natural
 from asyncdata.sources.files import Files
 from asyncdata.spec import TensorSpec
-from asyncdata.structure import as_arrays, common_spec, leading, map_leaves, slice_rows, spec_of, unprefixed
+from asyncdata.structure import as_arrays, common_spec, leading, leaves_of, map_leaves, slice_rows, spec_of, unprefixed
 
 __all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
 
@@ -262,10 +262,15 @@ class Slices(Rows):
 
     @property
     def signature(self) -> Any:
-        return unprefixed(spec_of(self.arrays))[1]
+        return unprefixed(spec_of(self.arrays))[1] if all(map(is_told, leaves_of(self.arrays))) else None
 
     def label(self) -> str:
         return f"from_tensor_slices({self.count} rows)"
+
+
+def is_told(leaf: Any) -> bool:
+    """Tell whether rows are what an array says: one of objects may hold other arrays, or numbers of some dtype."""
+    return leaf.dtype != object or not len(leaf) or spec_of(leaf[0]) == TensorSpec(leaf.shape[1:], object)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -170,13 +171,18 @@ class Swap:
 
     def __init__(self, places: npt.NDArray[Any], size: int) -> None:
         self.places = places
-        self.moves = Moves.of(places, size) if len(places) >= FEW else None
+        self.size = size
+
+    @cached_property
+    def moves(self) -> Moves:
+        """Which pushes out which, found when arrays ask for it."""
+        return Moves.of(self.places, self.size)
 
     def of(self, held: Any, values: Any) -> Any:
         """Put values into their slots, and return what they push out: lists into a list, arrays into an array."""
         if isinstance(held, list):
             return pushed(held, self.places.tolist(), values)
-        if self.moves is None:
+        if len(self.places) < FEW:
             return np.array(pushed(held, self.places.tolist(), values), held.dtype)
         out = held[self.places]
         out[self.moves.again] = values[self.moves.before]
