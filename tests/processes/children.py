@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ("alive", "children_of", "workers")
 
 
 def children_of(pid: int) -> list[int]:
-    """All processes below one."""
+    """All processes below one; any of them may end meanwhile, and its tasks with it."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            direct = [int(child) for child in (task / "children").read_text().split()]
-        except OSError:
-            continue
-        for child in direct:
-            found += [child, *children_of(child)]
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                for child in map(int, (task / "children").read_text().split()):
+                    found += [child, *children_of(child)]
     return found
 
 
