@@ -8,7 +8,7 @@ from asyncio import CancelledError
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, compress, repeat
+from itertools import chain, repeat
 from operator import length_hint
 from queue import SimpleQueue
 from typing import Any, Final, Protocol, TypeAlias
@@ -26,7 +26,12 @@ END: Final = object()
 
 QUICK: Final = 1e-4
 PATIENCE: Final = 1e-3
+SWIFT: Final = 4e-6
+"""Of items that take no longer each, all that were asked for are waited for: to be woken costs more than many."""
 GROUP: Final = 8
+
+NO_MORE: Final = iter(())
+"""In the place of an iterator, of which nothing more is to be taken."""
 
 Tell: TypeAlias = Callable[[], str | ResumeError | None]
 """Gives the state of a source that has states, as JSON: `None` at its beginning, or why it cannot be told."""
@@ -75,7 +80,8 @@ class Pump:
         self.ready: Ready = Items() if ready is None else ready
         self.loop = scope.loop
         self.signal = LoopSignal(scope.loop, threadsafe=True)
-        self.quick = False
+        self.patience = 0.0
+        """Seconds that the engine waits for a group of items; none while single ones are long in coming."""
         self.enough = 1  # items to be woken for
         self.ordered = 0
         self.over = False
@@ -115,28 +121,29 @@ class Pump:
     async def arrival(self, limit: int) -> None:
         """Wait for an item, or for a group of them while they come quickly."""
         since = time.perf_counter()
-        if not self.quick or limit == 1:
+        if not self.patience or limit == 1:
             await self.signal.until(self.arrived)
-            self.quick = time.perf_counter() - since < QUICK
+            self.patience = 2 * PATIENCE if time.perf_counter() - since < QUICK else 0
             return
         self.enough = limit
-        timer = self.loop.call_later(2 * PATIENCE, self.look)  # uvloop's come up to a millisecond too early
+        timer = self.loop.call_later(self.patience, self.look)
         try:
             await self.signal.until(self.arrived)
         finally:
             timer.cancel()
             self.enough = 1
-        self.quick = len(self.ready) >= min(GROUP, limit)
+        self.patience = patience(len(self.ready), limit, time.perf_counter() - since)
 
     def arrived(self) -> bool:
         """Tell whether there are enough items; if not, somebody is about to wait for them."""
-        if len(self.ready) >= self.enough:
+        missing = self.enough - len(self.ready)
+        if missing <= 0:
             return True
-        self.hurry()
+        self.hurry(missing)
         return False
 
-    def hurry(self) -> None:
-        """Have the other side look how many items are waited for."""
+    def hurry(self, missing: int) -> None:
+        """Have the other side hand over as soon as it has made so many items more."""
 
     def look(self) -> None:
         """Be content with any item from now on."""
@@ -164,6 +171,14 @@ class Pump:
             self.enough = 1
         if self.signal.armed and len(self.ready) >= self.enough:
             self.signal.notify()
+
+
+def patience(came: int, limit: int, seconds: float) -> float:
+    """Return how long to wait for a group, of which so many items came last in so many seconds."""
+    if came < min(GROUP, limit):
+        return 0
+    shortest = 2 * PATIENCE  # uvloop's timers come up to a millisecond too early
+    return max(shortest, 2 * seconds * limit / came) if seconds < SWIFT * came else shortest
 
 
 class ThreadPump(Pump):
@@ -194,12 +209,18 @@ class ThreadPump(Pump):
     def order(self, count: int) -> None:
         self.orders.put(count)
 
-    def hurry(self) -> None:
-        self.permits.clear()
+    def hurry(self, missing: int) -> None:
+        if missing < len(self.permits) - 1:  # else the group ends by then
+            self.break_off()
+
+    def break_off(self) -> None:
+        """End the group after the item that is being made."""
+        permits = self.permits
+        permits[:] = [NO_MORE] * len(permits)
 
     def stop(self) -> None:
         self.over = True
-        self.permits.clear()
+        self.break_off()
         self.orders.put(None)
 
     def run(self) -> None:
@@ -232,16 +253,16 @@ class ThreadPump(Pump):
         self.ask(self.number)
         while left and not self.ended and not self.over:
             size = min(left, self.pace.group, self.largest)
-            uses = repeat(True, size)
+            permits = iter(self.permitted(items, size))
             begin = time.perf_counter()
             try:
-                self.ready.read(map(next, compress(self.permitted(items, size), uses)))
+                self.ready.read(map(next, permits))
             except BaseException as error:  # becomes an element's failure
-                left -= size - length_hint(uses)
+                left -= size + 1 - length_hint(permits)
                 self.ask(last - left)
                 self.hand(Failure(error))
                 continue
-            if used := size - length_hint(uses):
+            if used := size - length_hint(permits):
                 left -= used
                 self.pace.measured(used, time.perf_counter() - begin)
             if self.signal.armed and len(self.ready) >= self.enough:
@@ -249,15 +270,16 @@ class ThreadPump(Pump):
         self.number = last
 
     def permitted(self, items: Iterator[Any], size: int) -> list[Iterator[Any]]:
-        """Return the permits for a group: no more than somebody waits for.
+        """Return the permits for a group, and one that ends it: no more than somebody waits for.
 
         That is looked at last: whoever begins to wait, or to leave, later than this takes the permits away.
         """
-        self.permits = permits = [items] * size
+        self.permits = permits = [items] * (size + 1)
+        permits[size] = NO_MORE
         if self.over:
-            permits.clear()
-        elif self.signal.armed:
-            del permits[max(1, self.enough - len(self.ready)) :]
+            permits[0] = NO_MORE
+        elif self.signal.armed and (missing := max(1, self.enough - len(self.ready))) < size:
+            permits[missing] = NO_MORE
         return permits
 
 

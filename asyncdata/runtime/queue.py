@@ -24,7 +24,9 @@ __all__ = ("MOST_BYTES", "BlockQueue", "Depth", "LoopSignal", "Signal", "ThreadS
 MOST_ITEMS: Final = 4096
 MOST_BYTES: Final = 64 << 20
 """What a buffer may grow to only because it holds little work: large elements that take no time are not worth more."""
-LEAST_WORK: Final = 2e-3
+LEAST_WORK: Final = ((8e-3, 4 << 20), (2e-3, MOST_BYTES))
+"""Seconds of work that a buffer is to hold, and the bytes that it may grow to for so much: what caches do not hold
+costs more than to be woken more often, which takes up to a tenth of a millisecond."""
 STEP: Final = 8
 """How many times more a buffer may hold at once, as a few items tell little of the time that others take."""
 
@@ -101,9 +103,9 @@ class Depth:
     """How many items a buffer may hold: fixed, or with AUTOTUNE more as it proves too small.
 
     When a reader finds it empty, it doubles if it was full before (the rule of tf.data's first prefetch tuner). It
-    also grows while all that it may hold is less than two milliseconds of work, and 64 MB. One that tunes itself has a
-    `share` of the budget, and holds at least one item. It begins with the `first` number of items, of a weight if that
-    is known.
+    also grows while all that it may hold is less than eight milliseconds of work and 4 MB, or two and 64 MB. One that
+    tunes itself has a `share` of the budget, and holds at least one item. It begins with the `first` number of items,
+    of a weight if that is known.
     """
 
     __slots__ = ("auto", "each", "filled", "items", "share", "since", "weight", "why", "written")
@@ -158,12 +160,17 @@ class Depth:
         self.since, self.written = now, written
 
     def enlarge(self, each: float) -> None:
-        """Let it hold two milliseconds of work, of items that take so many seconds each, if it holds less."""
-        if each * self.items < LEAST_WORK:
-            times = max(2, int(LEAST_WORK / max(each, 1e-9)) // self.items)
-            times = min(times, STEP, MOST_BYTES // max(1, self.items * self.weight))
-            if times > 1:
-                self.grow(times, "fewer were too little work")
+        """Let it hold more, if that is less than is to be had of items that take so many seconds each."""
+        times = max([self.times(each, seconds, most) for seconds, most in LEAST_WORK])
+        if times > 1:
+            self.grow(times, "fewer were too little work")
+
+    def times(self, each: float, seconds: float, most: int) -> int:
+        """Return how many times more it is to hold at once for so much work, in so many bytes at most."""
+        if each * self.items >= seconds:
+            return 1
+        times = max(2, int(seconds / max(each, 1e-9)) // self.items)
+        return min(times, STEP, most // max(1, self.items * self.weight))
 
     def grow(self, times: int, why: str) -> None:
         """Let it hold so many times more, as far as the budget goes."""

@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from itertools import chain, repeat
 from operator import countOf
 from struct import pack_into
 from threading import Lock
@@ -84,12 +83,12 @@ class QueryRows(Pumped):
     def pump(self, scope: Scope, place: StreamPlace) -> Pump:
         return RowPump(scope, self, place.first)
 
-    def results(self, connection: Connection) -> Iterator[Iterator[tuple[Any, ...]]]:
-        """Run the query in this thread, in which the connection was made, and yield its rows, which come one by one."""
+    def rows(self, connection: Connection) -> Iterator[tuple[Any, ...]]:
+        """Run the query in this thread, in which the connection was made; return its rows, which come one by one."""
         cursor = connection.cursor()
         cursor.execute(self.query)
         self.check_width(cursor)
-        yield cursor if isinstance(cursor, Iterator) else iter(cursor.fetchone, None)
+        return cursor if isinstance(cursor, Iterator) else iter(cursor.fetchone, None)
 
     async def awaited_rows(self, promised: Promised) -> AsyncIterator[tuple[Any, ...]]:
         """Run the query of an async connection; the first rows come alone, so that they come soon."""
@@ -170,7 +169,7 @@ class Fetched:
     def __init__(self, columns: Callable[[list[Any]], Columns]) -> None:
         self.columns = columns
         self.lock = Lock()
-        self.rows: deque[Any] = deque()
+        self.rows: list[Any] = []
         self.parts: deque[Columns | list[Any]] = deque()
         self.laid = 0  # rows in the parts
 
@@ -192,8 +191,7 @@ class Fetched:
     def lay(self) -> None:
         """Put the rows that are here into columns; where that is not possible the engine says of which it is not."""
         with self.lock:
-            rows = [*self.rows]
-            self.rows.clear()
+            rows, self.rows = self.rows, []
         end = [rows.pop()] if rows and rows[-1] is END else []
         parts: list[Columns | list[Any]] = [part for part in (rows, end) if part]
         if rows:
@@ -206,7 +204,9 @@ class Fetched:
     def take(self, limit: int) -> list[Any] | Block:
         with self.lock:
             if not self.parts:
-                return list[Any](map(deque[Any].popleft, repeat(self.rows, min(limit, len(self.rows)))))
+                found = self.rows[:limit]
+                del self.rows[: len(found)]
+                return found
             part = self.parts.popleft()
             if len(part) > limit:
                 self.parts.appendleft(part[limit:])
@@ -243,12 +243,20 @@ class RowPump(ThreadPump):
         """Return the rows of a plain connection; none of one that is only promised, which is kept."""
         made = self.node.connect()
         if not is_promise(made):
-            connection = cast("Connection", made)
-            return Reading(chain.from_iterable(self.node.results(connection)), connection), None
+            return self.reading(cast("Connection", made)), None
         self.promised = made
         if self.over:
             self.discard()
         return (), None
+
+    def reading(self, connection: Connection) -> Reading:
+        """Run the query of a plain connection, which is closed if that fails."""
+        try:
+            return Reading(self.node.rows(connection), connection)
+        except BaseException:
+            with suppress(Exception):
+                connection.close()
+            raise
 
     async def pull(self, limit: int) -> list[Any] | Block:
         if self.awaited is None:
@@ -325,6 +333,8 @@ def values_of(column: Sequence[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     except UNFIT:
         number = float if code == "d" else whole
         numbers = packed([0 if value is None else number(value) for value in column], code)
+    if numbers.dtype == dtype:
+        return numbers
     with np.errstate(over="raise"):
         return numbers.astype(dtype, copy=False)
 

@@ -46,7 +46,7 @@ async def test_a_group_that_is_broken_off_anywhere_loses_and_repeats_nothing() -
         def __next__(self) -> int:
             nonlocal read
             if chance.random() < 0.02:
-                pump.hurry()
+                pump.break_off()
             if read == 5000:
                 raise StopIteration
             read += 1
@@ -114,7 +114,7 @@ async def test_what_ends_is_not_asked_again() -> None:
         def __next__(self) -> int:
             nonlocal asked
             asked += 1
-            pump.hurry()
+            pump.break_off()
             if asked < 3:
                 return asked
             raise StopIteration

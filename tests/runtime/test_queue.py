@@ -157,14 +157,25 @@ def test_a_depth_that_tunes_itself_doubles_when_it_was_full_and_is_found_empty()
 def test_a_depth_that_tunes_itself_grows_while_it_holds_next_to_no_work() -> None:
     depth = Depth(AUTOTUNE)
     found: list[int] = []
-    for depth.each in (1e-3, 3e-4, 3e-4, 3e-4, 1e-6, 1e-6, 1e-6, 0.0):
+    for depth.each in (4e-3, 1.2e-3, 1.2e-3, 1.2e-3, 4e-6, 4e-6, 4e-6, 0.0):
         depth.starved()
         found.append(depth.items)
     assert found == [2, 6, 12, 12, 96, 768, 1536, 4096]
 
 
+@pytest.mark.parametrize(("size", "expected"), [(1 << 10, [8, 8, 24, 48, 96, 96]), (1 << 20, [2, 2, 6, 12, 24, 24])])
+def test_a_depth_that_tunes_itself_holds_less_work_of_what_no_cache_holds(size: int, expected: list[int]) -> None:
+    depth = Depth(AUTOTUNE, Budget(1 << 40).share())
+    depth.weigh(Block([bytes(size)], range(1)))
+    found: list[int] = []
+    for depth.each in (1e-3, 1e-3, 3e-4, 3e-4, 1e-4, 1e-4):
+        depth.starved()
+        found.append(depth.items)
+    assert found == expected
+
+
 def test_a_reader_that_takes_all_there_is_lets_a_depth_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 1e-3, 2e-3, 2.1e-3, 1.0])
+    clock = iter([0.0, 4e-3, 8e-3, 8.4e-3, 4.0])
     monkeypatch.setattr("asyncdata.runtime.queue.time.perf_counter", lambda: next(clock))
     depth = Depth(AUTOTUNE)
     found: list[int] = []

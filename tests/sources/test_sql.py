@@ -184,7 +184,7 @@ async def test_rows_that_are_taken_whenever_and_fail_wherever_are_given_once_and
         nonlocal read
         read = number + 1
         if chance.random() < 0.02:
-            pump.hurry()
+            pump.break_off()
         if chance.random() < 0.002:
             failed.add(number)
             raise Boom(number)
