@@ -88,7 +88,8 @@ class QueryRows(Pumped):
         cursor = connection.cursor()
         cursor.execute(self.query)
         self.check_width(cursor)
-        return cursor if isinstance(cursor, Iterator) else iter(cursor.fetchone, None)
+        rows: Iterator[tuple[Any, ...]] = cursor if isinstance(cursor, Iterator) else iter(cursor.fetchone, None)
+        return rows
 
     async def awaited_rows(self, promised: Promised) -> AsyncIterator[tuple[Any, ...]]:
         """Run the query of an async connection; the first rows come alone, so that they come soon."""
