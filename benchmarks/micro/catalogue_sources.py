@@ -6,6 +6,7 @@ import gzip
 import sqlite3
 import tempfile
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,9 @@ except ImportError:
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+
+    from harness import Prepare
+    from sides import Api
 
 __all__ = ("kept", "listed", "readers", "sources")
 
@@ -125,7 +129,7 @@ class Files:
 
 def readers(files: Files) -> Iterator[Case]:
     """Lines, records and rows of files."""
-    return swallow(
+    yield from swallow(
         files.count,
         {
             "TextLineDataset": lambda api: api.TextLineDataset(files.text),
@@ -140,6 +144,13 @@ def readers(files: Files) -> Iterator[Case]:
             **({} if apsw is None else {"SqlDataset, by APSW here": lambda api: queried(api, files.database, quick)}),
         },
     )
+    yield Case("SqlDataset, a loop over batch(256)", files.count, partial(looped, files))
+
+
+def looped(files: Files, api: Api) -> Prepare:
+    """Give rows to a plain loop, as they are used: a thread that reads, the engine and the loop wake each other."""
+    batches = queried(api, files.database, "sqlite").batch(256)
+    return lambda: lambda: consume(batches)
 
 
 def records(api: Any, path: str, compression: str | None = None) -> Any:
