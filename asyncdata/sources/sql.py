@@ -88,8 +88,7 @@ class QueryRows(Pumped):
         cursor = connection.cursor()
         cursor.execute(self.query)
         self.check_width(cursor)
-        rows: Iterator[tuple[Any, ...]] = cursor if isinstance(cursor, Iterator) else iter(cursor.fetchone, None)
-        return rows
+        return cast("Iterator[Any]", cursor) if isinstance(cursor, Iterator) else iter(cursor.fetchone, None)
 
     async def awaited_rows(self, promised: Promised) -> AsyncIterator[tuple[Any, ...]]:
         """Run the query of an async connection; the first rows come alone, so that they come soon."""
