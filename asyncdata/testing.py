@@ -64,6 +64,11 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         """Return the virtual time in seconds; it starts at 0."""
         return self.clock.now
 
+    @property
+    def jumped(self) -> float:
+        """The seconds that took no time, which the engine counts as work all the same."""
+        return self.clock.now
+
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as asyncio has it
         """Wait for the executor's threads, which take real time: a virtual `timeout` would be over at once."""
         await super().shutdown_default_executor()

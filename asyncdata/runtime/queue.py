@@ -19,7 +19,7 @@ from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.budget import Budget, Share
 
-__all__ = ("MOST_BYTES", "BlockQueue", "Depth", "LoopSignal", "Signal", "ThreadSignal")
+__all__ = ("MOST_BYTES", "BlockQueue", "Depth", "LoopSignal", "Signal", "ThreadSignal", "now_on")
 
 MOST_ITEMS: Final = 4096
 MOST_BYTES: Final = 64 << 20
@@ -29,6 +29,14 @@ LEAST_WORK: Final = ((8e-3, 4 << 20), (2e-3, MOST_BYTES))
 costs more than to be woken more often, which takes up to a tenth of a millisecond."""
 STEP: Final = 8
 """How many times more a buffer may hold at once, as a few items tell little of the time that others take."""
+
+
+def now_on(loop: asyncio.AbstractEventLoop) -> float:
+    """Return the seconds by which work is measured, and what a loop for tests has let its clock jump over.
+
+    Not the time of the loop, which uvloop tells in whole milliseconds.
+    """
+    return time.perf_counter() + getattr(loop, "jumped", 0.0)
 
 
 class Signal(Protocol):
@@ -152,9 +160,9 @@ class Depth:
                 self.grow(2, "fewer were used up before more came")
             self.enlarge(self.each)
 
-    def emptied(self, written: int) -> None:
+    def emptied(self, written: int, now: float) -> None:
         """Take note that a reader took all there was, when `written` items had been written in all."""
-        now, fresh = time.perf_counter(), written - self.written
+        fresh = written - self.written
         if fresh:
             self.enlarge((now - self.since) / fresh)
         self.since, self.written = now, written
@@ -283,7 +291,7 @@ class BlockQueue:
             self.taken += len(head)
             parts.append(head)
         if self.depth.auto and not self.blocks:
-            self.depth.emptied(self.written)
+            self.depth.emptied(self.written, now_on(self.writer.loop))
         self.writer.notify()
         return Block.join(parts)
 

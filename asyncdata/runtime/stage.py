@@ -21,7 +21,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call, Pace
 from asyncdata.runtime.in_flight import Learnt, Window
 from asyncdata.runtime.lanes import Lanes
-from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
+from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, now_on
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import FRESH, Position, Start
 from asyncdata.runtime.tuned import lanes_of
@@ -208,12 +208,12 @@ async def fill(
         while await queue.room():
             async with turn:
                 while (room := queue.room_now()) > 0:
-                    want.items, begin = room, time.perf_counter()
+                    want.items, begin = room, now_on(scope.loop)
                     block = await anext(source, None)
                     if block is None:
                         queue.finish()
                         return
-                    queue.put(block, time.perf_counter() - begin)
+                    queue.put(block, now_on(scope.loop) - begin)
                     size, block = len(block), None
                     await breathe()
                     if size == room:

@@ -14,7 +14,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.runtime.block import Failure
 from asyncdata.runtime.budget import Budget
-from asyncdata.runtime.pump import ThreadPump
+from asyncdata.runtime.pump import NO_MORE, ThreadPump, patience
 from asyncdata.runtime.scope import Owned
 from tests.reference import Boom
 
@@ -127,3 +127,26 @@ async def test_what_ends_is_not_asked_again() -> None:
     assert (found, asked) == ([1, 2], 3)
     pump.stop()
     await scope.owned.join_async()
+
+
+async def test_a_group_is_broken_off_only_for_who_waits_for_less() -> None:
+    scope = FakeScope()
+    pump = pumped(scope, lambda: ())
+    items = iter(range(9))
+    permits = pump.permitted(items, 5)
+    pump.hurry(5)
+    assert permits == [*[items] * 5, NO_MORE]
+    pump.hurry(4)
+    assert permits == [NO_MORE] * 6
+    pump.signal.armed, pump.enough = True, 3
+    assert pump.permitted(items, 5)[2:4] == [items, NO_MORE]
+    pump.stop()
+    assert pump.permitted(items, 5)[0] is NO_MORE
+    await scope.owned.join_async()
+
+
+def test_all_that_is_asked_for_is_waited_for_where_it_comes_swiftly() -> None:
+    assert patience(7, 4096, 2e-3) == 0, "single items, each long in coming"
+    assert patience(1000, 4096, 5e-3) == 2e-3, "a group, of items that are worth being woken for"
+    assert patience(2000, 4000, 2e-3) == pytest.approx(8e-3), "twice as long as all of them take"
+    assert patience(100, 100, 1e-4) == 2e-3, "no less than a timer can tell"

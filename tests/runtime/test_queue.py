@@ -174,13 +174,11 @@ def test_a_depth_that_tunes_itself_holds_less_work_of_what_no_cache_holds(size: 
     assert found == expected
 
 
-def test_a_reader_that_takes_all_there_is_lets_a_depth_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 4e-3, 8e-3, 8.4e-3, 4.0])
-    monkeypatch.setattr("asyncdata.runtime.queue.time.perf_counter", lambda: next(clock))
+def test_a_reader_that_takes_all_there_is_lets_a_depth_grow() -> None:
     depth = Depth(AUTOTUNE)
     found: list[int] = []
-    for written in (0, 1, 1, 2, 3):
-        depth.emptied(written)
+    for written, now in zip((0, 1, 1, 2, 3), (0.0, 4e-3, 8e-3, 8.4e-3, 4.0), strict=True):
+        depth.emptied(written, now)
         found.append(depth.items)
     assert found == [2, 2, 2, 16, 16]
 
