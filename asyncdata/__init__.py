@@ -4,7 +4,7 @@ General layout, lowest first; a module imports only from those before it:
 
     errors, options, structure,
     ragged, zeros                what everybody uses
-    trying, functions, that, are, tried, again, or, given, up,
+    trying                       functions that are tried again or given up
     formats                      encodings without I/O: TFRecord framing, tf.Example, lines, records of a fixed length
     runtime                      what exists while elements flow: blocks, tickets, queues, executors, stages
     plan                         Node, the immutable tree that a Dataset is
@@ -12,10 +12,12 @@ General layout, lowest first; a module imports only from those before it:
     sources, transforms          the nodes, one file each
     optimize                     the rewrite rules
     runtime.pipeline, .bridge    a run of a plan, and how its consumer waits for it
+    runtime.threads, .by_hand    those with a thread of their own, or without an event loop
     checkpoint                   what a state says, whether it fits, and how it is kept in a file
     kept                         elements on disk: caches, saved datasets
     transformations              what a dataset can be made into
-    iterator, dataset, readers, tee, experimental, what, users, see,
+    iterator, dataset,
+    readers, tee, experimental   what users see
     testing, demo, __main__      for users' tests; the main job; the command line
 """
 

@@ -19,9 +19,10 @@ from asyncdata.errors import ClosedError, ConcurrentUseError
 from asyncdata.optimize import Planner
 from asyncdata.plan import UnseekableError, check_count
 from asyncdata.runtime.block import Block, Failure, fail
-from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine, ThreadEngine
+from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.interrupts import Interrupts
+from asyncdata.runtime.threads import thread_engine
 from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.stats import stats_of
 
@@ -213,7 +214,7 @@ class Reader:
         if self.placement == "process":
             self.engine = ProcessEngine(self.user_plan, self.options, run)
         elif self.placement == "thread":
-            self.engine = engine = ThreadEngine(run, loop)
+            self.engine = engine = thread_engine(run, loop)
             engine.start()
         else:
             self.engine = LoopEngine(run) if loop is None else TaskEngine(run)

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from asyncdata.dataset import Dataset
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import Options
+from asyncdata.runtime.threads import new_loop
 
 __all__ = ("check_resumes", "check_transform", "leaves_nothing", "virtual_time")
 
@@ -99,8 +100,7 @@ def leaves_nothing() -> Generator[None]:
     ...     for element in Dataset.range(10):
     ...         break
     """
-    with Dataset.range(1).iterate() as elements:  # what libuv opens once for all loops is open before we look
-        next(elements)
+    new_loop().close()  # what libuv opens once for all loops is open before we look
     threads, descriptors = set(threading.enumerate()), open_descriptors()
     yield
     gc.collect()

@@ -46,7 +46,7 @@ LAYERS = (
     ("storage",),
     ("sources", "transforms"),
     ("optimize",),
-    ("runtime.bridge", "runtime.by_hand", "runtime.pipeline"),
+    ("runtime.bridge", "runtime.by_hand", "runtime.pipeline", "runtime.threads"),
     ("stats",),
     ("beside",),
     ("checkpoint",),

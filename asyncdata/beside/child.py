@@ -37,9 +37,10 @@ from asyncdata.processes.crew import end_crews
 from asyncdata.processes.errand import Carried
 from asyncdata.processes.worker import attend
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.bridge import Run, ThreadEngine
+from asyncdata.runtime.bridge import Run
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.interrupts import Interrupts
+from asyncdata.runtime.threads import thread_engine
 from asyncdata.runtime.tickets import Start, Tickets
 from asyncdata.stats import stats_of
 
@@ -81,7 +82,7 @@ class Passage:
         self.office = office
         self.tickets: dict[int, Tickets] = {}
         self.forgotten = 0
-        self.engine = ThreadEngine(run, None)
+        self.engine = thread_engine(run, None)
         self.engine.start()
         self.queue = self.engine.queue
         self.thread = threading.Thread(target=self.main, name="asyncdata-send", daemon=True)

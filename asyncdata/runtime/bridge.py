@@ -1,21 +1,17 @@
 """Engines: where a pipeline runs, and how its consumer waits for it.
 
-`ThreadEngine` runs it on a thread and an event loop of its own. `TaskEngine` runs it on the consumer's event loop,
-`LoopEngine` on a private one that runs only while a plain consumer waits.
+`TaskEngine` runs it on the consumer's event loop, `LoopEngine` on a private one that runs only while a plain consumer
+waits; those with a thread of their own are in `threads`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import sys
 import threading
-import time
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import copy_context
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.errors import StageError
@@ -23,9 +19,8 @@ from asyncdata.plan import Node
 from asyncdata.room import giving_nothing
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.interrupts import Interrupts
-from asyncdata.runtime.machine import lock_is_held
 from asyncdata.runtime.pipeline import Pipeline
-from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
+from asyncdata.runtime.queue import BlockQueue, Depth, LoopQueue, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Start
 from asyncdata.transforms.prefetch import Prefetch
 
@@ -36,46 +31,12 @@ __all__ = (
     "Run",
     "StopSignal",
     "TaskEngine",
-    "ThreadEngine",
     "running_loop",
     "wait_in_thread",
     "wait_on_loop",
 )
 
 PATIENCE: Final = 1.0
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop: uvloop's where it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop() if lock_is_held() else guarded_loop()()
-
-
-@cache
-def guarded_loop() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return uvloop's loop for threads that do not take turns.
-
-    One that is closed while another thread wakes it ends the process with a segmentation fault.
-    """
-    import uvloop
-
-    class Loop(uvloop.Loop):
-        def __init__(self) -> None:
-            super().__init__()
-            self.turn = threading.RLock()  # a finalizer that runs while it is held may wake the loop too
-
-        def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> asyncio.Handle:
-            with self.turn:
-                return super().call_soon_threadsafe(*args, **kwargs)
-
-        def close(self) -> None:
-            with self.turn:
-                super().close()
-
-    return Loop
 
 
 class Run(NamedTuple):
@@ -98,7 +59,7 @@ class Run(NamedTuple):
         budget.buffers[plan] = depth.told
         return Run(plan, rest, depth, (epoch,), start, budget)
 
-    def pipeline(self, queue: BlockQueue, home: asyncio.AbstractEventLoop | None) -> Pipeline:
+    def pipeline(self, queue: LoopQueue, home: asyncio.AbstractEventLoop | None) -> Pipeline:
         """Return the pipeline, which writes to `queue`."""
         return Pipeline(self.plan, queue, self.epoch, home, self.start, self.budget)
 
@@ -106,7 +67,10 @@ class Run(NamedTuple):
 class Engine(Protocol):
     """A running pipeline as its consumer sees it."""
 
-    queue: BlockQueue
+    @property
+    def queue(self) -> BlockQueue:
+        """What the pipeline writes to."""
+        ...
 
     def wait(self, ready: Callable[[], object], interrupts: Interrupts) -> None:
         """Block until `ready()`, or until Ctrl-C."""
@@ -146,105 +110,13 @@ async def wait_on_loop(queue: BlockQueue, ready: Callable[[], object]) -> None:
     await signal.until(ready)
 
 
-class ThreadEngine:
-    """Runs a pipeline on a daemon thread, so that neither side can stall the other."""
-
-    def __init__(self, run: Run, home: asyncio.AbstractEventLoop | None) -> None:
-        self.loop = new_loop()
-        self.queue = BlockQueue(run.depth, LoopSignal(self.loop, threadsafe=True), ThreadSignal())
-        self.pipeline = run.pipeline(self.queue, home)
-        self.context = copy_context()
-        self.over = False
-        self.on_end: Callable[[], object] | None = None
-        self.begun = threading.Lock()  # taken once, by the thread, or by whoever ends this before it runs
-        self.thread = threading.Thread(target=self.main, name="asyncdata-engine", daemon=True)
-
-    def start(self) -> None:
-        """Begin; only when somebody knows of this who ends it, since Ctrl-C may come as soon as the thread runs."""
-        ENGINES.add(self)
-        self.thread.start()
-
-    def main(self) -> None:
-        """The thread: run the pipeline, then wait for the threads that it started."""
-        try:
-            if self.begun.acquire(blocking=False):
-                self.serve()
-        except BaseException as error:  # SystemExit from a user's function reaches the consumer
-            self.queue.finish(error)
-        finally:
-            self.pipeline.owned.stop()
-            self.pipeline.owned.join()
-            self.queue.finish()
-            self.over = True
-            if self.on_end is not None:
-                with suppress(RuntimeError):  # the consumer's loop has been closed
-                    self.on_end()
-
-    def serve(self) -> None:
-        """Run the pipeline on the loop, and close that; each time that a loop is run again costs as much as a block."""
-        runner, clean = asyncio.Runner(loop_factory=lambda: self.loop), False
-        try:
-            clean = runner.run(self.whole(), context=self.context)
-        finally:
-            self.loop.close() if clean else runner.close()
-
-    async def whole(self) -> bool:
-        """Run the pipeline and end the loop, unless tasks are left there; return whether it was ended."""
-        await self.pipeline.run()
-        if len(asyncio.all_tasks()) > 1:
-            return False
-        await self.loop.shutdown_asyncgens()
-        await self.loop.shutdown_default_executor()
-        return True
-
-    def wait(self, ready: Callable[[], object], interrupts: Interrupts) -> None:
-        wait_in_thread(self.queue, ready, interrupts)
-
-    async def wait_async(self, ready: Callable[[], object]) -> None:
-        await wait_on_loop(self.queue, ready)
-
-    def stop(self) -> None:
-        self.queue.stop()
-        if self.begun.acquire(blocking=False):  # interrupted, or left by another thread, before it began
-            self.loop.close()
-            return
-        with suppress(RuntimeError):  # the loop is closed: it has ended
-            self.loop.call_soon_threadsafe(self.pipeline.cancel)
-
-    def join(self) -> None:
-        if self.thread.ident is not None and threading.current_thread() is not self.thread:
-            self.thread.join(PATIENCE)
-
-    async def join_async(self) -> None:
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        self.on_end = lambda: loop.call_soon_threadsafe(ended.set)
-        if not self.over:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), PATIENCE)
-
-
-ENGINES: Final[weakref.WeakSet[ThreadEngine]] = weakref.WeakSet()
-
-
-@atexit.register
-def end_engines() -> None:
-    """End what is still running when the interpreter exits, before modules and threads are torn down."""
-    deadline = time.monotonic() + PATIENCE
-    engines = list(ENGINES)
-    for engine in engines:
-        engine.stop()
-    for engine in engines:
-        if engine.thread.ident is not None:
-            engine.thread.join(max(0.0, deadline - time.monotonic()))
-
-
 class TaskEngine:
     """Runs a pipeline as a task of the consumer's own event loop."""
 
     def __init__(self, run: Run) -> None:
         self.loop = asyncio.get_running_loop()
         self.signal = LoopSignal(self.loop)
-        self.queue = BlockQueue(run.depth, LoopSignal(self.loop), self.signal)
+        self.queue = LoopQueue(run.depth, LoopSignal(self.loop), self.signal)
         self.pipeline = run.pipeline(self.queue, self.loop)
         self.task = self.loop.create_task(self.pipeline.run(), name="asyncdata-pipeline")
         self.task.add_done_callback(self.done)
@@ -310,7 +182,7 @@ class LoopEngine:
         self.turn = threading.Lock()  # held by the thread that runs the loop
         self.ender: threading.Thread | None = None
         self.signal = StopSignal(self.loop)
-        self.queue = BlockQueue(run.depth, LoopSignal(self.loop), self.signal)
+        self.queue = LoopQueue(run.depth, LoopSignal(self.loop), self.signal)
         self.pipeline = run.pipeline(self.queue, None)
         self.task = self.loop.create_task(self.whole(), name="asyncdata-pipeline")
 

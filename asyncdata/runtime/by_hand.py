@@ -1,10 +1,11 @@
-"""By hand: the first elements of a plan that never waits, read in the calling thread without an event loop."""
+"""By hand: how a plan that never waits is run without an event loop; its first elements also in the calling thread."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from contextvars import copy_context
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.pipeline import first_of
 from asyncdata.runtime.scope import Scope
 
-__all__ = ("elements_by_hand",)
+__all__ = ("Apart", "driven", "elements_by_hand")
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ def elements_by_hand(plan: Node, count: int) -> list[Any]:
     """
     keep_memory_warm()
     with Interrupts() as interrupts, giving_nothing():
-        blocks = copy_context().run(driven, first_blocks(plan, count), interrupts)
+        blocks = copy_context().run(driven, first_blocks(plan, count), partial(interruption, interrupts))
     if blocks and blocks[-1].failed:
         fail(next(item for item in blocks[-1].items if type(item) is Failure).release())
     return [*chain.from_iterable([block.items for block in blocks])]
@@ -64,23 +65,26 @@ async def first_blocks(plan: Node, count: int) -> list[Block]:
     return found
 
 
-def driven(coroutine: Coroutine[Any, Any, T], interrupts: Interrupts) -> T:
-    """Run a coroutine to its end. Where it lets other tasks run there are none, but Ctrl-C may have come."""
+def driven(coroutine: Coroutine[Any, Any, T], interruption: Callable[[], BaseException | None]) -> T:
+    """Run a coroutine to its end. Where it lets other tasks run there are none, but there may be an `interruption`."""
     stop: BaseException | None = None
     try:
         while True:
             waits_for = coroutine.send(None) if stop is None else coroutine.throw(stop)
-            stop = interruption(waits_for, interrupts)
+            stop = interruption() if waits_for is None else refusal(waits_for)
     except StopIteration as end:
         return end.value
     except BaseException as error:
         raise first_of(error)  # noqa: B904  its cause and context are its own: it is the error itself, or in it
 
 
-def interruption(waits_for: object, interrupts: Interrupts) -> BaseException | None:
-    """Return why a coroutine may not go on, which said that it waits for something, or for nothing."""
-    if waits_for is not None:
-        return StageError(f"a step that was not to wait waits for {waits_for!r:.200}")
+def refusal(waits_for: object) -> StageError:
+    """Return why a coroutine may not go on, which said that it waits for something."""
+    return StageError(f"a step that was not to wait waits for {waits_for!r:.200}")
+
+
+def interruption(interrupts: Interrupts) -> BaseException | None:
+    """Return what Ctrl-C raises, if it has come."""
     if interrupts.came:
         interrupts.came = False
         return KeyboardInterrupt()

@@ -15,7 +15,7 @@ from asyncdata.memory import keep_memory_warm
 from asyncdata.plan import Node
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.machine import usable_cores
-from asyncdata.runtime.queue import BlockQueue
+from asyncdata.runtime.queue import LoopQueue
 from asyncdata.runtime.scope import Owned, Scope
 from asyncdata.runtime.stage import fill
 from asyncdata.runtime.tickets import FRESH, Start
@@ -29,7 +29,7 @@ class Pipeline:
     def __init__(
         self,
         plan: Node,
-        queue: BlockQueue,
+        queue: LoopQueue,
         epoch: tuple[Any, ...],
         home: asyncio.AbstractEventLoop | None,
         start: Start,

@@ -19,7 +19,17 @@ from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.budget import Budget, Share
 
-__all__ = ("MOST_BYTES", "BlockQueue", "Depth", "LoopSignal", "Signal", "ThreadSignal", "now_on")
+__all__ = (
+    "MOST_BYTES",
+    "BlockQueue",
+    "Depth",
+    "LoopQueue",
+    "LoopSignal",
+    "Signal",
+    "ThreadQueue",
+    "ThreadSignal",
+    "now_on",
+)
 
 MOST_ITEMS: Final = 4096
 MOST_BYTES: Final = 64 << 20
@@ -189,7 +199,7 @@ class Depth:
 class BlockQueue:
     """A queue of blocks, bounded in items. A reader that waits adds one to what may be held, if that is fixed."""
 
-    def __init__(self, depth: Depth, writer: LoopSignal, reader: Signal) -> None:
+    def __init__(self, depth: Depth, writer: Signal, reader: Signal) -> None:
         self.depth = depth
         self.writer = writer
         self.reader = reader
@@ -220,15 +230,6 @@ class BlockQueue:
     def room_now(self) -> int:
         """Return how many items the next block may hold; none if the reader has left."""
         return 0 if self.stopped else min(self.free(), self.depth.chunk)
-
-    async def room(self) -> int:
-        """Wait for room, and return how many items the next block may hold; 0 if the reader has left."""
-        while not self.stopped:
-            if (room := self.room_now()) > 0:  # a depth may shrink at any time, in the reader's thread
-                return room
-            self.depth.filled = True
-            await self.writer.until(self.may_write)
-        return 0
 
     def put(self, block: Block, seconds: float = inf) -> None:
         """Append a block, which took so many seconds. The writer has asked for room before."""
@@ -276,6 +277,29 @@ class BlockQueue:
         else:
             self.writer.notify()
 
+    def stop(self) -> None:
+        """Leave: nothing more will be read. From any thread, also from a finalizer."""
+        self.stopped = True
+        self.writer.notify()
+        self.reader.notify()
+
+
+class LoopQueue(BlockQueue):
+    """A queue that a task writes to."""
+
+    def __init__(self, depth: Depth, writer: LoopSignal, reader: Signal) -> None:
+        super().__init__(depth, writer, reader)
+        self.task = writer
+
+    async def room(self) -> int:
+        """Wait for room, and return how many items the next block may hold; 0 if the reader has left."""
+        while not self.stopped:
+            if (room := self.room_now()) > 0:  # a depth may shrink at any time, in the reader's thread
+                return room
+            self.depth.filled = True
+            await self.task.until(self.may_write)
+        return 0
+
     def take_ready(self, limit: int) -> Block | None:
         """Take all that is there, at most `limit` items, as one block; `None` if there is nothing now."""
         if not self.blocks:
@@ -291,12 +315,23 @@ class BlockQueue:
             self.taken += len(head)
             parts.append(head)
         if self.depth.auto and not self.blocks:
-            self.depth.emptied(self.written, now_on(self.writer.loop))
+            self.depth.emptied(self.written, now_on(self.task.loop))
         self.writer.notify()
         return Block.join(parts)
 
-    def stop(self) -> None:
-        """Leave: nothing more will be read. From any thread, also from a finalizer."""
-        self.stopped = True
-        self.writer.notify()
-        self.reader.notify()
+
+class ThreadQueue(BlockQueue):
+    """A queue that a plain thread writes to."""
+
+    def __init__(self, depth: Depth, reader: Signal) -> None:
+        super().__init__(depth, signal := ThreadSignal(), reader)
+        self.thread = signal
+
+    def room(self) -> int:
+        """Block until there is room, and return how many items the next block may hold; 0 if the reader has left."""
+        while not self.stopped:
+            if (room := self.room_now()) > 0:
+                return room
+            self.depth.filled = True
+            self.thread.until(self.may_write)
+        return 0

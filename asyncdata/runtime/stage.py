@@ -21,7 +21,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call, Pace
 from asyncdata.runtime.in_flight import Learnt, Window
 from asyncdata.runtime.lanes import Lanes
-from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, now_on
+from asyncdata.runtime.queue import Depth, LoopQueue, LoopSignal, now_on
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import FRESH, Position, Start
 from asyncdata.runtime.tuned import lanes_of
@@ -175,7 +175,7 @@ class Transfer:
     async def run(self, scope: Scope, opener: Opener, want: Demand, start: Start) -> Blocks:
         depth = Depth(self.items, scope.owned.budget.share())
         scope.owned.budget.buffers[self.step] = depth.told
-        queue = BlockQueue(depth, LoopSignal(scope.loop), signal := LoopSignal(scope.loop))
+        queue = LoopQueue(depth, LoopSignal(scope.loop), signal := LoopSignal(scope.loop))
         cancel = scope.spawn(lambda: fill(queue, opener, scope, start))
         try:
             while True:
@@ -192,7 +192,7 @@ class Transfer:
 
 
 async def fill(
-    queue: BlockQueue,
+    queue: LoopQueue,
     opener: Opener,
     scope: Scope,
     start: Start = FRESH,

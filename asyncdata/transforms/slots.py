@@ -17,7 +17,7 @@ from asyncdata.rows import Rows, is_row
 from asyncdata.runtime.abreast import Abreast, Gate, Turn
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call
-from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
+from asyncdata.runtime.queue import Depth, LoopQueue, LoopSignal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Opener, fill
 from asyncdata.runtime.tickets import Position, Start, Tickets, children
@@ -161,7 +161,7 @@ def rows_at_hand(plan: Node, begin: Position) -> Rows | None:
 class ReaderSlot(Slot):
     """An inner dataset that a task of its own reads into a queue."""
 
-    def __init__(self, outer: Tickets, begin: Position, queue: BlockQueue, signal: LoopSignal) -> None:
+    def __init__(self, outer: Tickets, begin: Position, queue: LoopQueue, signal: LoopSignal) -> None:
         super().__init__(outer, begin)
         self.queue = queue
         self.signal = signal
@@ -332,13 +332,13 @@ class ParallelInputs:
     def admit(self, plan: Node, outer: Tickets, begin: Position) -> None:
         """Start to read an inner dataset."""
         depth = Depth(AUTOTUNE, self.scope.owned.budget.share(copies=2), self.first)
-        queue = BlockQueue(depth, LoopSignal(self.scope.loop), self.signal)
+        queue = LoopQueue(depth, LoopSignal(self.scope.loop), self.signal)
         self.reading += 1
         self.standby.append(ReaderSlot(outer, begin, queue, self.signal))
         number, inner = next(self.numbers), self.scope.at(outer[0])
         self.tasks[number] = self.scope.spawn(lambda: self.read(queue, plan, inner, Start.of(begin), number))
 
-    async def read(self, queue: BlockQueue, plan: Node, scope: Scope, start: Start, number: int) -> None:
+    async def read(self, queue: LoopQueue, plan: Node, scope: Scope, start: Start, number: int) -> None:
         """Read one inner dataset into its queue."""
         try:
             await fill(queue, plan.open, scope, start, self.turn if self.gate is None else Turn(self.gate, queue))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from contextlib import closing
 
 import pytest
@@ -51,35 +49,3 @@ def test_a_wait_goes_on_while_there_is_nothing_for_it() -> None:
         assert seen == [0, 1, 2]  # it is stopped as soon as there is
         signal.until(lambda: True)
         assert seen == [0, 1, 2]
-
-
-LOOPS = """
-import asyncio, sys, threading
-from contextlib import suppress
-
-sys._is_gil_enabled = lambda: False
-from asyncdata.runtime.bridge import new_loop
-
-def wake(loop, go):
-    go.wait()
-    with suppress(RuntimeError):  # it is closed
-        while True:
-            loop.call_soon_threadsafe(int)
-
-for _ in range(200):
-    loop, go = new_loop(), threading.Barrier(3)
-    threads = [threading.Thread(target=wake, args=(loop, go)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    go.wait()
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.close()
-    for thread in threads:
-        thread.join()
-"""
-
-
-def test_a_loop_may_be_woken_while_it_is_closed() -> None:
-    """One of uvloop's alone ends the process with a segmentation fault, on a free-threaded interpreter."""
-    done = subprocess.run([sys.executable, "-c", LOOPS], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")

@@ -34,7 +34,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise AssertionError("an engine was started")
 
-    for name in ("ThreadEngine", "LoopEngine", "TaskEngine"):
+    for name in ("thread_engine", "LoopEngine", "TaskEngine"):
         monkeypatch.setattr(f"asyncdata.iterator.{name}", refuse)
 
 

@@ -10,7 +10,7 @@ import pytest
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.budget import Budget
-from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
+from asyncdata.runtime.queue import Depth, LoopQueue, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Ordinals
 
 
@@ -18,9 +18,9 @@ def block(*items: int) -> Block:
     return Block(list(items), Ordinals(0, len(items)))
 
 
-def queue_of(depth: int) -> BlockQueue:
+def queue_of(depth: int) -> LoopQueue:
     loop = asyncio.get_running_loop()
-    return BlockQueue(Depth(depth), LoopSignal(loop), LoopSignal(loop))
+    return LoopQueue(Depth(depth), LoopSignal(loop), LoopSignal(loop))
 
 
 async def test_room_is_what_the_depth_leaves_in_chunks() -> None:

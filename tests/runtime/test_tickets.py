@@ -14,13 +14,13 @@ import asyncdata as ad
 from asyncdata.optimize import optimize
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.pipeline import Pipeline
-from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal
+from asyncdata.runtime.queue import Depth, LoopQueue, LoopSignal
 from asyncdata.runtime.tickets import FRESH, Tickets
 
 
 async def delivered(ds: ad.Dataset[Any], optimized: bool) -> list[tuple[Any, Any]]:
     loop = asyncio.get_running_loop()
-    queue = BlockQueue(Depth(64), LoopSignal(loop), reader := LoopSignal(loop))
+    queue = LoopQueue(Depth(64), LoopSignal(loop), reader := LoopSignal(loop))
     plan = optimize(ds.plan, ad.Options(optimize=optimized, disabled_rules=("inject_prefetch",))).plan
     running = asyncio.ensure_future(Pipeline(plan, queue, (0,), None, FRESH, Budget()).run())
     found: list[tuple[Any, Any]] = []
