@@ -101,12 +101,13 @@ class SqlDataset(Dataset[tuple[Any, ...]]):
     ) -> None:
         """Run `query` and give its columns the dtypes `output_types`: integers, floats, `bool` or `str`.
 
-        `driver_name` is `"sqlite"`, and `data_source_name` the path of a database, which is opened for reading alone;
-        or a function that returns a connection of any DB-API driver (PEP 249) for `data_source_name`, called in a
-        thread, which then reads. An async driver of that shape is awaited on the engine's loop instead: the function
-        returns an awaitable of a connection, which is closed at the end, or what `async with` gives one for. So
-        `aiosqlite.connect`, `psycopg.AsyncConnection.connect`, `aiomysql.connect`, or a function of yours that takes
-        one out of a pool. What costs most of a row is its driver: APSW reads SQLite in less time than `sqlite3`, by
+        `driver_name` is `"sqlite"`, and `data_source_name` the path of a database, which is opened for reading alone,
+        and whose query ends when the pipeline is left; or a function that returns a connection of any DB-API driver
+        (PEP 249) for `data_source_name`, called in a thread, which then reads. An async driver of that shape is awaited
+        on the engine's loop instead: the function returns an awaitable of a connection, which is closed at the end, or
+        what `async with` gives one for. So `aiosqlite.connect`, `psycopg.AsyncConnection.connect`, `aiomysql.connect`,
+        or a function of yours that takes one out of a pool. What costs most of a row is its driver: APSW reads SQLite
+        in less time than `sqlite3`, by
         `lambda path: apsw.Connection(path, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOMUTEX)`.
         """
         source = fspath(data_source_name)
@@ -121,7 +122,7 @@ class SqlDataset(Dataset[tuple[Any, ...]]):
             raise PlanError(
                 f'driver_name must be "sqlite", or a function that returns a connection, got {driver_name!r}'
             )
-        super().__init__(QueryRows(name, query, output_dtypes(output_types), connect))
+        super().__init__(QueryRows(name, query, output_dtypes(output_types), connect, driver_name == "sqlite"))
 
 
 def output_dtypes(types: Any) -> tuple[np.dtype[Any], ...]:

@@ -250,6 +250,11 @@ class Node:
         return self.stage().waits
 
     @property
+    def needs_loop(self) -> bool:
+        """Whether it needs an event loop in a thread of its own, where it may also block while it waits."""
+        return self.waits
+
+    @property
     def once(self) -> bool:
         """Whether it can be run only once, because a source is an iterator."""
         return any(node.once for node in self.inputs)

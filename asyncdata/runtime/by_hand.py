@@ -16,9 +16,9 @@ from asyncdata.room import giving_nothing
 from asyncdata.runtime.block import Block, Demand, Failure, fail
 from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.pipeline import first_of
-from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.scope import Apart
 
-__all__ = ("Apart", "driven", "elements_by_hand")
+__all__ = ("driven", "elements_by_hand")
 
 T = TypeVar("T")
 
@@ -34,21 +34,6 @@ def elements_by_hand(plan: Node, count: int) -> list[Any]:
     if blocks and blocks[-1].failed:
         fail(next(item for item in blocks[-1].items if type(item) is Failure).release())
     return [*chain.from_iterable([block.items for block in blocks])]
-
-
-class Apart(Scope):
-    """The scope of stages that start nothing: it has no loop, and no tasks and threads to look after."""
-
-    __slots__ = ()
-
-    def __init__(self, epoch: tuple[Any, ...]) -> None:
-        self.epoch = epoch
-
-    def at(self, *path: Any) -> Scope:
-        return Apart(self.epoch + path)
-
-    def with_epoch(self, epoch: tuple[Any, ...]) -> Scope:
-        return Apart(epoch)
 
 
 async def first_blocks(plan: Node, count: int) -> list[Block]:

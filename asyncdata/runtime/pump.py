@@ -8,24 +8,26 @@ from asyncio import CancelledError
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from operator import length_hint
 from queue import SimpleQueue
 from typing import Any, Final, Protocol, TypeAlias
 
+from asyncdata.columns import Columns
 from asyncdata.errors import ResumeError, StageError
 from asyncdata.runtime.anchors import Anchor
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Pace
 from asyncdata.runtime.queue import LoopSignal
 from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.tickets import Ordinals
 
-__all__ = ("END", "LoopPump", "Pump", "Ready", "Tell", "ThreadPump")
+__all__ = ("END", "HerePump", "LoopPump", "Pump", "Ready", "Tell", "ThreadPump")
 
 END: Final = object()
 
 QUICK: Final = 1e-4
-PATIENCE: Final = 1e-3
+GROUP_SECONDS: Final = 1e-3
 SWIFT: Final = 4e-6
 """Of items that take no longer each, all that were asked for are waited for: to be woken costs more than many."""
 GROUP: Final = 8
@@ -69,8 +71,110 @@ class Items(deque[Any]):
         return list[Any](map(deque[Any].popleft, repeat(self, min(limit, len(self)))))
 
 
-class Pump:
-    """The engine's side: orders items, never more than it was asked for, and takes what is there.
+class Pump(Protocol):
+    """What gives the items of a user's iterator."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the iterator could be made."""
+        ...
+
+    async def pull(self, limit: int) -> list[Any] | Block:
+        """Return what is there, at least one and at most `limit` items; nothing at the end."""
+        ...
+
+    def anchors_of(self, stop: int) -> list[Anchor]:
+        """Return the states that the items before number `stop` go back to; none if the source has no states."""
+        ...
+
+    def stop(self) -> None:
+        """Let it end; what has been begun may be finished."""
+        ...
+
+
+class HerePump:
+    """Runs an iterator that waits for nobody in the engine's own thread, where nobody has to be woken for its items.
+
+    It reads groups of at most `largest` items and of about a millisecond, several in that time of what comes quickly.
+    `lay` puts a group into columns, or raises. It has no states.
+    """
+
+    def __init__(self, make: Callable[[], Iterable[Any]], lay: Callable[[list[Any]], Columns], largest: int) -> None:
+        self.make = make
+        self.lay = lay
+        self.largest = largest
+        self.pace = Pace(GROUP_SECONDS)
+        self.iterable: Iterable[Any] = ()
+        self.items: Iterator[Any] | None = None
+        self.odd: list[Any] = []
+        """Items that are in no columns: a failure was the last one, or is to be found among them."""
+        self.over = False
+
+    @property
+    def begun(self) -> bool:
+        return self.items is not None
+
+    async def pull(self, limit: int) -> list[Any] | Block:
+        parts: list[Columns] = []
+        left, end = limit, time.perf_counter() + GROUP_SECONDS
+        while left > 0 and not self.odd and (part := self.read(size := min(left, self.pace.group, self.largest))):
+            parts.append(part)
+            left -= len(part)
+            if size < self.largest or time.perf_counter() > end:
+                break
+        if parts:
+            return Block.of_columns(parts, Ordinals(0, limit - left))
+        found, self.odd = self.odd[:limit], self.odd[limit:]
+        return found
+
+    def read(self, size: int) -> Columns | None:
+        """Return one group of at most so many items in columns; none if there are none, or if they are odd."""
+        if self.over:
+            return None
+        found: list[Any] = []
+        begin = time.perf_counter()
+        try:
+            found.extend(islice(self.started(), size))
+        except BaseException as error:  # becomes an element's failure
+            self.over = not self.begun
+            self.odd = [*found, Failure(error)]
+            return None
+        self.over = len(found) < size
+        if not found:
+            return None
+        try:
+            return self.lay(found)
+        except Exception:  # it is said later of which item
+            self.odd = found
+            return None
+        finally:
+            self.pace.measured(len(found), time.perf_counter() - begin)
+
+    def started(self) -> Iterator[Any]:
+        """Return the iterator, which is made when it is first asked for."""
+        if self.items is None:
+            self.iterable = self.make()
+            self.items = iter(self.iterable)
+        return self.items
+
+    def anchors_of(self, stop: int) -> list[Anchor]:
+        return []
+
+    def stop(self) -> None:
+        self.over = True
+        close(self.iterable)
+
+
+def close(iterable: Iterable[Any]) -> None:
+    """End what is iterated, if it can be."""
+    end = getattr(iterable, "close", None)
+    if end is not None:
+        with suppress(Exception):  # the user's generator refuses to end: nobody is left to hear of it
+            end()
+
+
+class Orders:
+    """The engine's side of an iterator elsewhere: orders no more than it was asked for, and takes what is there.
 
     A source that has states is asked for one before the first item of each order, and after each failure, which need
     not happen again. It is asked where it runs, between two items, and the state is here before the item that follows.
@@ -123,7 +227,7 @@ class Pump:
         since = time.perf_counter()
         if not self.patience or limit == 1:
             await self.signal.until(self.arrived)
-            self.patience = 2 * PATIENCE if time.perf_counter() - since < QUICK else 0
+            self.patience = 2 * GROUP_SECONDS if time.perf_counter() - since < QUICK else 0
             return
         self.enough = limit
         timer = self.loop.call_later(self.patience, self.look)
@@ -177,11 +281,11 @@ def patience(came: int, limit: int, seconds: float) -> float:
     """Return how long to wait for a group, of which so many items came last in so many seconds."""
     if came < min(GROUP, limit):
         return 0
-    shortest = 2 * PATIENCE  # uvloop's timers come up to a millisecond too early
+    shortest = 2 * GROUP_SECONDS  # uvloop's timers come up to a millisecond too early
     return max(shortest, 2 * seconds * limit / came) if seconds < SWIFT * came else shortest
 
 
-class ThreadPump(Pump):
+class ThreadPump(Orders):
     """Runs a plain iterator in a thread of its own, so that one that blocks stalls nothing else.
 
     Items are read in groups of about a millisecond by a loop in C, which takes a permit for each. Without permits it
@@ -202,7 +306,7 @@ class ThreadPump(Pump):
         super().__init__(scope, first, ready)
         self.make = make
         self.orders: SimpleQueue[int | None] = SimpleQueue()
-        self.pace = Pace(PATIENCE)
+        self.pace = Pace(GROUP_SECONDS)
         self.permits: list[Iterator[Any]] = []
         scope.owned.start(self.run, name)
 
@@ -236,10 +340,7 @@ class ThreadPump(Pump):
         while not self.ended and not self.over and (count := self.orders.get()) is not None:
             self.serve(items, count)
         self.permits.clear()
-        close = getattr(iterable, "close", None)
-        if close is not None:
-            with suppress(Exception):  # the user's generator refuses to end: nobody is left to hear of it
-                close()
+        close(iterable)
 
     def ending(self) -> Iterator[Any]:
         """Yield what comes after the last item."""
@@ -283,7 +384,7 @@ class ThreadPump(Pump):
         return permits
 
 
-class LoopPump(Pump):
+class LoopPump(Orders):
     """Runs an async iterator as a task of the loop that it belongs to, which need not be the engine's."""
 
     def __init__(

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.executors import Workers
 
-__all__ = ("Owned", "Scope")
+__all__ = ("Apart", "Owned", "Scope")
 
 T = TypeVar("T")
 
@@ -157,3 +157,27 @@ class Scope:
 
         self.owned.readers.submit(job)
         return await future
+
+
+def wanted() -> bool:
+    """Return that nobody has left."""
+    return False
+
+
+class Apart(Scope):
+    """The scope of stages in a thread without a loop, with no tasks and threads to look after.
+
+    What takes long there may ask whether the consumer has `left`.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, epoch: tuple[Any, ...], left: Callable[[], bool] = wanted) -> None:
+        self.epoch = epoch
+        self.left = left
+
+    def at(self, *path: Any) -> Scope:
+        return Apart(self.epoch + path, self.left)
+
+    def with_epoch(self, epoch: tuple[Any, ...]) -> Scope:
+        return Apart(epoch, self.left)

@@ -1,4 +1,4 @@
-"""Engines that run a pipeline on a thread of its own: on an event loop there, or by hand what never waits for one."""
+"""Engines that run a pipeline on a thread of its own: on an event loop there, or by hand what needs none."""
 
 from __future__ import annotations
 
@@ -15,27 +15,23 @@ from typing import Any, Final
 
 from asyncdata.copying import HELP
 from asyncdata.memory import keep_memory_warm
-from asyncdata.plan import Node, nodes_of
+from asyncdata.plan import nodes_of
 from asyncdata.runtime.block import Demand
 from asyncdata.runtime.bridge import PATIENCE, Run, wait_in_thread, wait_on_loop
-from asyncdata.runtime.by_hand import Apart, driven
+from asyncdata.runtime.by_hand import driven
 from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.machine import lock_is_held, usable_cores
 from asyncdata.runtime.pipeline import told
 from asyncdata.runtime.queue import BlockQueue, LoopQueue, LoopSignal, ThreadQueue, ThreadSignal
-from asyncdata.runtime.scope import Owned
+from asyncdata.runtime.scope import Apart, Owned
 
 __all__ = ("ThreadEngine", "new_loop", "thread_engine")
 
 
 def thread_engine(run: Run, home: asyncio.AbstractEventLoop | None) -> ThreadEngine:
     """Return what runs a plan on a thread: without an event loop where it can, which costs half as much to begin."""
-    return HandEngine(run) if never_waits(run.plan) else LoopThreadEngine(run, home)
-
-
-def never_waits(plan: Node) -> bool:
-    """Tell whether nothing of a plan waits for anything but its inputs."""
-    return not any(node.waits for node in nodes_of(plan))
+    looped = any(node.needs_loop for node in nodes_of(run.plan))
+    return LoopThreadEngine(run, home) if looped else HandEngine(run)
 
 
 class ThreadEngine:
@@ -158,7 +154,7 @@ class LoopThreadEngine(ThreadEngine):
 
 
 class HandEngine(ThreadEngine):
-    """Runs a pipeline without an event loop: nothing of its plan waits."""
+    """Runs a pipeline without an event loop: nothing of its plan needs one."""
 
     def __init__(self, run: Run) -> None:
         keep_memory_warm()
@@ -169,7 +165,7 @@ class HandEngine(ThreadEngine):
     def serve(self) -> None:
         """Run the pipeline, whose error travels through the queue."""
         try:
-            self.context.run(driven, self.fill(), self.left)
+            self.context.run(driven, self.fill(), self.interruption)
         except BaseException as error:
             self.queue.finish(None if self.queue.stopped else told(error, self.run.start))
 
@@ -178,7 +174,7 @@ class HandEngine(ThreadEngine):
         if usable_cores() > 1:
             HELP.set(self.owned.copier.submit)
         want, plan = Demand(), self.run.plan
-        async with aclosing(plan.open(Apart(self.run.epoch), want, self.run.start)) as source:
+        async with aclosing(plan.open(Apart(self.run.epoch, self.left), want, self.run.start)) as source:
             while room := self.room():
                 want.items, begin = room, time.perf_counter()
                 block = await anext(source, None)
@@ -187,7 +183,11 @@ class HandEngine(ThreadEngine):
                 self.queue.put(block, time.perf_counter() - begin)
                 block = None
 
-    def left(self) -> BaseException | None:
+    def left(self) -> bool:
+        """Tell whether the consumer has left."""
+        return self.queue.stopped
+
+    def interruption(self) -> BaseException | None:
         """Return what ends the pipeline where it would let other tasks run, if its consumer has left."""
         return asyncio.CancelledError() if self.queue.stopped else None
 

@@ -1,4 +1,4 @@
-"""Rows of a database query as a source of tuples, read in a thread of its own or by an async driver."""
+"""Rows of a database query as a source of tuples, read in a thread or by an async driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from operator import countOf
@@ -25,14 +25,21 @@ import numpy.typing as npt
 from asyncdata.columns import Columns
 from asyncdata.errors import StructureError
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.pump import END, LoopPump, Pump, Tell, ThreadPump
-from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.pump import END, HerePump, LoopPump, Pump, Tell, ThreadPump
+from asyncdata.runtime.scope import Apart, Scope
 from asyncdata.runtime.tickets import Ordinals
 from asyncdata.sources.generator import Pumped
 from asyncdata.sources.stateful import StreamPlace
 from asyncdata.spec import TensorSpec
 
 __all__ = ("Connect", "QueryRows", "read_only_sqlite", "to_the_end")
+
+STEPS: Final = 2_000_000
+"""After how many instructions of a query SQLite asks whether to go on: some hundredths of a second."""
+
+LARGEST: Final = 512
+"""How many rows a group may have: from 700 tuples on that are made and not let go of Python looks for garbage, which
+costs a tenth of a row."""
 
 MOST_ROWS: Final = 256
 """How many rows an async driver is asked for at once: each time costs a hop, often to a thread of its own."""
@@ -75,17 +82,40 @@ class QueryRows(Pumped):
     query: str
     dtypes: tuple[np.dtype[Any], ...] = field(repr=False)
     connect: Callable[[], Connection | Promised] = field(repr=False)
+    computes: bool = field(default=False, repr=False)
+    """Whether it is SQLite's own driver: it waits for nobody, and a query of it can be ended."""
+
+    @property
+    def needs_loop(self) -> bool:
+        return not self.computes
 
     @property
     def signature(self) -> Any:
         return tuple([TensorSpec((), dtype) for dtype in self.dtypes])
 
     def pump(self, scope: Scope, place: StreamPlace) -> Pump:
+        if isinstance(scope, Apart):
+            left = scope.left
+            return HerePump(lambda: self.reading(cast("Connection", self.connect()), left), self.columns, LARGEST)
         return RowPump(scope, self, place.first)
 
-    def rows(self, connection: Connection) -> Iterator[tuple[Any, ...]]:
+    def reading(self, connection: Connection, left: Callable[[], bool]) -> Reading:
+        """Run the query of a plain connection, which is closed if that fails; SQLite asks meanwhile who has `left`."""
+        ends = ExitStack()
+        ends.callback(connection.close)
+        try:
+            cursor = connection.cursor()
+            if self.computes:
+                cast("sqlite3.Connection", connection).set_progress_handler(left, STEPS)
+                ends.callback(cursor.close)  # else whoever holds an error of the query holds the file open
+            return Reading(self.rows(cursor), ends)
+        except BaseException:
+            with suppress(Exception):
+                ends.close()
+            raise
+
+    def rows(self, cursor: Any) -> Iterator[tuple[Any, ...]]:
         """Run the query in this thread, in which the connection was made; return its rows, which come one by one."""
-        cursor = connection.cursor()
         cursor.execute(self.query)
         self.check_width(cursor)
         return cast("Iterator[Any]", cursor) if isinstance(cursor, Iterator) else iter(cursor.fetchone, None)
@@ -149,14 +179,14 @@ class Reading:
     """The rows of a connection, which is closed with them, also if none was asked for."""
 
     rows: Iterator[Any]
-    connection: Connection
+    ends: ExitStack
 
     def __iter__(self) -> Iterator[Any]:
         return self.rows
 
     def close(self) -> None:
         """Close the connection."""
-        self.connection.close()
+        self.ends.close()
 
 
 class Fetched:
@@ -228,8 +258,7 @@ class Fetched:
 class RowPump(ThreadPump):
     """Connects in a thread, where a plain driver stays; an async one goes on as a task of the engine's loop."""
 
-    largest = 512
-    """From 700 tuples on that are made and not let go of Python looks for garbage, which costs a tenth of a row."""
+    largest = LARGEST
 
     def __init__(self, scope: Scope, node: QueryRows, first: int) -> None:
         self.scope = scope
@@ -243,20 +272,15 @@ class RowPump(ThreadPump):
         """Return the rows of a plain connection; none of one that is only promised, which is kept."""
         made = self.node.connect()
         if not is_promise(made):
-            return self.reading(cast("Connection", made)), None
+            return self.node.reading(cast("Connection", made), self.left), None
         self.promised = made
         if self.over:
             self.discard()
         return (), None
 
-    def reading(self, connection: Connection) -> Reading:
-        """Run the query of a plain connection, which is closed if that fails."""
-        try:
-            return Reading(self.node.rows(connection), connection)
-        except BaseException:
-            with suppress(Exception):
-                connection.close()
-            raise
+    def left(self) -> bool:
+        """Tell whether the engine wants no more."""
+        return self.over
 
     async def pull(self, limit: int) -> list[Any] | Block:
         if self.awaited is None:

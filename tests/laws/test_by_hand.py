@@ -14,7 +14,8 @@ import asyncdata as ad
 from asyncdata.optimize import Planner
 from asyncdata.plan import Node
 from asyncdata.runtime.block import Demand, Failure
-from asyncdata.runtime.by_hand import Apart, driven
+from asyncdata.runtime.by_hand import driven
+from asyncdata.runtime.scope import Apart
 from asyncdata.testing import leaves_nothing
 from tests.laws.pipelines import Pipeline, pipelines
 from tests.reference import Failed, failed

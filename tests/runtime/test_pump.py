@@ -1,4 +1,4 @@
-"""The thread that reads an iterator: as many items as were ordered, whoever ends its loop in C and wherever."""
+"""What reads an iterator: as many items as were ordered, whoever ends its loop in C and wherever."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.runtime.block import Failure
+from asyncdata.columns import Columns
+from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.budget import Budget
-from asyncdata.runtime.pump import NO_MORE, ThreadPump, patience
+from asyncdata.runtime.pump import NO_MORE, HerePump, ThreadPump, patience
 from asyncdata.runtime.scope import Owned
 from tests.reference import Boom
 
@@ -83,6 +85,65 @@ def waits_to_be_seen(seen: list[int]) -> Iterator[int]:
         pass
     yield bool(seen)
     yield from (2, 3)
+
+
+async def test_what_is_read_here_is_given_once_and_in_order_wherever_it_fails_or_is_odd() -> None:
+    chance, asked = random.Random(1), 0
+
+    class Numbers:
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            nonlocal asked
+            asked += 1
+            if asked == 50_001:
+                raise StopIteration
+            assert asked <= 50_000, "what has ended is not asked again"
+            if asked % 5000 == 0:
+                raise Boom(asked)
+            return asked
+
+    def lay(items: list[int]) -> Columns:
+        sizes.append(len(items))
+        if any(item % 777 == 0 for item in items):
+            raise ValueError(items)
+        return Columns((np.array(items),), len(items))
+
+    sizes: list[int] = []
+    found: list[Any] = []
+    pump = HerePump(Numbers, lay, 100)
+    while items := await pump.pull(limit := chance.choice([1, 7, 300, 3000])):
+        assert len(items) <= limit
+        found += (item[0] for item in items.items) if isinstance(items, Block) else items
+        assert asked <= len(found) + len(pump.odd) + pump.over
+    assert [item.error.args[0] if type(item) is Failure else item for item in found] == [*range(1, 50_001)]
+    assert max(sizes) == 100
+    pump.stop()
+
+
+async def test_what_cannot_be_begun_here_is_one_failure_and_what_was_begun_is_closed() -> None:
+    def fail() -> Iterator[int]:
+        raise Boom
+
+    pump = HerePump(fail, Columns, 100)
+    assert [type(item) for item in await pump.pull(10)] == [Failure]
+    assert (await pump.pull(10), pump.begun) == ([], False)
+    pump.stop()
+
+    closed: list[bool] = []
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield from range(100)
+        finally:
+            closed.append(True)
+
+    pump = HerePump(numbers, lambda items: Columns((np.array(items),), len(items)), 100)
+    assert len(await pump.pull(1)) == 1
+    assert pump.begun
+    pump.stop()
+    assert (closed, await pump.pull(1)) == ([True], [])
 
 
 async def test_left_in_the_middle_of_a_group_it_reads_nothing_more() -> None:

@@ -497,3 +497,34 @@ def test_a_connection_that_is_being_closed_is_closed_to_the_end() -> None:
         assert seen == ["begun", "closed"]
 
     asyncio.run(body())
+
+
+TWO_AND_NO_END = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 2"
+"""Python's driver gives a row when it knows whether there is another one: so one, and then SQLite goes on for ever."""
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["engine", "thread"])
+def test_a_query_of_sqlite_is_ended_when_it_is_left(path: str, elsewhere: bool) -> None:
+    ds: ad.Dataset[Any] = SqlDataset("sqlite", path, TWO_AND_NO_END, (int,))
+    ds = ds.prefetch(3).map(lambda i: (i,)) if elsewhere else ds.prefetch(3)
+    with leaves_nothing(), ds.iterate() as found:
+        assert next(found) == (0,)
+        assert ("asyncdata-sql" in {thread.name for thread in threading.enumerate()}) is elsewhere
+
+
+async def test_a_query_of_sqlite_that_never_gave_a_row_is_ended_when_it_is_cancelled(path: str) -> None:
+    with leaves_nothing():
+        async with SqlDataset("sqlite", path, TWO_AND_NO_END.replace("i < 2", "i < 0"), (int,)).iterate() as found:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await anext(found)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("at", [0, 1, 40])
+def test_a_query_that_fails_on_its_way_is_one_error(path: str, at: int, way: Any) -> None:
+    query = f"SELECT abs(CASE WHEN i = {at} THEN -9223372036854775808 ELSE i END) FROM numbers"
+    with leaves_nothing():
+        *given, last = way(SqlDataset("sqlite", path, query, (int,)))
+    assert given == [(i,) for i in range(at - 1)]  # Python's driver is one row ahead of what it gives
+    assert last == Failed("OperationalError")
