@@ -133,10 +133,10 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 def joined(arrays: Sequence[Array]) -> Array:
     """Return arrays that have one shape, but for their first axes, as one, as `numpy.concatenate` does."""
-    first = arrays[0]
-    if len({array.dtype for array in arrays}) > 1 or not first.flags.c_contiguous or first.dtype.hasobject:
+    first, dtypes = arrays[0], [array.dtype for array in arrays]
+    if dtypes.count(dtypes[0]) < len(dtypes) or not first.flags.c_contiguous or first.dtype.hasobject:
         return np.concatenate(arrays)
-    rows = sum([len(array) for array in arrays])
+    rows = sum(map(len, arrays))
     out = empty((rows, *first.shape[1:]), first.dtype)
     gather(arrays, out)
     return out
