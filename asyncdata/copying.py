@@ -49,7 +49,7 @@ def gather(parts: Sequence[Array], out: Array) -> None:
     All have its dtype, which holds no objects, and `out` is in row-major order.
     """
     each = out.nbytes // max(1, len(parts))
-    if each < SMALL or not all([part.flags.c_contiguous for part in parts]):
+    if each < SMALL or not all(part.flags.c_contiguous for part in parts):
         np.concatenate(parts, out=out)
     elif each < LARGE:
         COPIER.gather(parts, out)

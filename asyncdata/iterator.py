@@ -164,6 +164,7 @@ class Reader:
             fail(failure.release())
         for item in self.items:  # not by `next`: Ctrl-C could come when that has returned, and the element be lost
             return item
+        self.check_open()  # another thread has closed it meanwhile
         raise AssertionError("a piece of a block has no elements")
 
     def next_block(self, interrupts: Interrupts) -> Block:

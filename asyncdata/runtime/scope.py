@@ -167,17 +167,24 @@ def wanted() -> bool:
 class Apart(Scope):
     """The scope of stages in a thread without a loop, with no tasks and threads to look after.
 
-    What takes long there may ask whether the consumer has `left`.
+    What takes long there may ask whether the consumer has `left`, or be broken off by one of the `ends`, which are
+    called then in another thread.
     """
 
-    __slots__ = ("left",)
+    __slots__ = ("ends", "left")
 
-    def __init__(self, epoch: tuple[Any, ...], left: Callable[[], bool] = wanted) -> None:
+    def __init__(
+        self,
+        epoch: tuple[Any, ...],
+        left: Callable[[], bool] = wanted,
+        ends: list[Callable[[], object]] | None = None,
+    ) -> None:
         self.epoch = epoch
         self.left = left
+        self.ends: list[Callable[[], object]] = [] if ends is None else ends
 
     def at(self, *path: Any) -> Scope:
-        return Apart(self.epoch + path, self.left)
+        return Apart(self.epoch + path, self.left, self.ends)
 
     def with_epoch(self, epoch: tuple[Any, ...]) -> Scope:
-        return Apart(epoch, self.left)
+        return Apart(epoch, self.left, self.ends)

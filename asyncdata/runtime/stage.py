@@ -53,7 +53,7 @@ class Stage(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether it may wait for anything but its inputs: only then does it need an event loop."""
+        """Whether it may wait for anything but its inputs, for which most need an event loop: see `Node.needs_loop`."""
         ...
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:

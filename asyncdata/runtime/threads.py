@@ -49,7 +49,11 @@ class ThreadEngine:
     def start(self) -> None:
         """Begin; only when somebody knows of this who ends it, since Ctrl-C may come as soon as the thread runs."""
         ENGINES.add(self)
-        self.thread.start()
+        try:
+            self.thread.start()
+        except RuntimeError as error:  # there can be no more threads
+            self.queue.finish(error)
+            raise
 
     def main(self) -> None:
         """The thread: run the pipeline, then wait for the threads that it started."""
@@ -159,6 +163,7 @@ class HandEngine(ThreadEngine):
     def __init__(self, run: Run) -> None:
         keep_memory_warm()
         self.run = run
+        self.ends: list[Callable[[], object]] = []
         self.room = (queue := ThreadQueue(run.depth, ThreadSignal())).room
         super().__init__(queue, Owned(run.budget))
 
@@ -174,7 +179,7 @@ class HandEngine(ThreadEngine):
         if usable_cores() > 1:
             HELP.set(self.owned.copier.submit)
         want, plan = Demand(), self.run.plan
-        async with aclosing(plan.open(Apart(self.run.epoch, self.left), want, self.run.start)) as source:
+        async with aclosing(plan.open(Apart(self.run.epoch, self.left, self.ends), want, self.run.start)) as source:
             while room := self.room():
                 want.items, begin = room, time.perf_counter()
                 block = await anext(source, None)
@@ -192,7 +197,10 @@ class HandEngine(ThreadEngine):
         return asyncio.CancelledError() if self.queue.stopped else None
 
     def cancel(self) -> None:
-        """Do nothing more: it sees by itself that its queue is no longer read."""
+        """Break off what takes long; the rest sees by itself that its queue is no longer read."""
+        for end in [*self.ends]:
+            with suppress(Exception):  # it has ended by itself
+                end()
 
     def discard(self) -> None:
         """Do nothing: nothing was made."""

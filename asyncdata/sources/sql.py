@@ -7,6 +7,7 @@ import os
 import sqlite3
 import struct
 import sys
+import time
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
@@ -36,6 +37,9 @@ __all__ = ("Connect", "QueryRows", "read_only_sqlite", "to_the_end")
 
 STEPS: Final = 2_000_000
 """After how many instructions of a query SQLite asks whether to go on: some hundredths of a second."""
+
+LOCKED: Final = 5.0
+"""Seconds for which a database that somebody else is writing to is waited for."""
 
 LARGEST: Final = 512
 """How many rows a group may have: from 700 tuples on that are made and not let go of Python looks for garbage, which
@@ -69,7 +73,7 @@ Connect: TypeAlias = Callable[[str], Connection | Promised]
 
 def read_only_sqlite(path: str) -> Connection:
     """Open an SQLite database that is there, for reading. Text comes as the bytes that it is stored in."""
-    connection = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True)
+    connection = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", timeout=LOCKED / 20, uri=True)
     connection.text_factory = bytes
     return connection
 
@@ -83,7 +87,7 @@ class QueryRows(Pumped):
     dtypes: tuple[np.dtype[Any], ...] = field(repr=False)
     connect: Callable[[], Connection | Promised] = field(repr=False)
     computes: bool = field(default=False, repr=False)
-    """Whether it is SQLite's own driver: it waits for nobody, and a query of it can be ended."""
+    """Whether it is SQLite's own driver: it waits for nobody but who writes, and a query of it can be ended."""
 
     @property
     def needs_loop(self) -> bool:
@@ -95,30 +99,45 @@ class QueryRows(Pumped):
 
     def pump(self, scope: Scope, place: StreamPlace) -> Pump:
         if isinstance(scope, Apart):
-            left = scope.left
-            return HerePump(lambda: self.reading(cast("Connection", self.connect()), left), self.columns, LARGEST)
+            left, ends = scope.left, scope.ends
+            return HerePump(lambda: self.reading(cast("Connection", self.connect()), left, ends), self.columns, LARGEST)
         return RowPump(scope, self, place.first)
 
-    def reading(self, connection: Connection, left: Callable[[], bool]) -> Reading:
-        """Run the query of a plain connection, which is closed if that fails; SQLite asks meanwhile who has `left`."""
-        ends = ExitStack()
-        ends.callback(connection.close)
+    def reading(self, connection: Connection, left: Callable[[], bool], ends: list[Callable[[], object]]) -> Reading:
+        """Run the query of a plain connection, which is closed if that fails.
+
+        One of SQLite is broken off by what is added to `ends`, and asks now and then whether its reader has `left`: who
+        leaves before it has begun breaks nothing off.
+        """
+        closing = ExitStack()
+        closing.callback(connection.close)
         try:
             cursor = connection.cursor()
             if self.computes:
-                cast("sqlite3.Connection", connection).set_progress_handler(left, STEPS)
-                ends.callback(cursor.close)  # else whoever holds an error of the query holds the file open
-            return Reading(self.rows(cursor), ends)
+                closing.callback(cursor.close)  # else whoever holds an error of the query holds the file open
+                sqlite = cast("sqlite3.Connection", connection)
+                sqlite.set_progress_handler(left, STEPS)
+                ends.append(sqlite.interrupt)
+                closing.callback(ends.remove, sqlite.interrupt)
+            self.execute(cursor, left)
+            self.check_width(cursor)
+            rows = cast("Iterator[Any]", cursor) if isinstance(cursor, Iterator) else iter(cursor.fetchone, None)
+            return Reading(rows, closing)
         except BaseException:
             with suppress(Exception):
-                ends.close()
+                closing.close()
             raise
 
-    def rows(self, cursor: Any) -> Iterator[tuple[Any, ...]]:
-        """Run the query in this thread, in which the connection was made; return its rows, which come one by one."""
-        cursor.execute(self.query)
-        self.check_width(cursor)
-        return cast("Iterator[Any]", cursor) if isinstance(cursor, Iterator) else iter(cursor.fetchone, None)
+    def execute(self, cursor: Any, left: Callable[[], bool]) -> object:
+        """Run the query in this thread, in which the connection was made; wait for SQLite's lock in small parts."""
+        deadline = time.monotonic() + LOCKED
+        while True:
+            try:
+                return cursor.execute(self.query)
+            except sqlite3.OperationalError as error:
+                busy = self.computes and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+                if not busy or left() or time.monotonic() > deadline:
+                    raise
 
     async def awaited_rows(self, promised: Promised) -> AsyncIterator[tuple[Any, ...]]:
         """Run the query of an async connection; the first rows come alone, so that they come soon."""
@@ -179,14 +198,14 @@ class Reading:
     """The rows of a connection, which is closed with them, also if none was asked for."""
 
     rows: Iterator[Any]
-    ends: ExitStack
+    closing: ExitStack
 
     def __iter__(self) -> Iterator[Any]:
         return self.rows
 
     def close(self) -> None:
         """Close the connection."""
-        self.ends.close()
+        self.closing.close()
 
 
 class Fetched:
@@ -266,13 +285,14 @@ class RowPump(ThreadPump):
         self.first = first
         self.promised: Promised | None = None
         self.awaited: LoopPump | None = None
+        self.ends: list[Callable[[], object]] = []
         super().__init__(scope, self.connected, "asyncdata-sql", first, Fetched(node.columns))
 
     def connected(self) -> tuple[Iterable[Any], Tell | None]:
         """Return the rows of a plain connection; none of one that is only promised, which is kept."""
         made = self.node.connect()
         if not is_promise(made):
-            return self.node.reading(cast("Connection", made), self.left), None
+            return self.node.reading(cast("Connection", made), self.left, self.ends), None
         self.promised = made
         if self.over:
             self.discard()
@@ -295,6 +315,9 @@ class RowPump(ThreadPump):
 
     def stop(self) -> None:
         super().stop()
+        for end in [*self.ends]:
+            with suppress(Exception):  # the query has ended
+                end()
         if self.awaited is not None:
             self.awaited.stop()
         else:
@@ -367,7 +390,23 @@ def strings_of(column: Sequence[Any]) -> Iterable[bytes]:
     """Return values of one column as strings."""
     if countOf(map(type, column), bytes) == len(column):
         return column
-    return map(str.encode if countOf(map(type, column), str) == len(column) else as_bytes, column)
+    if countOf(map(type, column), str) == len(column):
+        return map(str.encode, column)
+    return map(as_bytes, texts_of_floats(column) if countOf(map(type, column), float) else column)
+
+
+def texts_of_floats(column: Sequence[Any]) -> list[Any]:
+    """Return values of one column, floats as the text that SQLite has for them.
+
+    It is asked: its last digit is not always the nearest one, and not the same in each of its versions.
+    """
+    db = sqlite3.connect(":memory:")
+    db.text_factory = bytes
+    try:
+        ask = "SELECT CAST(? AS TEXT)"
+        return [db.execute(ask, (value,)).fetchone()[0] if type(value) is float else value for value in column]
+    finally:
+        db.close()
 
 
 def packed(numbers: Sequence[Any], code: str) -> npt.NDArray[Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata.iterator import Reader
 from asyncdata.testing import leaves_nothing
 from tests.running import WAYS
 
@@ -103,6 +104,35 @@ def test_what_ends_the_pipeline_is_raised_again_and_again() -> None:
         assert [next(found), next(found)] == [0, 1]
         for _ in range(2):
             with pytest.raises(ad.StageError, match="there are more elements"):
+                next(found)
+
+
+def test_closed_by_another_thread_between_two_steps_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    enter = Reader.enter
+
+    def closed_behind(self: Reader, piece: Any) -> Any:
+        failure = enter(self, piece)
+        thread = threading.Thread(target=self.leave)
+        thread.start()
+        thread.join()
+        return failure
+
+    monkeypatch.setattr(Reader, "enter", closed_behind)
+    with pytest.raises(ad.ClosedError):
+        next(iter(NUMBERS))
+
+
+@pytest.mark.parametrize("ds", [NUMBERS, NUMBERS.map(awaited)], ids=["by hand", "loop"])
+def test_where_there_can_be_no_more_threads_it_is_said_again_and_again(
+    ds: ad.Dataset[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch, ds.iterate() as found:
+        patch.setattr(threading.Thread, "start", refuse)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="can't start new thread"):
                 next(found)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import sqlite3
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,6 +26,7 @@ from asyncdata.columns import Columns
 from asyncdata.experimental import SqlDataset
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.pump import ThreadPump
+from asyncdata.sources import sql
 from asyncdata.sources.sql import Fetched, QueryRows, RowPump, to_the_end
 from asyncdata.testing import check_resumes, leaves_nothing
 from tests.reference import Boom, Failed
@@ -103,6 +107,25 @@ def test_a_value_that_has_not_its_type_fails_alone_and_null_is_zero_or_empty(
 ) -> None:
     found = results(rows(path, "SELECT v FROM odd ORDER BY rowid", dtype))
     assert found == [Failed("StructureError") if value == "failed" else (value,) for value in expected]
+
+
+def test_floats_are_the_text_that_sqlite_has_for_them(rows: Rows, tmp_path: Path) -> None:
+    """Ties and very large ones too, of which its last digit is not always the nearest."""
+    rng = random.Random(1)
+    values = [math.ldexp(rng.uniform(-1, 1), power) for power in range(-1074, 1024)]
+    values += [rng.randrange(-(10**18), 10**18) / 10 ** rng.randrange(30) for _ in range(2000)]
+    values += [float(rng.randrange(10 ** rng.randrange(1, 22))) for _ in range(2000)]
+    values += [5e-324, -5e-324, sys.float_info.max, 0.0, -0.0, 0.1 + 0.2, 1e15, -1e16, 1 << 40, math.inf, -math.inf]
+    values += [math.nan]  # which is NULL there
+    path = str(tmp_path / "floats.db")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE t (v REAL)")
+        db.executemany("INSERT INTO t VALUES (?)", [(value,) for value in values])
+        db.commit()
+        expected = db.execute("SELECT CAST(v AS TEXT) FROM t ORDER BY rowid").fetchall()
+    found = list(rows(path, "SELECT v FROM t ORDER BY rowid", str))
+    assert [text for (text,) in found] == [(text or "").encode() for (text,) in expected]
+    assert [text for (text,) in found[-6:]] == [b"1.0e+15", b"-1.0e+16", b"1099511627776.0", b"Inf", b"-Inf", b""]
 
 
 def test_values_of_other_drivers_are_taken_for_what_they_say(path: str) -> None:
@@ -512,12 +535,70 @@ def test_a_query_of_sqlite_is_ended_when_it_is_left(path: str, elsewhere: bool) 
         assert ("asyncdata-sql" in {thread.name for thread in threading.enumerate()}) is elsewhere
 
 
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["engine", "thread"])
+def test_a_query_whose_steps_are_long_is_broken_off_too(path: str, elsewhere: bool) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE texts (t TEXT)")
+        db.executemany("INSERT INTO texts VALUES (?)", [("ab" * 10_000 + str(i),) for i in range(2000)])
+        db.commit()
+    slow = "SELECT 1 FROM texts x, texts y WHERE replace(upper(x.t || y.t), 'BA', 'c') = ''"
+    ds: ad.Dataset[Any] = SqlDataset("sqlite", path, f"SELECT 1 UNION ALL SELECT 2 UNION ALL {slow}", (int,))
+    with leaves_nothing(), (ds.prefetch(3).map(lambda i: (i,)) if elsewhere else ds).iterate() as found:
+        assert next(found) == (1,)
+
+
 async def test_a_query_of_sqlite_that_never_gave_a_row_is_ended_when_it_is_cancelled(path: str) -> None:
     with leaves_nothing():
         async with SqlDataset("sqlite", path, TWO_AND_NO_END.replace("i < 2", "i < 0"), (int,)).iterate() as found:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0):
                     await anext(found)
+
+
+async def test_a_database_that_is_locked_is_waited_for_until_the_pipeline_is_left(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries, again = 0, asyncio.Event()
+    loop, execute = asyncio.get_running_loop(), sqlite3.Cursor.execute
+
+    class Counted(sqlite3.Cursor):
+        def execute(self, *args: Any) -> Any:
+            nonlocal tries
+            tries += 1
+            if tries == 2:
+                loop.call_soon_threadsafe(again.set)
+            return execute(self, *args)
+
+    class Connection(sqlite3.Connection):
+        def cursor(self, factory: Any = Counted) -> Any:
+            return super().cursor(factory)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Connection))
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer, leaves_nothing():
+        writer.execute("BEGIN EXCLUSIVE")
+        async with SqlDataset("sqlite", path, ALL, (int, float, str)).iterate() as found:
+            waiting = asyncio.ensure_future(anext(found))
+            await again.wait()
+            writer.execute("COMMIT")
+            assert await waiting == (0, 0, "é0".encode())
+        writer.execute("BEGIN EXCLUSIVE")
+        tries = 0
+        again.clear()
+        async with SqlDataset("sqlite", path, ALL, (int, float, str)).iterate() as found:
+            waiting = asyncio.ensure_future(anext(found))
+            await again.wait()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        writer.execute("COMMIT")  # as long as one process has a lock, SQLite closes none of its files
+
+
+def test_a_database_that_stays_locked_is_an_error(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "LOCKED", 0.2)
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        for way in WAYS:
+            assert way(SqlDataset("sqlite", path, ALL, (int, float, str))) == [Failed("OperationalError")]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.filterwarnings("ignore"), pyte
         ("i, f, s, b", (np.int64, np.float64, str, str)),
         ("n, n, n, n, n", (np.int8, np.uint8, np.int32, np.uint16, bool)),
         ("i, f, n", (str, str, str)),
+        ("0.1 + 0.2, 1e15, 1e16, 123.0, -1e-5, 9e999, -9e999, 0.0", (str,) * 8),
         ("i, n", (np.float64, np.float64)),
     ],
 )
