@@ -17,6 +17,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
+from asyncdata.contents import contents
 from asyncdata.errors import ResumeError
 from asyncdata.plan import Node, nodes_of
 from asyncdata.runtime.dealing import Deal, Share
@@ -82,9 +83,9 @@ def shares_of(plan: Node) -> list[Share]:
 
 
 def fingerprint(plan: Node) -> str:
-    """Return a hash of a plan's account and of the seeds that somebody chose, the same on every machine."""
+    """Return a hash of a plan's account, of what it does not tell and of the seeds that somebody chose."""
     seeds = [[place, chance.seed] for place, chance in chances_of(plan).items() if not chance.drawn]
-    return blake2b(json.dumps([account(plan), seeds]).encode(), digest_size=16).hexdigest()
+    return blake2b(json.dumps([account(plan), contents(plan), seeds]).encode(), digest_size=16).hexdigest()
 
 
 def heading(place: Place) -> dict[str, Any]:

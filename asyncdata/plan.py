@@ -279,6 +279,11 @@ class Node:
         """What a state says of this node, so that it is not used with another one; `None` for what changes nothing."""
         return self.label()
 
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        """What `identity` does not tell and elements that are kept depend on: functions, and data in memory."""
+        return tuple([value for value in vars(self).values() if isinstance(value, Call) or callable(value)])
+
     def difference(self, words: str) -> str:
         """Say what in this node differs from what a state says of it, beyond the words themselves; empty if unknown."""
         return ""
@@ -477,9 +482,7 @@ def repeated(cardinality: int, count: int) -> int:
 
 def most(cardinality: int, limit: int) -> int:
     """Return the cardinality of the first `limit` elements."""
-    if cardinality == INFINITE_CARDINALITY:
-        return limit
-    return cardinality if cardinality == UNKNOWN_CARDINALITY else min(cardinality, limit)
+    return limit if cardinality == INFINITE_CARDINALITY else scaled(cardinality, lambda size: min(size, limit))
 
 
 def check_arguments(call: Call, plan: Node, **named: Any) -> None:

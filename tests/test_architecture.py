@@ -49,6 +49,7 @@ LAYERS = (
     ("runtime.bridge", "runtime.by_hand", "runtime.pipeline", "runtime.threads"),
     ("stats",),
     ("beside",),
+    ("contents",),
     ("checkpoint",),
     ("kept",),
     ("transformations",),

@@ -288,9 +288,9 @@ def size_of(block: Block) -> int:
 
 
 def snapshot_path(plan: Node, folder: str) -> str:
-    """Return where in a folder the elements of a pipeline are kept: a name for its words, shares and chosen seeds."""
+    """Return where in a folder the elements of a pipeline are kept: a name for its heading, without seeds by chance."""
     heading = Heading.of(plan)
     told = [node for node in nodes_of(plan) if node.identity is not None]
     chosen = [pair for pair in heading.seeds if (chance := told[pair[0]].chance) is not None and not chance.drawn]
-    words = repr((heading.plan, heading.shares, chosen)).encode()
+    words = repr((heading.plan, heading.contents, heading.shares, chosen)).encode()
     return str(Path(folder, blake2b(words, digest_size=16).hexdigest()))

@@ -7,6 +7,7 @@ from itertools import count, zip_longest
 from typing import Final, NamedTuple, Self
 
 from asyncdata.checkpoint import account, seeds_of, shares_of, with_seeds
+from asyncdata.contents import changed, contents
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import HEADER, RecordParser
 from asyncdata.plan import Node, nodes_of
@@ -30,17 +31,19 @@ MOST: Final = 1 << 22
 
 
 class Heading(NamedTuple):
-    """A pipeline in words, its shares and seeds, and whether running it again gives the same in the same order."""
+    """A pipeline in words, its shares and seeds, whether running it again gives the same, and what no words tell."""
 
     plan: list[str]
     shares: list[list[int]]
     seeds: list[tuple[int, int]]
     repeatable: bool
+    contents: list[str]
 
     @classmethod
     def of(cls, plan: Node) -> Self:
         """Return what to say of a plan."""
-        return cls(account(plan), [*map(list, shares_of(plan))], [*seeds_of(plan).items()], plan.repeatable)
+        shares, seeds = [*map(list, shares_of(plan))], [*seeds_of(plan).items()]
+        return cls(account(plan), shares, seeds, plan.repeatable, contents(plan))
 
     def record(self) -> bytes:
         """Return the heading as the first record of a file."""
@@ -74,6 +77,8 @@ class Heading(NamedTuple):
             if old != new:
                 words = f"step {place + 1} was {brief(old or 'nothing')}, and is {brief(new or 'nothing')} now"
                 raise another(path, words)
+        if (place := changed(self.contents, now.contents)) is not None:
+            raise another(path, f"step {place + 1}, {brief(now.plan[place])}, has other code or data now")
         if self.shares != now.shares:
             raise another(path, f"it is of share {self.shares}, and this is {now.shares}")
         told = [node for node in nodes_of(plan) if node.identity is not None]

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 
+from asyncdata.contents import changed, contents_of
 from asyncdata.errors import DataLossError, PlanError, ResumeError, StructureError
 from asyncdata.formats.compression import compressor
 from asyncdata.formats.element import encode_element
@@ -71,8 +72,9 @@ def save(
     compression: str | None,
     shard_func: Callable[..., Any] | None,
     checkpoint_args: Mapping[str, Any] | None,
+    contents: Sequence[str],
 ) -> None:
-    """Write all elements of a dataset to a folder, which gets its name when it is complete."""
+    """Write all elements of a dataset with these contents to a folder, which gets its name when it is complete."""
     interval, compression = interval_of(checkpoint_args or {}), None if compression in {"", "AUTO"} else compression
     compressor(compression)  # raises where the mistake is made
     target = Path(path)
@@ -86,7 +88,7 @@ def save(
     try:
         partial.mkdir(exist_ok=True)
         if not (partial / ACCOUNT).exists():
-            fill(dataset, next_block, Shards(partial, compression, shard_func), interval)
+            fill(dataset, next_block, Shards(partial, compression, shard_func, contents), interval)
         for left in (partial / STATE, *partial.glob(f".{STATE}.*"), *partial.glob(f".{ACCOUNT}.*")):
             left.unlink(missing_ok=True)  # also what a process that was killed had begun to write
         sync_folder(partial)
@@ -133,10 +135,13 @@ def begun(dataset: Iterated, shards: Shards) -> Any:
 class Shards:
     """The files of a dataset that is being saved."""
 
-    def __init__(self, folder: Path, compression: str | None, shard_func: Callable[..., Any] | None) -> None:
+    def __init__(
+        self, folder: Path, compression: str | None, shard_func: Callable[..., Any] | None, contents: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         self.compression = compression
         self.choose = None if shard_func is None else Call("save", shard_func)
+        self.contents = [*contents, contents_of(() if shard_func is None else (shard_func,))]
         self.shards: dict[int, Shard] = {}
         self.current = 0
         self.waiting: list[Block] = []
@@ -152,13 +157,17 @@ class Shards:
     def take_up(self) -> dict[str, Any] | None:
         """Take up where another process stopped, and return the state of its iterator; `None` if there was none."""
         try:
-            told = shaped((self.folder / STATE).read_bytes(), "state")
+            told = shaped((self.folder / STATE).read_bytes(), "contents", "state")
         except (FileNotFoundError, ValueError):
             return None
         if told["compression"] != self.compression:
             raise ResumeError(
                 f"save: {self.folder} was begun with compression={told['compression']!r}, now it is "
                 f"{self.compression!r}; delete it to begin anew"
+            )
+        if len(told["contents"]) == len(self.contents) and changed(told["contents"], self.contents) is not None:
+            raise ResumeError(
+                f"save: {self.folder} was begun with other functions or data; delete it to begin anew, or save those"
             )
         for number, elements, size in told["shards"]:
             self.shard(number, elements, size)
@@ -206,7 +215,9 @@ class Shards:
         for shard in self.shards.values():
             shard.sync()
         told = [[number, shard.elements, shard.size] for number, shard in sorted(self.shards.items())]
-        content = json.dumps({"compression": self.compression, "shards": told, "state": state})
+        content = json.dumps(
+            {"compression": self.compression, "shards": told, "contents": self.contents, "state": state}
+        )
         write_whole(self.folder / STATE, content.encode(), durable=True)
 
     def finish(self) -> None:

@@ -167,6 +167,10 @@ class Generated(Pumped):
     def signature(self) -> Any:
         return self.declared
 
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        return (self.generator, self.args)
+
     def pump(self, scope: Scope, place: StreamPlace) -> Pump:
         return ThreadPump(scope, lambda: self.start(place.state), "asyncdata-generator", place.first)
 

@@ -237,6 +237,10 @@ class Slices(Rows):
             raise PlanError(f"from_tensor_slices: {problem}; every leaf needs the same number of rows")
         return Slices(arrays, rows, Columns.of(arrays) is not None)
 
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        return (self.arrays,)
+
     def rows(self, start: int, stop: int) -> list[Any]:
         return slice_rows(self.arrays, start, stop)
 
@@ -279,6 +283,10 @@ class Tensors(Rows):
 
     element: Any = field(repr=False)
 
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        return (self.element,)
+
     def rows(self, start: int, stop: int) -> list[Any]:
         return [self.element][start:stop]
 
@@ -319,6 +327,10 @@ class Elements(Rows):
                     f"from_list: in element {place} {error}; make all alike, or take from_iterable"
                 ) from None
         return Elements(elements, spec)
+
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        return (self.elements,)
 
     def rows(self, start: int, stop: int) -> list[Any]:
         return list(self.elements[start:stop])
@@ -363,6 +375,10 @@ class Items(Rows):
     def identity(self) -> str:
         """The label, and for names what tells them and the sizes of the files that they name from others."""
         return str(Files.of(self.items)) if self.files else self.label()
+
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        return () if self.files else (self.items,)
 
     def difference(self, words: str) -> str:
         was = Files.told(words) if self.files else None

@@ -79,6 +79,10 @@ class Filter(Called):
         tuning = tuning_for(predicate, processes=pure) if tuned else None
         return Filter(plan, (predicate,), workers=workers, ordered=deterministic, executor=tuning, pure=pure)
 
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        return self.functions
+
     def stage(self) -> Apply:
         return self.calling(self.functions)
 

@@ -103,6 +103,10 @@ class IgnoreErrors(Unary):
         return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
 
     @property
+    def contents(self) -> tuple[Any, ...]:
+        return ()  # who is told of errors changes no element
+
+    @property
     def identity(self) -> str:
         """What is told and logged may change, and so may the budget: a run that has used it up goes on with more."""
         return "ignore_errors()" if self.transparent else "ignore_errors_within()"

@@ -115,6 +115,10 @@ class Map(Called, OneForOne):
         calls = [call.seeded(seed) if isinstance(call, Randomized) else call for call in self.functions]
         return dataclasses.replace(self, functions=tuple(calls))
 
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        return self.functions
+
     def stage(self) -> Apply:
         return self.calling(self.functions)
 

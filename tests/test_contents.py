@@ -1,0 +1,211 @@
+"""What tells kept elements of one pipeline from those of another with the same words: code and data."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.contents import changed, contents_of
+from tests.reference import Boom
+from tests.running import WAYS
+
+NUMBERS = ad.Dataset.range(5)
+
+
+def helper(x: Any) -> Any:
+    return x + 1
+
+
+def helped(x: Any) -> Any:
+    return helper(x)
+
+
+def multiplier(by: Any) -> Callable[[Any], Any]:
+    return lambda x: x * by
+
+
+class Multiply:
+    def __init__(self, by: int) -> None:
+        self.by = by
+        self.calls = 0
+
+    def __call__(self, x: int) -> int:
+        self.calls += 1
+        return x * self.by
+
+    def method(self, x: int) -> int:
+        return x + 1
+
+
+def with_default(by: Any) -> Callable[..., Any]:
+    return lambda x, y=by: x * y
+
+
+OTHERS: dict[str, list[Any]] = {
+    "code": [lambda x: x + 1, lambda x: x - 1, lambda x: x + 2, lambda x: x.real, lambda x: x.imag],
+    "held numbers": [multiplier(2), multiplier(3), multiplier(2.0), multiplier("2"), multiplier((2, 3))],
+    "held arrays": [multiplier(np.arange(3)), multiplier(np.arange(3.0)), multiplier(np.array([0, 1, 3]))],
+    "held functions": [multiplier(helper), multiplier(helped)],
+    "defaults": [with_default(2), with_default(3)],
+    "partial": [functools.partial(pow, 2), functools.partial(pow, 3), functools.partial(pow, exp=2)],
+    "inner functions": [lambda x: [y + 1 for y in [x]], lambda x: [y + 2 for y in [x]]],
+    "sets": [lambda x: x in {"a", "b"}, lambda x: x in {"a", "c"}],
+    "objects": [Multiply(1), Multiply(1).method, abs, helper],
+    "lists": [[1, 2], [2, 1], (1, 2), [1, "2"], [1, [2]], [1, 2, 3]],
+    "structures": [{"a": 1}, {"b": 1}, {"a": 2}, [{"a": np.zeros(2)}], [{"a": np.ones(2)}]],
+    "arrays": [np.zeros(3), np.zeros((3, 1)), np.zeros(3, np.float32), np.array(["a", None]), np.array(["b", None])],
+}
+
+
+@pytest.mark.parametrize("values", OTHERS.values(), ids=OTHERS.keys())
+def test_what_is_something_else_is_told_apart(values: list[Any]) -> None:
+    assert len({contents_of((value,)) for value in values}) == len(values)
+
+
+def calling(number: int) -> Callable[[int], int]:
+    """A function that calls another one of its module, which is another one each time."""
+    place: dict[str, Any] = {"__name__": "module"}
+    exec(f"def inner(x):\n    return x + {number}\ndef outer(x):\n    return inner(x)", place)
+    return place["outer"]
+
+
+def test_a_function_counts_with_those_of_its_module_that_it_calls() -> None:
+    assert contents_of((calling(1),)) == contents_of((calling(1),)) != contents_of((calling(2),))
+
+
+def test_what_a_function_writes_down_does_not_count() -> None:
+    seen: list[int] = []
+    known: dict[int, int] = {}
+    count = 0
+
+    def watched(x: int) -> int:
+        nonlocal count
+        count += 1
+        seen.append(x)
+        known[x] = x
+        return x
+
+    multiply = Multiply(2)
+    before = contents_of((watched, multiply))
+    watched(1), multiply(1)
+    assert contents_of((watched, multiply)) == before
+
+
+def test_neither_its_place_nor_what_is_said_of_it_counts() -> None:
+    made: list[Any] = []
+    for text in ("def f(x):\n    'Say.'\n    return x", "\n\ndef f(x):\n    'Say more.'\n    # why\n    return x"):
+        place: dict[str, Any] = {}
+        exec(text, place)
+        made.append(place["f"])
+    assert contents_of((made[0],)) == contents_of((made[1],))
+
+
+def test_a_variable_that_is_not_there_yet_is_none() -> None:
+    def outer() -> Any:
+        told = contents_of((lambda: later,))
+        later = 1
+        return told, later
+
+    assert outer()[0] == outer()[0]
+
+
+def test_functions_are_the_same_where_they_were_sent() -> None:
+    for function in (multiplier(3), multiplier(np.arange(3)), helped, functools.partial(helped, x=1)):
+        assert contents_of((cloudpickle.loads(cloudpickle.dumps(function)),)) == contents_of((function,))
+
+
+PROGRAM = """
+import asyncdata as ad, numpy as np
+SIZE = 3
+def inner(x): return x in {"a", "b", "c", 1, 2.5}
+def outer(x): return inner(x)
+ds = ad.Dataset.from_tensor_slices(np.arange(9)).map(outer).map(lambda x: x is None, num_parallel_calls=2)
+print(ds.fingerprint())
+"""
+
+
+def test_fingerprints_are_the_same_in_every_process() -> None:
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1")
+    }
+    assert len(found) == 1
+
+
+def test_a_hash_of_another_version_of_python_tells_nothing() -> None:
+    assert changed(["3.11 a", ""], ["3.12 b", ""]) is None
+    assert changed(["", "3.11 a"], ["", "3.11 b"]) == 1
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("was", "now", "step"),
+    [
+        (NUMBERS.map(multiplier(2)), NUMBERS.map(multiplier(3)), "step 2, map(<lambda>)"),
+        (NUMBERS.filter(lambda x: x > 2), NUMBERS.filter(lambda x: x > 3), "step 2, filter(<lambda>)"),
+        (NUMBERS.scan(0, lambda s, x: (s, s)), NUMBERS.scan(0, lambda s, x: (s, x)), "step 2, scan(<lambda>)"),
+        (ad.Dataset.from_source([1, 2]), ad.Dataset.from_source([2, 2]), "step 2, from_source(list of 2)"),
+        (ad.Dataset.from_generator(range, args=(2,)), ad.Dataset.from_generator(range, args=(3,)), "step 1, "),
+        (ad.Dataset.from_tensors([1]), ad.Dataset.from_tensors([2]), "step 1, from_tensors()"),
+        (ad.Dataset.from_list([1, 2]), ad.Dataset.from_list([2, 2]), "step 1, from_list(2 elements)"),
+        (ad.Dataset.from_iterable([1, 2]), ad.Dataset.from_iterable([2, 2]), "step 1, from_iterable(list of 2)"),
+    ],
+)
+def test_a_cache_of_other_code_or_data_is_refused(was: Any, now: Any, step: str, way: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "kept")
+    first = way(was.cache(path))
+    assert way(was.cache(path)) == first
+    with pytest.raises(ad.ResumeError) as caught:
+        list(now.cache(path))
+    assert step in str(caught.value)
+    assert "has other code or data now" in str(caught.value)
+
+
+def test_a_snapshot_of_other_code_or_data_is_another_file(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert list(NUMBERS.map(multiplier(2)).snapshot(tmp_path)) == [0, 2, 4, 6, 8]
+        assert list(NUMBERS.map(multiplier(3)).snapshot(tmp_path)) == [0, 3, 6, 9, 12]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("also", [{}, {"shard_func": lambda x: x % 2}], ids=["mended", "sharded"])
+def test_saving_does_not_go_on_with_other_code(also: Any, tmp_path: Path) -> None:
+    failing = [True]
+
+    def breaks(x: int) -> int:
+        if failing[0] and x == 3:
+            raise Boom(x)
+        return x
+
+    path, often = tmp_path / "saved", {"checkpoint_interval": 1}
+    with pytest.raises(Boom):
+        NUMBERS.map(breaks).save(path, checkpoint_args=often)
+    with pytest.raises(ad.ResumeError, match="begun with other functions or data"):
+        NUMBERS.map(breaks if also else mended(breaks)).save(path, checkpoint_args=often, **also)
+    failing[0] = False
+    NUMBERS.map(breaks).save(path, checkpoint_args=often)
+    assert list(ad.Dataset.load(path)) == [0, 1, 2, 3, 4]
+
+
+def mended(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Another function of the same name."""
+    place: dict[str, Any] = {}
+    exec("def breaks(x):\n    return x", place)
+    place["breaks"].__qualname__ = function.__qualname__
+    return place["breaks"]
