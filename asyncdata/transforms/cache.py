@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from asyncdata.errors import StageError
 from asyncdata.plan import Unary, picked
 from asyncdata.ragged import Ragged
-from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
 from asyncdata.runtime.tickets import (
@@ -33,6 +35,17 @@ from asyncdata.structure import nbytes, open_level
 __all__ = ("Cache", "MemoryCache", "freeze")
 
 
+class Hole:
+    """In the place of an element that failed: it is asked for again each time, by its ticket in the input."""
+
+    __slots__ = ("ticket",)
+
+    nbytes = 0
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+
+
 class MemoryCache:
     """What has been kept so far: a prefix of the elements, and whether that is all of them.
 
@@ -42,6 +55,8 @@ class MemoryCache:
 
     def __init__(self, max_bytes: int | None = None) -> None:
         self.items: list[Any] = []
+        self.odd: set[int] = set()
+        """Where there is no element: a hole, or a failure of an input that could not make it again."""
         self.complete = False
         self.max_bytes = max_bytes
         self.bytes = 0
@@ -53,20 +68,28 @@ class MemoryCache:
         """Travel empty: another process keeps elements of its own."""
         return MemoryCache, (self.max_bytes,)
 
-    def offer(self, position: int, block: Block) -> None:
-        """Keep the elements of `block`, number `position` and following, if they follow what is kept and fit."""
+    def offer(self, position: int, block: Block, again: bool) -> None:
+        """Keep the elements of `block`, number `position` and following, if they follow what is kept and fit.
+
+        Where one failed a hole is kept if it can be made `again`.
+        """
         with self.lock:
-            if self.complete or self.full or position > len(self.items):
+            begin = len(self.items)
+            if self.complete or self.full or position > begin:
                 return
-            fresh = next(block.pieces())
-            if not fresh.failed:
-                added = fresh.items[len(self.items) - position :]
-                if self.max_bytes is not None:
-                    added = self.fitting(added, self.max_bytes)
-                for item in added:
-                    freeze(item)
-                self.items.extend(added)
-                self.last = (fresh.tickets, len(self.items) - position)
+            added = block.items[begin - position :]
+            if block.failed:
+                places = [place for place, item in enumerate(added) if type(item) is Failure]
+                for place in places:
+                    ticket = plain(block.tickets[begin - position + place])
+                    added[place] = Hole(ticket) if again else Failure(afresh(added[place].error))
+                self.odd.update(begin + place for place in places)
+            if self.max_bytes is not None:
+                added = self.fitting(added, self.max_bytes)
+            for item in added:
+                freeze(item)
+            self.items.extend(added)
+            self.last = (block.tickets, len(self.items) - position)
 
     def fitting(self, added: list[Any], most: int) -> list[Any]:
         """Return those elements for which there is room; if one has none, none after it has."""
@@ -88,13 +111,31 @@ class MemoryCache:
     def kept(self, position: int, count: int) -> Block | None:
         """Return up to `count` kept elements from number `position` on, `None` if there are none."""
         items = self.items[position : position + count]
-        return Block(items) if items else None
+        if not items or self.odd.isdisjoint(range(position, position + len(items))):
+            return Block(items) if items else None
+        places = [place for place, item in enumerate(items) if type(item) is Hole]
+        items = [again_if_failed(item) for item in items[: min(places, default=None)]]
+        return Block(items, failed=Failure in set(map(type, items))) if items else None
+
+    def hole(self, position: int) -> Ticket | None:
+        """Return by which ticket to ask for number `position`, if it failed whenever it was asked for."""
+        item = self.items[position] if position in self.odd and position < len(self.items) else None
+        return item.ticket if type(item) is Hole else None
+
+    def mend(self, position: int, item: Any) -> None:
+        """Keep an element that had failed before."""
+        with self.lock:
+            if self.max_bytes is not None:
+                self.bytes += nbytes(item)
+            freeze(item)
+            self.items[position] = item
+            self.odd.discard(position)
 
     def adopt(self, other: MemoryCache) -> None:
         """Keep what another cache holds, if that is everything and nothing complete is kept yet."""
         with self.lock:
             if other.complete and not self.complete:
-                self.items, self.complete = other.items, True
+                self.items, self.odd, self.complete = other.items, other.odd, True
 
     def finish(self, position: int) -> None:
         """Say that the input ended after `position` elements."""
@@ -106,8 +147,8 @@ class MemoryCache:
 class Cache(Unary):
     """The input's elements, computed once. What was read is kept when an epoch is left early, and read on from there.
 
-    An input that may differ each time it runs (a generator, an unordered map) is kept only if it was read to its end
-    in one go.
+    One that failed is asked for again in each epoch. An input that may differ each time it runs (a generator, an
+    unordered map) is kept only if it was read to its end in one go, with what failed there.
     """
 
     store: MemoryCache = field(default_factory=MemoryCache, repr=False)
@@ -151,7 +192,12 @@ class Cache(Unary):
             while True:
                 complete = store.complete  # asked first: others fill it meanwhile
                 block = store.kept(position, want.items)
-                if block is None:
+                if block is None and position < len(store.items):
+                    if (hole := store.hole(position)) is None:
+                        continue  # another iterator has just filled it
+                    source_of_one = opener(first_of_all(scope), Demand(1), Start(END, [hole]))
+                    block = await self.tried(store, position, source_of_one)
+                elif block is None:
                     if complete:
                         return
                     if source is None:
@@ -160,12 +206,22 @@ class Cache(Unary):
                     block = await anext(source, None)
                     if block is None:
                         break
-                    store.offer(position, block)
+                    store.offer(position, block, shared)
                 first, position = position, position + len(block)
                 if position > done:
                     yield numbered(block, first).part(max(0, done - first), len(block))
         store.finish(position)
         self.store.adopt(store)
+
+    async def tried(self, store: MemoryCache, position: int, source: Blocks) -> Block:
+        """Return one element that failed before, and keep it if it does not do so again."""
+        async with aclosing(source):
+            block = await anext(source, None)
+        if block is None:
+            raise StageError(f"{self.label()}: element {position}, which failed, is no longer there")
+        if not block.failed:
+            store.mend(position, block.items[0])
+        return block
 
     async def unordered(self, scope: Scope, opener: Opener, want: Demand, done: int) -> Blocks:
         """Yield an input that has no order, and keep it in that of its tickets, which is the same in every run."""
@@ -173,11 +229,12 @@ class Cache(Unary):
         kept: list[tuple[Ticket, Block]] = []
         async with aclosing(self.passing(opener(first_of_all(scope), want, FRESH))) as source:
             async for block in source:
-                kept += [(plain(block.tickets[i]), block.part(i, i + 1)) for i in range(len(block))]
+                own = Block([*map(again_if_failed, block.items)], block.tickets, True) if block.failed else block
+                kept += [(plain(own.tickets[i]), own.part(i, i + 1)) for i in range(len(own))]
                 if done == 0:
                     yield block
         for position, (_, block) in enumerate(sorted(kept, key=lambda pair: repr(pair[0]))):
-            store.offer(position, block)
+            store.offer(position, block, False)
         store.finish(len(kept))
         self.store.adopt(store)
         if done:
@@ -224,6 +281,23 @@ class CachePlace:
         place = CachePlace() if position is None else CachePlace(**position)
         natural(place.done)
         return place
+
+
+def again_if_failed(item: Any) -> Any:
+    """Return an item that is kept, a failure as one that nobody has been given."""
+    return Failure(afresh(item.error)) if type(item) is Failure else item
+
+
+def afresh(error: BaseException) -> BaseException:
+    """Return a copy of an error, so that the frames through which it will be raised do not hang on what is kept."""
+    try:
+        made = copy(error)
+    except Exception:
+        return error
+    if type(made) is not type(error):
+        return error
+    made.__cause__, made.__suppress_context__ = error.__cause__, error.__suppress_context__
+    return made.with_traceback(error.__traceback__)
 
 
 def freeze(value: Any) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.testing import check_transform
 from tests.reference import Boom, Failed
-from tests.running import WAYS, collect, results
+from tests.running import WAYS, collect, read_plain, results
 
 
 class Source:
@@ -88,6 +89,121 @@ def test_failures_are_remembered_in_their_places() -> None:
 
     ds = ad.Dataset.range(3).map(fail_at_1).cache()
     assert [results(ds) for _ in range(3)] == [[0, Failed("Boom(1)"), 2]] * 3
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_failed_is_tried_again_alone(way: Any) -> None:
+    calls: list[int] = []
+    bad = {0, 3, 4, 19}
+
+    def decode(x: int) -> int:
+        calls.append(x)
+        if x in bad:
+            raise Boom(x)
+        return x
+
+    ds = ad.Dataset.range(20).map(decode).cache()
+    for tried in ([*range(20)], [0, 3, 4, 19], [0, 3, 4, 19], [3, 4]):
+        assert way(ds) == [Failed(f"Boom({x})") if x in bad else x for x in range(20)]
+        assert calls == tried
+        calls.clear()
+        if tried == [0, 3, 4, 19]:
+            bad -= {0, 19}
+    bad.clear()
+    assert list(ds) == [*range(20)]
+    calls.clear()
+    assert (list(ds), calls) == ([*range(20)], [])
+
+
+def test_an_epoch_that_is_left_behind_a_failure_is_read_on_from_there() -> None:
+    calls: list[int] = []
+
+    def decode(x: int) -> int:
+        calls.append(x)
+        if x == 2:
+            raise Boom(x)
+        return x
+
+    options = ad.Options(disabled_rules=("inject_prefetch",))
+    ds = ad.Dataset.range(9).map(decode).cache().with_options(options)
+    expected = [0, 1, Failed("Boom(2)"), *range(3, 9)]
+    assert read_plain(ds, 3) == expected[:3]
+    assert read_plain(ds, 5) == expected[:5]
+    assert calls == [0, 1, 2, 2, 3, 4]
+    assert read_plain(ds) == expected
+    assert calls == [0, 1, 2, 2, 3, 4, 2, 5, 6, 7, 8]
+
+
+def test_what_failed_in_an_input_that_is_not_run_again_is_kept() -> None:
+    calls: list[int] = []
+
+    def decode(x: int) -> int:
+        calls.append(x)
+        if x == 2:
+            raise Boom(x)
+        return x
+
+    for ds in (
+        ad.Dataset.range(5).map(decode, num_parallel_calls=2, deterministic=False).cache(),
+        ad.Dataset.from_generator(lambda: iter(range(5))).map(decode).cache(),
+    ):
+        for _ in range(3):
+            assert sorted(map(str, results(ds))) == sorted(map(str, [0, 1, Failed("Boom(2)"), 3, 4]))
+        assert sorted(calls) == [0, 1, 2, 3, 4]
+        calls.clear()
+
+
+def test_an_error_that_is_kept_holds_nobody_who_caught_it() -> None:
+    class Odd(Exception):
+        def __init__(self, one: int, two: int) -> None:
+            super().__init__(f"{one} {two}")
+
+    def fail(x: int) -> int:
+        raise Boom(x) if x else Odd(x, x)
+
+    ds = ad.Dataset.range(2).map(fail, num_parallel_calls=2, deterministic=False).cache()
+    lengths: set[int] = set()
+    for _ in range(4):
+        found = iter(ds)
+        for _ in range(2):
+            with pytest.raises((Boom, Odd)) as caught:
+                next(found)
+            assert len(caught.value.__notes__) == 1
+            if caught.type is Boom:
+                assert caught.traceback[-1].name == "fail"
+                lengths.add(len(caught.traceback))
+    assert len(lengths) <= 2  # the first time from the map, then from the cache
+
+
+def test_a_hole_takes_no_room_until_it_is_filled() -> None:
+    bad = {1}
+
+    def decode(x: int) -> Any:
+        if x in bad:
+            raise Boom(x)
+        return np.zeros(100, np.uint8)
+
+    ds = ad.Dataset.range(4).map(decode).cache(max_bytes=250)
+    for _ in range(2):
+        assert sum(type(item) is Failed for item in results(ds)) == 1
+    bad.clear()
+    for _ in range(2):
+        assert len(list(ds)) == 4
+
+
+def test_iterators_at_once_fill_a_hole_and_lose_nothing() -> None:
+    bad = {5, 6, 7}
+
+    def decode(x: int) -> int:
+        if x in bad:
+            raise Boom(x)
+        return x
+
+    ds = ad.Dataset.range(200).map(decode).cache()
+    results(ds)
+    bad.clear()
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(list, [ds] * 20)] == [[*range(200)]] * 20
 
 
 def test_a_failure_seen_often_gathers_no_notes() -> None:
