@@ -84,7 +84,13 @@ class Resample(Unary):
 
     @property
     def cardinality(self) -> int:
-        return regrouped(self.input.cardinality)
+        found = self.input.cardinality
+        return found if self.keeps_all else regrouped(found)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether it is known of each class that it has as large a share as is wanted."""
+        return self.initial is not None and all(chance >= 1 for chance in odds(self.target, self.initial))
 
     def label(self) -> str:
         """Return the node without its numbers: a run may go on with others."""

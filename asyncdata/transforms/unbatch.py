@@ -35,6 +35,9 @@ from asyncdata.runtime.tickets import (
 from asyncdata.spec import TensorSpec
 from asyncdata.structure import map_leaves, unprefixed, unstack
 from asyncdata.transforms.batch import Batch
+from asyncdata.transforms.padded import PaddedBatch
+from asyncdata.transforms.ragged_batch import RaggedBatch
+from asyncdata.transforms.shard import Shard
 
 __all__ = ("Unbatch",)
 
@@ -82,10 +85,27 @@ class Unbatch(Unary):
 
     @property
     def cardinality(self) -> int:
-        rows = unprefixed(self.input.signature)[0]
+        rows = rows_of(self.input)
         if rows is not None:
             return scaled(self.input.cardinality, lambda count: count * rows)
         return regrouped(self.input.cardinality)
+
+
+def rows_of(node: Node) -> int | None:
+    """Return how many rows each element has if none fails, `None` if that is not known.
+
+    A batch has its size, also where nothing is known of what is in it, and behind what hands it on as it is.
+    """
+    while isinstance(node, Unary) and hands_on(node):
+        node = node.input
+    if (type(node) is Batch or isinstance(node, (PaddedBatch, RaggedBatch))) and node.drop_remainder:
+        return node.size  # those of `Rebatch` take turns
+    return unprefixed(node.signature)[0]
+
+
+def hands_on(node: Unary) -> bool:
+    """Tell whether those elements that come out do so as they are."""
+    return type(node).signature is Unary.signature or (isinstance(node, Shard) and not node.pad_remainder)
 
 
 def check_axis(method: str, spec: TensorSpec | None, where: str) -> None:

@@ -23,7 +23,6 @@ ONCE = "what is wrong with one element is one error, and not the same for ever"
 NOTHING = "of no elements come none, and that is known"
 KNOWN = "the number is known"
 CHOICES = "choices that end do, whatever they choose among"
-REJECTED = "how many are left out is not known"
 
 MOST = 9
 """No case reads more elements than this."""

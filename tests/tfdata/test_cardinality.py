@@ -26,6 +26,10 @@ STEPS = (
     "ragged_batch(3)",
     "batch(2).unbatch()",
     "batch(2, drop_remainder=True).unbatch()",
+    "map(lambda x: x).batch(2, drop_remainder=True).unbatch()",
+    "map(lambda x: x).padded_batch(4, drop_remainder=True).unbatch()",
+    "map(lambda x: x).ragged_batch(4, drop_remainder=True).unbatch()",
+    "map(lambda x: x).batch(4, drop_remainder=True).shard(2, 1).repeat(3).cache().prefetch(1).unbatch()",
     "window(3)",
     "window(3, shift=1, drop_remainder=True)",
     "group_by_window(lambda x: x % 2, lambda key, window: window.batch(2), 2)",
@@ -54,6 +58,9 @@ STEPS = (
     "apply(lambda ds: D.zip(ds, broken()))",
     "apply(lambda ds: D.sample_from_datasets([ds, D.counter()], weights=[0.5, 0.5]))",
     "rejection_resample(lambda x: const(0), [1.0])",
+    "rejection_resample(lambda x: const(0), [1.0], [1.0])",
+    "rejection_resample(lambda x: const(0), [0.5, 0.5], [0.5, 0.5])",
+    "rejection_resample(lambda x: const(0), [1.0, 0.0], [1.0, 0.0])",
 )
 
 BETTER = {

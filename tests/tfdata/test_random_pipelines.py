@@ -162,6 +162,14 @@ def unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.same("unbatch()", lambda ds: ds.unbatch(), NUMBER)
 
 
+def map_batch_unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """What is known of the rows is known of their batch alone."""
+    pipe = batch(draw, map_(draw, pipe))
+    for step in draw(st.lists(st.sampled_from(ANY), max_size=2)):
+        pipe = step(draw, pipe)
+    return unbatch(draw, pipe)
+
+
 def add_up(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     return pipe.then(
         "map(sum)", lambda tf, ds: ds.map(tf.reduce_sum), lambda ds: ds.map(lambda x: np.sum(x).item()), NUMBER
@@ -233,7 +241,7 @@ ANY = (some, shard, repeat, hold)
 STEPS = {
     NUMBER: (
         *(*ANY, map_, map_, filter_, batch, batch, concatenate, zip_, enumerate_, flat_map, interleave, fail),
-        *(scan, take_while, unique, shuffle, window, group),
+        *(scan, take_while, unique, shuffle, window, group, map_batch_unbatch),
     ),
     PAIR: (*ANY, of_pair, of_pair),
     ARRAY: (*ANY, unbatch, unbatch, rebatch, pad, add_up),

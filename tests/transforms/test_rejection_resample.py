@@ -202,9 +202,20 @@ def test_it_shows_itself() -> None:
     assert "rejection_resample(tenth) → rejection_resample(2 classes, initial_dist)" in text
 
 
-def test_its_length_is_not_known() -> None:
-    assert ad.Dataset.range(5).rejection_resample(tenth, [1, 1]).cardinality() == ad.UNKNOWN_CARDINALITY
-    assert ad.Dataset.range(0).rejection_resample(tenth, [1, 1]).cardinality() == 0
+@pytest.mark.parametrize(
+    ("target", "initial"), [([1, 1], None), ([1], None), ([1, 1], [9, 1]), ([1, 0], [1, 0]), ([1], [1e-320])]
+)
+def test_its_length_is_not_known(target: Any, initial: Any) -> None:
+    ds = ad.Dataset.range(5).rejection_resample(tenth, target, initial)
+    assert ds.cardinality() == ad.UNKNOWN_CARDINALITY
+    assert ad.Dataset.range(0).rejection_resample(tenth, target, initial).cardinality() == 0
+
+
+@pytest.mark.parametrize(("target", "initial"), [([2, 2], [3, 3]), ([3], [0.7]), ([0.9, 0.1, 7], [0.9, 0.1, 0])])
+def test_its_length_is_known_where_no_class_comes_too_often(target: Any, initial: Any) -> None:
+    ds = ad.Dataset.range(90).rejection_resample(lambda x: 7 // (x - 3) * 0, target, initial)
+    assert ds.cardinality() == len(results(ds)) == 90
+    assert ad.Dataset.counter().rejection_resample(tenth, target, initial).cardinality() == ad.INFINITE_CARDINALITY
 
 
 @pytest.mark.parametrize("target", [[], [0, 0], [1, -1], [float("nan")], [float("inf"), 1], 1, ["x"], None])

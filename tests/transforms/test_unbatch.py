@@ -54,6 +54,29 @@ def test_parts_without_leaves_stay(nothing: Any) -> None:
     assert list(ad.Dataset.from_list(expected).map(lambda *x: x, batch=2)) == expected
 
 
+@pytest.mark.parametrize(
+    ("steps", "count"),
+    [
+        (lambda ds: ds.batch(4, True), 8),
+        (lambda ds: ds.padded_batch(4, drop_remainder=True), 8),
+        (lambda ds: ds.ragged_batch(4, True), 8),
+        (lambda ds: ds.batch(4, True).rebatch(3, True), 6),
+        (lambda ds: ds.batch(2, True).skip(1).shard(2, 1).cache().repeat(2).prefetch(1), 4),
+        (lambda ds: ds.batch(2, True).ignore_errors(), None),
+        (lambda ds: ds.batch(2, True).shard(2, 1, pad_remainder=True).map(lambda rows, real: rows), None),
+        (lambda ds: ds.batch(2, True).map(lambda rows: rows[1:]), None),
+        (lambda ds: ds.batch(2, True).rebatch([1, 2], True), None),
+        (lambda ds: ds.batch(4), None),
+    ],
+)
+def test_batches_of_one_size_tell_how_many_rows_there_are(steps: Any, count: int | None) -> None:
+    """Also where it is not known what a row looks like."""
+    ds = steps(ad.Dataset.range(9).map(lambda x: x)).unbatch()
+    assert ds.cardinality() == (ad.UNKNOWN_CARDINALITY if count is None else count)
+    assert count is None or len(list(ds)) == count
+    assert steps(ad.Dataset.counter().map(lambda x: x)).unbatch().cardinality() < 0
+
+
 def test_empty_batches_vanish() -> None:
     assert list(ad.Dataset.from_tensors(np.zeros((0, 3))).unbatch()) == []
 
