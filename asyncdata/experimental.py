@@ -16,7 +16,7 @@ from asyncdata.errors import PlanError
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.csv import Column, Dialect, Strings, Table
 from asyncdata.options import AUTOTUNE
-from asyncdata.readers import Filenames, block_size, checked, files_of
+from asyncdata.readers import Filename, Filenames, block_size, checked, files_of
 from asyncdata.sources.csv import CsvFile
 from asyncdata.sources.memory import Items
 from asyncdata.sources.sql import Connect, QueryRows, read_only_sqlite
@@ -178,7 +178,7 @@ def make_csv_dataset(
     decompressor(compression_type)  # raises where the mistake is made
     if column_names is None and not header:
         raise PlanError("make_csv_dataset(header=False) needs column_names")
-    files, dialect = sorted(matching(file_pattern)), dialect_of(field_delim, use_quote_delim, header)
+    files, dialect = matching(file_pattern), dialect_of(field_delim, use_quote_delim, header)
     open_one = partial(csv_file, compression=compression_type or None, block_bytes=BLOCK_BYTES, dialect=dialect)
     names = column_names_of(files, open_one, column_names, encoding)
     chosen = places_of(names, select_columns)
@@ -299,11 +299,9 @@ def columns_by_name(names: Sequence[str], label: str | None) -> Callable[..., An
     return by_name
 
 
-def csv_file(
-    filename: str | PathLike[str], compression: str | None, block_bytes: int, dialect: Dialect, table: Table
-) -> CsvFile:
+def csv_file(filename: Filename, compression: str | None, block_bytes: int, dialect: Dialect, table: Table) -> CsvFile:
     """Return the source for one file."""
-    return CsvFile(checked(filename), compression, block_bytes, dialect=dialect, table=table)
+    return CsvFile(checked("CsvDataset", filename), compression, block_bytes, dialect=dialect, table=table)
 
 
 def dialect_of(delimiter: Any, quotes: bool, header: bool) -> Dialect:

@@ -6,6 +6,7 @@ import asyncio
 import glob
 import io
 import os
+import re
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Self
 
@@ -22,6 +23,9 @@ __all__ = ("FileStream", "LocalStore", "RandomFile")
 READ_AHEAD_BLOCKS: Final = 4
 """How many blocks beyond the one being read the kernel is asked to have ready."""
 
+ESCAPED: Final = re.compile(r"(\[!?.[^]]*])|\\([][*?\\])")
+"""A set, in which a backslash is one of its characters; or a character behind a backslash that means more alone."""
+
 NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 """Asks for what lies in the page cache alone; 0 where nobody can."""
 
@@ -30,7 +34,12 @@ class LocalStore:
     """Files of this machine."""
 
     def list(self, pattern: str) -> list[str]:
-        """Return the files and folders that match, sorted; `**` goes into folders, and `*` finds no hidden files."""
+        """Return the files and folders that match, sorted; `**` goes into folders, and `*` finds no hidden files.
+
+        A backslash has the special character behind it mean itself, where backslashes separate no folders.
+        """
+        if os.sep != "\\":
+            pattern = ESCAPED.sub(lambda found: found[1] or glob.escape(found[2]), pattern)
         return sorted(glob.glob(pattern, recursive=True))
 
     def size(self, path: str) -> int:

@@ -26,6 +26,13 @@ def listed(path: Path) -> ad.Dataset:
     return ad.Dataset.list_files(str(path / "*"), shuffle=False)
 
 
+def test_the_files_of_several_patterns_are_sorted_together_and_come_as_often_as_they_match(tmp_path: Path) -> None:
+    names = folder(tmp_path, 3)
+    patterns = [str(tmp_path / pattern) for pattern in ("*2.txt", "shard-*", "*0.txt")]
+    found = list(ad.Dataset.list_files(patterns, shuffle=False))
+    assert found == [names[0], names[0], names[1], names[2], names[2]]
+
+
 def stopped(path: Path) -> dict[str, Any]:
     with listed(path).iterate() as names:
         next(names)

@@ -264,6 +264,33 @@ class TestList:
     def test_patterns(self, tree: Path, pattern: str, names: list[str]) -> None:
         assert store.list(str(tree / pattern)) == [str(tree / name) for name in names]
 
+    @pytest.mark.skipif(os.sep == "\\", reason="a backslash separates folders")
+    @pytest.mark.parametrize(
+        ("pattern", "names"),
+        [
+            (r"a\[1\].txt", ["a[1].txt"]),
+            (r"a[1].txt", ["a1.txt"]),
+            (r"a\*", ["a*"]),
+            (r"a\?", ["a?"]),
+            (r"*\]*", ["]", "a[1].txt"]),
+            (r"\[", ["["]),
+            (r"[[]", ["["]),
+            (r"[\[]", ["["]),
+            (r"[]]", ["]"]),
+            (r"[!]a]", ["["]),
+            (r"b\c", ["b\\c"]),
+            (r"b\\c", ["b\\c"]),
+            (r"b\\*", ["b\\", "b\\c"]),
+            ("b\\", ["b\\"]),
+        ],
+    )
+    def test_a_backslash_has_the_next_character_mean_itself(
+        self, tmp_path: Path, pattern: str, names: list[str]
+    ) -> None:
+        for name in ("a[1].txt", "a1.txt", "a*", "a?", "[", "]", "b\\", "b\\c"):
+            (tmp_path / name).write_text("")
+        assert store.list(f"{tmp_path}/{pattern}") == [f"{tmp_path}/{name}" for name in names]
+
 
 @given(st.binary(max_size=300), st.integers(1, 50), st.integers(0, 320))
 def test_any_file_in_any_blocks(data: bytes, block_bytes: int, offset: int) -> None:

@@ -34,6 +34,23 @@ def test_lines_are_split_as_tensorflow_splits_them(tf: Any, tmp_path_factory: An
     assert list(ad.TextLineDataset(path, buffer_size=size)) == theirs
 
 
+def test_a_backslash_in_a_pattern_is_tensorflows(tf: Any, tmp_path: Path) -> None:
+    for name in ("a[1].txt", "a1.txt", "a*", "a?"):
+        (tmp_path / name).write_text("")
+    for pattern in (r"a\[1\].txt", r"a[1].txt", r"a\*", r"a\?", r"*\]*", r"a\[*", r"a\**"):
+        theirs = tf.data.Dataset.list_files(f"{tmp_path}/{pattern}", shuffle=False).as_numpy_iterator()
+        assert list(ad.Dataset.list_files(f"{tmp_path}/{pattern}", shuffle=False)) == [name.decode() for name in theirs]
+
+
+def test_files_of_several_patterns_are_in_tensorflows_order(tf: Any, tmp_path: Path) -> None:
+    for name in ("b1", "a2", "a1", "B", "a-", "é"):
+        (tmp_path / name).write_text("")
+    for patterns in (["b*", "a*"], ["*", "a*", "a1"], ["a1", "nothing*", "a1"]):
+        names = [f"{tmp_path}/{pattern}" for pattern in patterns]
+        theirs = tf.data.Dataset.list_files(names, shuffle=False).as_numpy_iterator()
+        assert list(ad.Dataset.list_files(names, shuffle=False)) == [name.decode() for name in theirs]
+
+
 @settings(max_examples=50)
 @given(count=st.integers(0, 9), record=st.integers(1, 4), header=st.integers(0, 3), footer=st.integers(0, 3))
 def test_records_are_those_that_tensorflow_reads(
