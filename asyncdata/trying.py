@@ -6,12 +6,12 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any, ParamSpec, TypeVar, cast
 
 from asyncdata.errors import PlanError, annotate
 
-__all__ = ("Retried", "with_retries", "with_timeout")
+__all__ = ("Retried", "unwrapped", "with_retries", "with_timeout")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,6 +69,13 @@ def with_timeout(fn: Callable[P, Awaitable[R]], seconds: float) -> Callable[P, A
 
 def is_coroutine_function(fn: Any) -> bool:
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(cast("Any", type(fn)).__call__)
+
+
+def unwrapped(fn: Any) -> Any:
+    """Return the user's function that stands in any number of these wrappers and partials."""
+    while isinstance(fn, (Retried, Timed, partial)):
+        fn = cast("Any", fn).func
+    return fn
 
 
 def check_seconds(function: str, name: str, value: Any) -> None:

@@ -181,6 +181,30 @@ def test_nothing_can_stop_a_thread_and_it_is_said_at_once() -> None:
         ad.with_timeout(decode, 1)  # type: ignore[arg-type]
 
 
+def failing(x: Any) -> Any:
+    raise Boom(x)
+
+
+async def failing_late(x: Any) -> Any:
+    raise Boom(x)
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "fn"),
+    [
+        (ad.with_timeout(ad.with_retries(failing_late), 1), failing_late),
+        (ad.with_retries(ad.with_timeout(failing_late, 1)), failing_late),
+        (ad.with_retries(partial(failing)), failing),
+        (partial(ad.with_retries(failing)), failing),
+    ],
+    ids=["timeout", "retries", "partial", "in partial"],
+)
+def test_an_error_tells_where_the_users_function_is(wrapped: Any, fn: Any) -> None:
+    with pytest.raises(Boom) as caught:
+        list(ad.Dataset.range(1).map(wrapped))
+    assert caught.value.__notes__[-1].endswith(f" at test_trying.py:{fn.__code__.co_firstlineno}, element 0")
+
+
 @pytest.mark.parametrize("wrong", [{"retries": -1}, {"retries": 1.5}, {"backoff": -1}, {"backoff": "1"}])
 def test_arguments_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ad.PlanError, match=next(iter(wrong))):

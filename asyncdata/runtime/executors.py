@@ -23,7 +23,7 @@ from asyncdata.errors import PlanError, annotate
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
-from asyncdata.trying import Retried
+from asyncdata.trying import Retried, unwrapped
 
 __all__ = (
     "ENDLESS",
@@ -84,7 +84,8 @@ def describe_partial(fn: object) -> str:
 
 def locate(fn: object) -> str:
     """Return ` at file:line` of a function's definition, empty when it has none in Python."""
-    inner = getattr(fn, "func", fn)
+    inner = unwrapped(fn)
+    inner = getattr(inner, "func", inner)
     code = getattr(inner, "__code__", None) or getattr(cast("Any", type(inner)).__call__, "__code__", None)
     return "" if code is None else f" at {PurePath(code.co_filename).name}:{code.co_firstlineno}"
 

@@ -69,6 +69,11 @@ class Batch(Unary):
         return "batch"
 
     @property
+    def written(self) -> str:
+        """How users wrote it, for messages."""
+        return f"{self.kind}({self.size})"
+
+    @property
     def stacks(self) -> bool:
         """Whether it joins elements as they are, which for arrays is to join the arrays."""
         return True
@@ -82,7 +87,7 @@ class Batch(Unary):
         try:
             return self.join(items)
         except (StructureError, ValueError, TypeError, MemoryError) as error:
-            return noted(error, f"{self.kind}({len(items)})", tickets.part(at, at + len(items)))
+            return noted(error, self.written, tickets.part(at, at + len(items)))
 
     def whole(self, block: Block) -> Any:
         """Return a batch of all elements of a block, or the failure in its place; of columns without the elements."""
@@ -95,7 +100,7 @@ class Batch(Unary):
         try:
             return Columns.stacked(columns)
         except (StructureError, MemoryError) as error:
-            return noted(error, f"{self.kind}({stop - start})", tickets.part(start, stop))
+            return noted(error, self.written, tickets.part(start, stop))
 
     @property
     def cardinality(self) -> int:

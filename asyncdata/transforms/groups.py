@@ -48,6 +48,11 @@ class Groups(Unary):
         """Return how many elements of a key make a group."""
         raise NotImplementedError
 
+    @property
+    def sizing(self) -> str:
+        """What a message calls that."""
+        return self.label()
+
     def made(self, key: Any, items: list[Any], tickets: Tickets) -> Any:
         """Return what is given for a group, or the failure in its place."""
         raise NotImplementedError
@@ -141,7 +146,7 @@ class Grouper(Step):
             try:
                 size = self.node.size_of(key)
             except Exception as error:
-                return noted(error, self.node.label(), ticket)
+                return noted(error, self.node.sizing, ticket)
             group = self.groups[key] = Group(key, size)
         return group
 
@@ -227,6 +232,8 @@ class KeyWindows(Groups):
         call = None if size_func is None else Call("window_size_func", size_func, spread=False)
         if call is not None and call.is_async:
             raise PlanError(f"{call.name} is a coroutine function; a plain one is needed")
+        if call is not None:
+            call.label = f"{method}({call.label.replace('(', '=', 1)}"
         number = None if size is None else check_count(method, "window_size", size, 1)
         keyed, reduced = Keyer(method, key), Call(method, reduce)
         check_arguments(keyed, plan)
@@ -242,11 +249,19 @@ class KeyWindows(Groups):
             return self.least
         size = index(self.size_func.fn(key))
         if size < 1:
-            raise ValueError(f"{self.size_func.label} must return at least 1, got {size} for the key {key!r}")
+            raise ValueError(f"{self.size_func.name} must return at least 1, got {size} for the key {key!r}")
         return size
+
+    @property
+    def sizing(self) -> str:
+        return super().sizing if self.size_func is None else self.size_func.label
 
     def made(self, key: Any, items: list[Any], tickets: Tickets) -> Any:
         return key, self.make(Members(items))
+
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        return () if self.size_func is None else (self.size_func,)
 
     def label(self) -> str:
         return f"windows({self.size if self.size_func is None else self.size_func.name})"

@@ -50,6 +50,10 @@ class Rebatch(Batch):
         return "rebatch"
 
     @property
+    def written(self) -> str:
+        return f"{self.kind}({list(self.sizes)})"
+
+    @property
     def cardinality(self) -> int:
         return scaled(self.input.cardinality, self.batches_of)
 

@@ -51,6 +51,8 @@ class BucketByTokenCount(Unary):
             choices = ", ".join(map(repr, OVERLONG))
             raise PlanError(f"{METHOD}(overlong=) must be one of {choices}, got {overlong!r:.80}")
         call = Call(METHOD, length_of, spread=False) if length_func is None else Call(METHOD, length_func)
+        if length_func is None:
+            call.label = f"{METHOD}({most})"  # a line of ours would tell nobody anything
         if call.is_async:
             raise PlanError(f"{METHOD}(length_func=) must be a plain function: {call.name} is a coroutine function")
         check_arguments(call, plan)

@@ -178,3 +178,9 @@ def test_states_of_several_processes_are_dealt_to_another_number() -> None:
     for index in range(3):
         found += [int(row[0]) for batch in share(3, index).iterate(state=merged) for row in batch]
     assert sorted(found) == list(range(1, 121))
+
+
+def test_an_error_of_the_lengths_names_the_stage_alone() -> None:
+    with pytest.raises(TypeError, match="no len") as caught:
+        list(ad.Dataset.range(1).bucket_by_token_count(8))
+    assert caught.value.__notes__ == ["in bucket_by_token_count(8), element 0"]

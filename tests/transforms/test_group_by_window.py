@@ -75,6 +75,16 @@ def test_a_size_that_is_none_is_a_failure_in_the_element_s_place(size: Any, erro
     assert found == [Failed(error), Failed(error)]
 
 
+def test_an_error_of_a_size_names_the_method_and_the_function() -> None:
+    with pytest.raises(TypeError) as caught:
+        list(ad.Dataset.range(2).group_by_window(by_3, as_list, window_size_func=str))
+    assert caught.value.__notes__ == ["in group_by_window(window_size_func=str), element 0"]
+    with pytest.raises(ZeroDivisionError) as stopped:
+        list(ad.Dataset.range(2).group_by_window(by_3, as_list, window_size_func=lambda key: 1 // key))
+    (note,) = stopped.value.__notes__
+    assert note.startswith("in group_by_window(window_size_func=<lambda>) at test_group_by_window.py:")
+
+
 def test_a_function_that_makes_no_dataset_is_a_failure_in_the_window_s_place() -> None:
     ds = ad.Dataset.range(5).group_by_window(lambda x: x % 2, lambda key, window: key, 2)
     assert results(ds) == [Failed("TypeError")] * 3

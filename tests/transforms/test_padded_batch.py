@@ -268,3 +268,17 @@ def test_a_value_that_a_known_dtype_cannot_hold_is_refused_at_once(pad: Any) -> 
 def test_a_value_is_not_for_what_needs_none() -> None:
     assert next(iter(of_arrays((2,)).padded_batch(2, padding_values=0.5)))[0].tolist() == [[0, 0]]
     assert next(iter(of_arrays(dtype="float32").padded_batch(2, padding_values=0.5)))[1].tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda ds: ds.padded_batch(4, [1]), "in padded_batch(4), elements 0 to 2"),
+        (lambda ds: ds.batch(4), "in batch(4), elements 0 to 2"),
+    ],
+    ids=["padded", "batch"],
+)
+def test_a_short_batch_is_told_as_it_was_written(build: Any, words: str) -> None:
+    with pytest.raises(ad.StructureError) as caught:
+        list(build(ad.Dataset.from_iterable([np.zeros(1), np.zeros(1), np.zeros(2)])))
+    assert caught.value.__notes__ == [words]

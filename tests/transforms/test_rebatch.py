@@ -106,7 +106,7 @@ def test_rows_that_do_not_fit_are_an_error_that_names_the_step() -> None:
     with ds.iterate() as batches:
         with pytest.raises(ad.StructureError) as error:
             next(batches)
-        assert "rebatch(3)" in error.value.__notes__[0]
+        assert "rebatch([3, 2])" in error.value.__notes__[0]
         assert next(batches).shape == (2, 3)
 
 
