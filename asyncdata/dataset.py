@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy.typing as npt
 
 from asyncdata.checkpoint import Place, fingerprint, place_of
+from asyncdata.contents import contents
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.kept.saved import Saved, save
@@ -25,7 +26,7 @@ from asyncdata.sources.memory import Chosen, Counter, Elements, Getter, Items, R
 from asyncdata.storage import local_path, store_for
 from asyncdata.structure import as_arrays, conform, open_level, paired, spec_of
 from asyncdata.tee import Consumer, consumers
-from asyncdata.transformations import Transformations, dataset_for
+from asyncdata.transformations import Transformations, check_structures, dataset_for
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.mix import Choose, Sample
 from asyncdata.transforms.zip import Zip
@@ -68,7 +69,15 @@ class Dataset(Transformations[T]):
 
     @property
     def plan(self) -> Node:
-        """The tree of nodes that this dataset is."""
+        """The tree of nodes that this dataset is.
+
+        >>> import asyncdata as ad
+        >>> plan = ad.Dataset.range(9).skip(2).batch(4).plan
+        >>> print(plan)
+        range(9) → skip(2) → batch(4)
+        >>> type(plan).__name__, [node.label() for node in plan.inputs]
+        ('Batch', ['skip(2)'])
+        """
         return self._plan
 
     # sources
@@ -92,10 +101,13 @@ class Dataset(Transformations[T]):
         """Integers from `start` in steps of `step`, for ever.
 
         With a `dtype` they are NumPy scalars of it, of integers or floats; beyond the largest comes the smallest.
+        `start` and `step` are integers for each dtype: other numbers are a `map` of these.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.counter(5, 2).take(3))
         [5, 7, 9]
+        >>> list(ad.Dataset.counter(1).map(lambda i: i * 0.5).take(3))
+        [0.5, 1.0, 1.5]
         """
         return Dataset(Counter.of(start, step, dtype))
 
@@ -170,7 +182,7 @@ class Dataset(Transformations[T]):
         """
         if not callable(generator):
             raise PlanError(f"from_generator needs a function that returns an iterable, got {generator!r}")
-        declared = output_signature if output_types is None else paired(output_types, output_shapes)
+        declared = signature_for(output_types, output_shapes, output_signature)
         return Dataset(Generated(generator, tuple(args or ()), declared))
 
     @staticmethod
@@ -228,7 +240,9 @@ class Dataset(Transformations[T]):
     ) -> Dataset[str]:
         """The paths that match one or several glob patterns, listed now; shuffled each epoch unless `shuffle=False`.
 
-        Raises `FileNotFoundError` if nothing matches.
+        Those of all patterns are sorted together, and what matches several comes as often.
+        Raises `FileNotFoundError` if nothing matches. `**` goes into folders, and `*` finds no hidden files. Except on
+        Windows a backslash has the `*`, `?` or `[` behind it mean itself.
 
         >>> import asyncdata as ad, tempfile, pathlib
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -275,6 +289,8 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.zip(ad.Dataset.range(2), ad.Dataset.from_iterable("ab")))
         [(0, 'a'), (1, 'b')]
         """
+        if args and datasets is not None:
+            raise PlanError("zip takes its datasets as arguments or as datasets=, and got both")
         return zipped(args if datasets is None else (datasets,))
 
     @staticmethod
@@ -389,8 +405,8 @@ class Dataset(Transformations[T]):
         `shard_func(element)` tells the number of the file that an element goes to; without it they go to one after the
         other, of 256 MB each. `compression` is `"GZIP"`, `"ZLIB"` or none. It is written to `<path>.partial`, which
         gets its name when it is complete. If it is stopped, saving again goes on: from where it was at most five
-        seconds before, or `checkpoint_args={"checkpoint_interval": n}` elements. Elements may be what `cache(filename)`
-        can write.
+        seconds before, or `checkpoint_args={"checkpoint_interval": n}` elements. With other functions or data in memory
+        that is a `ResumeError`: delete what was begun. Elements may be what `cache(filename)` can write.
 
         >>> import asyncdata as ad, os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "squares")
@@ -399,7 +415,7 @@ class Dataset(Transformations[T]):
         >>> len(squares), squares[3]
         (4, (3, 9))
         """
-        save(self, next_block, local_path(path), compression, shard_func, checkpoint_args)
+        save(self, next_block, local_path(path), compression, shard_func, checkpoint_args, contents(self._plan))
 
     # iteration
 
@@ -508,10 +524,11 @@ class Dataset(Transformations[T]):
         return spec_of_first(self.head(1)) if known is None else known
 
     def fingerprint(self) -> str:
-        """Return a hash of what a state says of the pipeline: its steps, their arguments and the seeds that were given.
+        """Return a hash of the pipeline: its steps, their arguments, functions, data in memory and the seeds given.
 
         Two pipelines with the same one go on from each other's states, whatever machine they are on and whichever share
-        they read: compare it between processes, or keep it beside results. Functions count by their names.
+        they read: compare it between processes, or keep it beside results. Functions count by what they do, as for
+        `cache(filename)`, in the code of one minor version of Python.
 
         >>> import asyncdata as ad
         >>> ad.Dataset.range(9).shuffle(4, seed=1).fingerprint() == ad.Dataset.range(9).shuffle(4, seed=2).fingerprint()
@@ -545,7 +562,7 @@ class Dataset(Transformations[T]):
 
 
 def matching(pattern: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
-    """Return the paths that match one or several patterns; `FileNotFoundError` if none does."""
+    """Return the paths that match one or several patterns, sorted; `FileNotFoundError` if none does."""
     patterns = [pattern] if isinstance(pattern, (str, PathLike)) else list(pattern)
     found: list[str] = []
     for one in patterns:
@@ -553,7 +570,16 @@ def matching(pattern: str | PathLike[str] | Sequence[str | PathLike[str]]) -> li
         found.extend(store.list(path))
     if not found:
         raise FileNotFoundError(f"list_files: no file matches {', '.join(map(str, patterns)) or 'an empty list'}")
-    return found
+    return sorted(found)
+
+
+def signature_for(types: Any, shapes: Any, signature: Any) -> Any:
+    """Return the signature that `from_generator` is given in one of two ways; `PlanError` if in both, or in a half."""
+    if signature is not None and (types is not None or shapes is not None):
+        raise PlanError("from_generator takes output_signature, or output_types and output_shapes, and got both")
+    if types is None and shapes is not None:
+        raise PlanError("from_generator(output_shapes=) needs output_types as well; or give output_signature alone")
+    return signature if types is None else paired(types, shapes)
 
 
 def iterable_for(value: Any) -> Iterable[Any]:
@@ -594,7 +620,9 @@ def loaded(
         dataset = dataset_for("load(reader_func=)", reader_func(shards))
     if spec is None:
         return dataset
-    return Dataset(Map(dataset.plan, (Call("load", partial(conform, signature=spec), spread=False),)))
+    call = Call("load", partial(conform, signature=spec), spread=False)
+    call.label = "load(element_spec=)"  # a line of ours would tell nobody anything
+    return Dataset(Map(dataset.plan, (call,)))
 
 
 def several(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
@@ -606,6 +634,7 @@ def several(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
         dataset = dataset_for(method, value)
         plans.append(dataset.plan)
         options = options.merge(dataset.options())
+    check_structures(method, {f"dataset {place}": plan.signature for place, plan in enumerate(plans)})
     return tuple(plans), options
 
 

@@ -292,12 +292,18 @@ REORDERING: Final[tuple[Rule, ...]] = (filter_pushdown, shrink_pushdown)
 """Rules that must be asked for, by `Options(reorder=True)`: with them other elements fail."""
 
 
+def check_rules(options: Options) -> None:
+    """Raise `PlanError` if options name a rule that there is not."""
+    known = [rule.__name__ for rule in RULES + LAST_RULES]
+    for name in options.disabled_rules or ():
+        if name not in known:
+            raise PlanError(f"Options(disabled_rules=) has no rule {name!r}; rules are {', '.join(sorted(known))}")
+
+
 def enabled(rules: Sequence[Rule], options: Options) -> list[Rule]:
     """Return the rules that `options` leave switched on."""
+    check_rules(options)
     disabled = options.disabled_rules or ()
-    for name in disabled:
-        if name not in (known := {rule.__name__ for rule in RULES + LAST_RULES}):
-            raise PlanError(f"Options(disabled_rules=) has no rule {name!r}; rules are {', '.join(sorted(known))}")
     if options.optimize is False:
         return []
     asked = () if options.reorder else REORDERING

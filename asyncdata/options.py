@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias
 
 from asyncdata.errors import PlanError
@@ -34,8 +34,8 @@ class Options:
     """
 
     placement: Placement | None = None
-    """Where the pipeline runs: `"thread"` (the default), a thread and event loop of its own, so that a consumer that
-    blocks never stalls it; `"current"`, the event loop of the consumer (one of its own under a plain `for`);
+    """Where the pipeline runs: `"thread"` (the default), a thread of its own, so that a consumer that blocks never
+    stalls it; `"current"`, the event loop of the consumer (one of its own under a plain `for`);
     `"process"`, a process of its own, so that neither waits for the other where both are Python code: elements arrive
     in shared memory, in the same order, with the same errors and states; see docs/processes.md."""
 
@@ -63,7 +63,14 @@ class Options:
     disabled_rules: tuple[str, ...] | None = None
     """Names of rewrite rules to leave out, as `Dataset.explain` shows them."""
 
+    _fixed: bool = field(default=False, init=False, repr=False, compare=False)
+
     def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_fixed", False):
+            raise PlanError(
+                f"these options are a copy of a dataset's, and to set {name} has no effect on it: "
+                f"use with_options(Options({name}=...))"
+            )
         if value is not None:
             check_option(name, value)
         object.__setattr__(self, name, value)
@@ -74,7 +81,14 @@ class Options:
 
     def told(self) -> dict[str, Any]:
         """Return what is set."""
-        return {name: value for name in Options.__slots__ if (value := getattr(self, name)) is not None}
+        told = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+        return {name: value for name, value in told.items() if value is not None}
+
+    def fixed(self) -> Options:
+        """Return a copy that cannot be changed."""
+        copy = Options(**self.told())
+        copy._fixed = True
+        return copy
 
 
 def check_option(name: str, value: Any) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from os import PathLike, fspath
+from os import PathLike, fsdecode
 from typing import Any, TypeAlias, cast
+
+import numpy as np
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
@@ -21,11 +23,13 @@ from asyncdata.sources.parsed import FileCatalog, Library
 from asyncdata.sources.record_index import Indexes
 from asyncdata.sources.text import LineFile
 from asyncdata.sources.tfrecord import RecordFile
+from asyncdata.spec import TensorSpec
 from asyncdata.storage import BLOCK_BYTES, store_for
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
 
 __all__ = (
+    "Filename",
     "Filenames",
     "FixedLengthRecordDataset",
     "TFRecordDataset",
@@ -35,7 +39,8 @@ __all__ = (
     "files_of",
 )
 
-Filenames: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]] | Dataset[str]
+Filename: TypeAlias = str | bytes | PathLike[str]
+Filenames: TypeAlias = Filename | Sequence[Filename] | Dataset[str] | Dataset[bytes]
 
 
 class TFRecordDataset(Dataset[bytes]):
@@ -180,7 +185,7 @@ def block_size(method: str, buffer_size: int | None) -> int:
 def files_of(
     method: str,
     filenames: Any,
-    open_one: Callable[[str | PathLike[str]], Node],
+    open_one: Callable[[Filename], Node],
     reads: int | None,
     library: Library | None = None,
 ) -> Node:
@@ -188,14 +193,13 @@ def files_of(
 
     With a `library` the elements of files whose names are known can be had in any order.
     """
-    if isinstance(filenames, (str, PathLike)):
-        return open_one(fspath(cast("str | PathLike[str]", filenames)))
+    if isinstance(filenames, (str, bytes, PathLike)):
+        return open_one(cast("Filename", filenames))
     if not hasattr(filenames, "__iter__"):
         raise PlanError(f"{method}(filenames=) must be a path, several, or a dataset of paths, got {filenames!r:.80}")
-    plan = (
-        filenames.plan if isinstance(filenames, Dataset) else Items([checked(name) for name in filenames], files=True)
-    )
+    plan = names_of(method, filenames)
     call = Call(method, open_one, spread=False)
+    call.label = f"{method}(filenames)"  # a line of ours would tell nobody anything
     if reads is None:
         names = plan.items if isinstance(plan, Items) and plan.files else None
         return FlatMap(plan, call, None if names is None or library is None else FileCatalog(names, library))
@@ -205,27 +209,40 @@ def files_of(
     return Interleave(plan, call, workers, workers=workers)
 
 
-def record_file(
-    filename: str | PathLike[str], compression: str | None, block_bytes: int, indexes: Indexes | None
-) -> RecordFile:
+def names_of(method: str, filenames: Any) -> Node:
+    """Return the plan that gives the names of several files; `PlanError` if its elements are known to be none."""
+    if not isinstance(filenames, Dataset):
+        return Items([checked(method, name) for name in filenames], files=True)
+    spec = filenames.plan.signature
+    if spec is None or (isinstance(spec, TensorSpec) and not spec.shape and np.dtype(spec.dtype).kind in "OSU"):
+        return filenames.plan
+    mend = "; take them apart by unbatch()" if isinstance(spec, TensorSpec) and spec.shape else ""
+    raise PlanError(f"{method}(filenames=) needs a dataset with one path an element, and its elements are {spec}{mend}")
+
+
+def record_file(filename: Filename, compression: str | None, block_bytes: int, indexes: Indexes | None) -> RecordFile:
     """Return the source for one file."""
-    return RecordFile(checked(filename), compression, block_bytes, indexes)
+    return RecordFile(checked("TFRecordDataset", filename), compression, block_bytes, indexes)
 
 
-def line_file(filename: str | PathLike[str], compression: str | None, block_bytes: int) -> LineFile:
+def line_file(filename: Filename, compression: str | None, block_bytes: int) -> LineFile:
     """Return the source for one file."""
-    return LineFile(checked(filename), compression, block_bytes)
+    return LineFile(checked("TextLineDataset", filename), compression, block_bytes)
 
 
-def fixed_file(
-    filename: str | PathLike[str], compression: str | None, block_bytes: int, files: FixedFiles
-) -> FixedFile:
+def fixed_file(filename: Filename, compression: str | None, block_bytes: int, files: FixedFiles) -> FixedFile:
     """Return the source for one file."""
-    return FixedFile(checked(filename), compression, block_bytes, files=files)
+    return FixedFile(checked(FixedFile.method, filename), compression, block_bytes, files=files)
 
 
-def checked(filename: str | PathLike[str]) -> str:
-    """Return a file name as a string; another scheme than one we can read is an error here."""
-    name = fspath(filename)
+def checked(method: str, filename: Any) -> str:
+    """Return a file name as a string; what is none, or of another scheme than one we can read, is an error here."""
+    try:
+        name = fsdecode(filename)
+    except TypeError:
+        raise PlanError(
+            f"{method}: a path is a str, bytes or a PathLike, got {type(filename).__name__}: {filename!r:.80}; give "
+            "several as a flat list, or as a dataset with one path an element (unbatch() one of batches)"
+        ) from None
     store_for(name)
     return name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from asyncdata.errors import PlanError
 from asyncdata.kept.cache import FileCache, snapshot_path
+from asyncdata.optimize import check_rules
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node, check_arguments, check_count, check_integer, check_parallel
 from asyncdata.runtime.executors import Call
@@ -51,7 +52,7 @@ from asyncdata.transforms.zip import Enumerate
 if TYPE_CHECKING:
     from asyncdata.dataset import Dataset
 
-__all__ = ("Transformations", "dataset_for")
+__all__ = ("Transformations", "check_structures", "dataset_for")
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -287,7 +288,7 @@ class Transformations(Generic[T]):
         [0, 1, 0]
         """
         other = dataset_for("concatenate", dataset)
-        check_structures(self._plan.signature, other.plan.signature)
+        check_structures("concatenate", {"the first": self._plan.signature, "the second": other.plan.signature})
         return self._next(Concatenate(self._plan, other.plan), self._options.merge(other.options()))
 
     def batch(
@@ -649,16 +650,19 @@ class Transformations(Generic[T]):
         """Keep the elements of the first epoch for the following ones, in memory or a file; arrays become read-only.
 
         What was read is kept when an epoch is left early, and the next one reads on from there. Put random
-        augmentation and `shuffle` after it. In memory, with `max_bytes`, what comes after so many is not kept, and the
-        input goes on there in each epoch.
+        augmentation and `shuffle` after it. What failed is tried again in each epoch. In memory, with `max_bytes`, what
+        comes after so many is not kept, and the input goes on there in each epoch.
 
         With a `filename` elements are written as they are read, to `<filename>.partial` until all are there. Other
         processes, at once or later, read the same file. Of several that begin it one writes; if that dies, the next
-        goes on. Of a file that is whole any element can be had, as `dataset[i]` and for `shuffle()` without a buffer,
-        and their number is known. The file tells the pipeline in words, and those seeds that were chosen: another one
-        is a `ResumeError`. Functions count by their names and data in memory by their number, as for a state: give the
-        file another name when a function does something else. Elements are arrays, numbers, bytes, str, None and
-        tuples, lists, dicts, named tuples and dataclasses of these; reading them runs no code.
+        goes on. The file is not whole as long as an element fails, and each epoch goes on from there: put
+        `ignore_errors` before it. Of a file that is whole any element can be had, as `dataset[i]` and for `shuffle()`
+        without a buffer, and their number is known. The file tells the pipeline in words, with hashes of functions and
+        of data in memory, and those seeds that were chosen: another one is a `ResumeError`. A function counts by its
+        code, what it holds of numbers, strings, tuples and arrays, and the functions of its module that it calls; not
+        by the objects that it holds: give the file another name when those do something else. With another minor
+        version of Python, whose code is another one, functions and data are not compared. Elements are arrays, numbers,
+        bytes, str, None and tuples, lists, dicts, named tuples and dataclasses of these; reading them runs no code.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(3).map(print).cache()
@@ -679,8 +683,9 @@ class Transformations(Generic[T]):
     ) -> Dataset[T]:
         """Keep the elements in a file of the folder `path`, one for each pipeline: `cache(filename)` that finds a name.
 
-        A pipeline that has changed, in its steps, files or chosen seeds, fills a file of its own; others stay until you
-        delete them. A function counts by its name: rename it, or take another folder, when it does something else.
+        A pipeline that has changed, in its steps, functions, data in memory, files or chosen seeds, fills a file of its
+        own, and so does another minor version of Python; others stay until you delete them. `cache` says what of a
+        function counts.
         There is no compression, and one file: for shards and readers of your own use `save` and `load`.
 
         >>> import asyncdata as ad, os, tempfile
@@ -770,6 +775,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(4).apply(lambda ds: ds.filter(lambda x: x > 1)))
         [2, 3]
         """
+        if not callable(transformation_func):
+            raise PlanError(f"apply needs a function, got {transformation_func!r:.80}")
         return dataset_for("apply", transformation_func(self._next(self._plan)))
 
     def __or__(self, transformation_func: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
@@ -786,17 +793,25 @@ class Transformations(Generic[T]):
         return self._next(self._plan, self._options.merge(options_for(options)))
 
     def options(self) -> Options:
-        """Return a copy of the options that are set."""
-        return Options().merge(self._options)
+        """Return a copy of the options that are set, which cannot be changed: that is for `with_options`.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(9).with_options(ad.Options(deterministic=False, ram_budget=10**9))
+        >>> ds.options().ram_budget, ds.options().optimize
+        (1000000000, None)
+        """
+        return self._options.fixed()
 
 
-def check_structures(first: Any, second: Any) -> None:
-    """Raise `PlanError` if two datasets are known to have elements of different structures."""
-    if first is None or second is None or same_structure(first, second):
-        return
-    raise PlanError(
-        f"concatenate: elements of the first are {first}, of the second {second}; map one to the structure of the other"
-    )
+def check_structures(method: str, signatures: Mapping[str, Any]) -> None:
+    """Raise `PlanError` if datasets, by what a message calls them, are known to have elements of other structures."""
+    known = [(name, signature) for name, signature in signatures.items() if signature is not None]
+    for name, signature in known[1:]:
+        one, first = known[0]
+        if not same_structure(first, signature):
+            raise PlanError(
+                f"{method}: elements of {one} are {first}, of {name} {signature}; map one to the structure of the other"
+            )
 
 
 def inner_call(method: str, fn: Callable[..., Any], plan: Node) -> Call:
@@ -832,4 +847,5 @@ def dataset_for(method: str, value: Any) -> Dataset[Any]:
 def options_for(value: Any) -> Options:
     if not isinstance(value, Options):
         raise PlanError(f"with_options needs an asyncdata.Options, got {value!r}")
+    check_rules(value)
     return value

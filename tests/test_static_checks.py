@@ -154,3 +154,67 @@ def test_structures_that_do_not_match_are_not_concatenated() -> None:
 
 def test_what_is_not_known_is_concatenated() -> None:
     assert list(NUMBERS.take(1).concatenate(ad.Dataset.from_iterable(["x"]))) == [0, "x"]
+
+
+CHOICES = ad.Dataset.range(2)
+MIXTURES = {
+    "sample_from_datasets": ad.Dataset.sample_from_datasets,
+    "choose_from_datasets": lambda datasets: ad.Dataset.choose_from_datasets(datasets, CHOICES),
+}
+
+
+@pytest.mark.parametrize("method", MIXTURES)
+def test_structures_that_do_not_match_are_not_mixed(method: str) -> None:
+    named, unknown = ad.Dataset.from_tensor_slices({"a": [1]}), ad.Dataset.from_iterable(["x"])
+    words = rf"{method}: elements of dataset 0 are TensorSpec.*, of dataset 2 \{{'a': TensorSpec.*map one"
+    with pytest.raises(ad.PlanError, match=words):
+        MIXTURES[method]([NUMBERS, unknown, named])
+    MIXTURES[method]([NUMBERS, unknown, NUMBERS.map(one)])
+    MIXTURES[method]([NUMBERS, ad.Dataset.range(2, output_type="int8"), ad.Dataset.from_tensor_slices([[1.5]])])
+
+
+def test_arguments_that_would_be_ignored_are_refused() -> None:
+    signature: Any = {"output_signature": ad.TensorSpec((), "int64")}
+    with pytest.raises(ad.PlanError, match="zip takes its datasets as arguments or as datasets=, and got both"):
+        ad.Dataset.zip(NUMBERS, datasets=(NUMBERS,))
+    for more in ({"output_types": "int64"}, {"output_shapes": ()}):
+        with pytest.raises(ad.PlanError, match="from_generator takes output_signature, or .* and got both"):
+            ad.Dataset.from_generator(lambda: [1], **signature, **more)
+    with pytest.raises(ad.PlanError, match=r"from_generator\(output_shapes=\) needs output_types"):
+        ad.Dataset.from_generator(lambda: [1], output_shapes=())
+    assert list(ad.Dataset.zip(datasets=(NUMBERS,))) == [(0,), (1,), (2,), (3,)]
+
+
+def test_what_is_no_function_is_not_applied() -> None:
+    with pytest.raises(ad.PlanError, match="apply needs a function, got 3"):
+        NUMBERS.apply(3)  # type: ignore[arg-type]
+    with pytest.raises(ad.PlanError, match="apply needs a function, got 3"):
+        NUMBERS | 3  # type: ignore[operator]
+
+
+READERS = {
+    "TFRecordDataset": ad.TFRecordDataset,
+    "TextLineDataset": ad.TextLineDataset,
+    "FixedLengthRecordDataset": lambda names: ad.FixedLengthRecordDataset(names, 1),
+    "CsvDataset": lambda names: ad.experimental.CsvDataset(names, [int]),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_elements_that_are_no_paths_are_refused(reader: str) -> None:
+    for wrong in ([["a", "b"]], np.array([["a"]]), [3]):
+        with pytest.raises(ad.PlanError, match=f"{reader}: a path is a str, bytes or a PathLike, got .*flat list"):
+            READERS[reader](wrong)
+    with pytest.raises(ad.PlanError, match=rf"{reader}\(filenames=\) needs .*'a': .*"):
+        READERS[reader](ad.Dataset.from_tensor_slices({"a": ["x"]}))
+    with pytest.raises(ad.PlanError, match=rf"{reader}\(filenames=\) needs .*int64"):
+        READERS[reader](NUMBERS)
+    with pytest.raises(ad.PlanError, match=rf"{reader}\(filenames=\) needs .*unbatch\(\)"):
+        READERS[reader](ad.Dataset.from_tensor_slices(["a", "b"]).batch(2))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_batches_of_paths_that_nobody_knew_of_are_errors_in_their_places(reader: str) -> None:
+    with pytest.raises(ad.PlanError, match=rf"{reader}: a path is .*got ndarray.*unbatch\(\)") as caught:
+        list(READERS[reader](ad.Dataset.from_iterable(["a", "b"]).batch(2)))
+    assert caught.value.__notes__ == [f"in {reader}(filenames), elements 0 to 1"]

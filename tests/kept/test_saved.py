@@ -429,3 +429,10 @@ def test_a_full_disk_is_an_error_and_with_room_it_goes_on(small_disk: Path) -> N
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
     save()
     assert [x for x, _ in ad.Dataset.load(path)] == [*range(2000)]
+
+
+def test_an_element_that_does_not_fit_the_spec_names_the_argument(tmp_path: Path) -> None:
+    ad.Dataset.range(1).save(tmp_path / "numbers")
+    with pytest.raises(ad.StructureError) as caught:
+        list(ad.Dataset.load(tmp_path / "numbers", element_spec=ad.TensorSpec((3,), "int64")))
+    assert caught.value.__notes__ == ["in load(element_spec=), element (0, 0)"]

@@ -668,7 +668,10 @@ def unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
         pipe.build().unbatch()
     except ad.PlanError:
         return pipe
-    return pipe.then("unbatch()", lambda ds: ds.unbatch(), lambda epoch: reference.unbatch(pipe.meaning(epoch)))
+    whole = not any(isinstance(element, reference.Failed) for element in pipe.meaning(FIRST))
+    return replace(pipe, counted=pipe.counted and whole).then(
+        "unbatch()", lambda ds: ds.unbatch(), lambda epoch: reference.unbatch(pipe.meaning(epoch))
+    )
 
 
 def batch_unbatch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
@@ -895,10 +898,15 @@ def zip_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def alike(*pipes: Pipeline) -> bool:
+    """Whether elements may be of one structure: what is known to be of different ones is refused."""
+    known = [spec for pipe in pipes if (spec := pipe.build().plan.signature) is not None]
+    return all(same_structure(known[0], spec) for spec in known[1:])
+
+
 def concatenate(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     other = draw(chains(sources(), ORDERED_STEPS, 2))
-    specs = pipe.build().plan.signature, other.build().plan.signature
-    if None not in specs and not same_structure(*specs):
+    if not alike(pipe, other):
         return pipe
     both = pipe.then(
         f"concatenate({other})",
@@ -910,6 +918,8 @@ def concatenate(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 def sample_from_datasets(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     others = draw(st.lists(chains(sources(), ORDERED_STEPS, 2), min_size=1, max_size=2))
+    if not alike(pipe, *others):
+        return pipe
     pipes = draw(st.permutations([pipe, *others]))
     weights = draw(st.sampled_from([[1.0, 1.0, 1.0], [0.7, 0.1, 0.2], [1e-9, 1, 1], [0.0, 2.5, 0.5]]))[: len(pipes)]
     seed, anew = draw(st.integers(0, 3)), draw(st.booleans())
@@ -953,7 +963,10 @@ def map_choice(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 def choose_from_datasets(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     ordered = chains(sources(), ORDERED_STEPS, 2).filter(lambda other: other.ordered)
-    pipes = draw(st.permutations([pipe, *draw(st.lists(ordered, min_size=1, max_size=2))]))
+    others = draw(st.lists(ordered, min_size=1, max_size=2))
+    if not alike(pipe, *others):
+        return pipe
+    pipes = draw(st.permutations([pipe, *others]))
     chosen, stop = choices(draw), draw(st.sampled_from([False, False, True]))
     return replace(
         pipe,

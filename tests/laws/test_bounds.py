@@ -277,6 +277,8 @@ def zipped(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 
 def sampled(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    if not pipelines.alike(pipe, ENDLESS):
+        return pipe
     pipes = draw(st.permutations([pipe, ENDLESS]))
     weights, seed = draw(st.sampled_from([[1.0, 1.0], [0.7, 0.3], [2.0, 5.0]])), draw(st.integers(0, 3))
     return replace(
@@ -291,6 +293,8 @@ def sampled(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 
 def chosen(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    if not pipelines.alike(pipe, ENDLESS):
+        return pipe
     pipes, choices = draw(st.permutations([pipe, ENDLESS])), draw(st.lists(st.integers(0, 1), max_size=60))
     return replace(
         pipe,

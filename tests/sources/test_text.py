@@ -140,6 +140,20 @@ def test_a_last_line_that_never_ends_is_read_in_time_that_grows_with_its_length(
     assert [len(line) for line in ad.TextLineDataset(path, buffer_size=1 << 16)] == [20 << 20]
 
 
+@pytest.mark.parametrize("form", [str, Path, os.fsencode])
+def test_paths_may_be_bytes(path: Path, form: Any) -> None:
+    path.write_bytes(b"one\ntwo")
+    name = form(path)
+    for names in (name, [name], ad.Dataset.from_iterable([name])):
+        assert list(ad.TextLineDataset(names)) == [b"one", b"two"]
+
+
+def test_names_may_be_the_lines_of_a_file(path: Path, tmp_path: Path) -> None:
+    path.write_bytes(b"one\ntwo")
+    (tmp_path / "names").write_text(f"{path}\n{path}\n")
+    assert list(ad.TextLineDataset(ad.TextLineDataset(tmp_path / "names"))) == [b"one", b"two"] * 2
+
+
 def test_wrong_arguments_are_errors_where_they_are_given(path: Path) -> None:
     with pytest.raises(ad.PlanError, match="compression_type must be"):
         ad.TextLineDataset(path, "ZIP")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -48,6 +50,26 @@ def test_unknown_options_are_refused() -> None:
 def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(ad.PlanError, match="no_such_rule"):
         list(ad.Dataset.range(1).with_options(ad.Options(disabled_rules=("no_such_rule",))))
+
+
+def test_an_unknown_rule_is_refused_where_a_dataset_gets_it() -> None:
+    with pytest.raises(ad.PlanError, match="no rule 'nope'; rules are filter_pushdown, .*take_pushdown"):
+        ad.Dataset.range(1).with_options(ad.Options(disabled_rules=("nope",)))
+
+
+def test_options_that_are_asked_for_cannot_be_changed() -> None:
+    given = ad.Options()
+    given.deterministic = False
+    ds = ad.Dataset.range(3).with_options(given)
+    seen = ds.options()
+    for options in (seen, copy.deepcopy(seen), pickle.loads(pickle.dumps(seen))):
+        with pytest.raises(ad.PlanError, match=r"deterministic has no effect .*with_options\(Options\(deterministic="):
+            options.deterministic = True
+    given.deterministic = True
+    assert ds.options() == seen == ad.Options(deterministic=False)
+    merged = seen.merge(ad.Options(autotune=False))
+    merged.deterministic = True
+    assert ds.with_options(merged).options() == ad.Options(deterministic=True, autotune=False)
 
 
 def test_what_is_set_later_wins_field_by_field() -> None:
