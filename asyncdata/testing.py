@@ -134,7 +134,17 @@ def check_transform(
 
     Its elements are those that `meaning` makes of each of the `inputs`, under `for` and `async for`, with both
     placements, with the optimizer and without; leaving it early leaves no thread, task or descriptor behind.
-    Call it outside of an event loop. Raises `AssertionError` with the case that failed.
+    Types and dtypes must be the same too: 7 is not `np.int64(7)`, nor 7.0. Call it outside of an event loop. Raises
+    `AssertionError` with the case that failed.
+
+    >>> import numpy as np
+    >>> def halves(ds):
+    ...     return ds.map(lambda x: np.int64(x // 2))
+    >>> check_transform(halves, lambda items: [np.int64(x // 2) for x in items])
+    >>> check_transform(halves, lambda items: [x // 2 for x in items], inputs=[[14]])
+    Traceback (most recent call last):
+    ...
+    AssertionError: [14], Options(placement='thread', ...got [np.int64(7)], its meaning is [7]...
     """
     for items in inputs:
         expected = list(meaning(list(items)))

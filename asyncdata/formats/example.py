@@ -69,6 +69,10 @@ class FixedLenFeature:
 
     `dtype` is `np.int64`, `np.float32`, or for bytes any of `bytes`, `str`, `object`. Without a `default_value` the
     feature must be in every example.
+
+    >>> features = {"size": FixedLenFeature((2,), np.int64), "label": FixedLenFeature((), np.int64, default_value=-1)}
+    >>> parse_single_example(make_example({"size": [4, 3]}), features)
+    {'size': array([4, 3]), 'label': np.int64(-1)}
     """
 
     shape: Sequence[int]
@@ -133,7 +137,12 @@ class FixedLenFeature:
 
 @dataclass(frozen=True, slots=True)
 class VarLenFeature:
-    """A feature of any length, as tf.io.VarLenFeature; it is parsed to a 1-D array, empty if the example has none."""
+    """A feature of any length, as tf.io.VarLenFeature; it is parsed to a 1-D array, empty if the example has none.
+
+    >>> examples = [make_example({"words": ["one", "two"]}), make_example({})]
+    >>> [parse_single_example(one, {"words": VarLenFeature(bytes)})["words"].tolist() for one in examples]
+    [[b'one', b'two'], []]
+    """
 
     dtype: DTypeLike
     kind: str = field(init=False, repr=False)
@@ -217,6 +226,9 @@ def decode_example(serialized: bytes) -> dict[str, Array]:
     """Return every feature of a serialized tf.Example as a 1-D array: int64, float32, or object for bytes.
 
     A feature without a kind, as an empty list is written, is an empty float32 array.
+
+    >>> decode_example(make_example({"id": 7, "tags": ["a", "b"], "none": []}))
+    {'id': array([7]), 'none': array([], dtype=float32), 'tags': array([b'a', b'b'], dtype=object)}
     """
     found = read_features(serialized)
     return {name: decode_feature(found[name]) for name in sorted(found)}

@@ -34,7 +34,13 @@ KEY, FAILED = "key", "failed"
 
 @dataclass(frozen=True)
 class Reducer:
-    """How elements of one key become one, as tf.data.experimental.Reducer; each may be a coroutine function."""
+    """How elements of one key become one, as tf.data.experimental.Reducer; each may be a coroutine function.
+
+    >>> import asyncdata as ad
+    >>> mean = ad.Reducer(lambda key: (0, 0), lambda state, x: (state[0] + x, state[1] + 1), lambda sum, n: sum / n)
+    >>> list(ad.Dataset.range(6).group_by_reducer(lambda x: x % 2, mean))
+    [2.0, 3.0]
+    """
 
     init_func: Callable[[Any], Any]
     """Returns the first state for a key."""
@@ -97,6 +103,10 @@ class GroupByReducer(Unary):
 
     def label(self) -> str:
         return self.calls.reduce.name
+
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        return (self.calls.init, self.calls.reduce, self.calls.finalize)
 
     def stage(self) -> Merge:
         return Merge(self.blocks, waits=self.calls.are_async)

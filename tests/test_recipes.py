@@ -1,0 +1,36 @@
+"""What docs/recipes.md shows is what happens."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[1] / "docs" / "recipes.md"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_examples_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    test = doctest.DocTestParser().get_doctest("\n".join(blocks("pycon")), {}, PAGE.name, str(PAGE), 0)
+    said: list[str] = []
+    assert doctest.DocTestRunner().run(test, out=said.append).failed == 0, "".join(said)
+
+
+def test_the_debugger_stops_as_shown(tmp_path: Path) -> None:
+    (program,), (session,) = blocks("python"), blocks("text")
+    (tmp_path / "look.py").write_text(program)
+    typed = "".join(re.findall(r"\(Pdb\) (.*\n)", session))
+    run = subprocess.run(
+        [sys.executable, "look.py"], cwd=tmp_path, input=typed, capture_output=True, text=True, timeout=50, check=True
+    )
+    shown = re.findall(r"^(?!\$|>|->|\(Pdb\)).+", session, re.MULTILINE)  # where it stops depends on the Python
+    assert run.stdout.splitlines()[-len(shown) :] == [f"(Pdb) {line}" for line in shown]
