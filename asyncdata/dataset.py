@@ -382,7 +382,7 @@ class Dataset(Transformations[T]):
         >>> ad.Dataset.range(3).batch(2).peek()
         array([0, 1])
         """
-        return only(self.head(1))
+        return only(self.head(1), "peek")
 
     def get_single_element(self) -> T:
         """Return the only element of the dataset; a `StructureError` if it has none, or more.
@@ -391,7 +391,7 @@ class Dataset(Transformations[T]):
         >>> ad.Dataset.range(3).batch(8).get_single_element()
         array([0, 1, 2])
         """
-        return only(self._few(2))
+        return only(self._few(2), "get_single_element")
 
     def save(
         self,
@@ -489,8 +489,8 @@ class Dataset(Transformations[T]):
         """
         chosen, by_hand = Chosen.of(self._plan, index), self._planner.runs_by_hand(self._plan, alone=True)
         if by_hand is not None:
-            return only(elements_by_hand(Chosen(by_hand, chosen.places), 1))
-        return only(here(Dataset[T](chosen, self._options)).to_list())
+            return only(elements_by_hand(Chosen(by_hand, chosen.places), 1), "at")
+        return only(here(Dataset[T](chosen, self._options)).to_list(), "at")
 
     def __getitem__(self, index: int) -> T:
         return self.at(index)
@@ -638,10 +638,10 @@ def several(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
     return tuple(plans), options
 
 
-def only(elements: Sequence[T]) -> T:
+def only(elements: Sequence[T], method: str) -> T:
     """Return the one element that there is."""
     if len(elements) != 1:
-        raise StructureError("the dataset is empty" if not elements else "the dataset has more than one element")
+        raise StructureError(f"{method}: the dataset {'has more than one element' if elements else 'is empty'}")
     return elements[0]
 
 

@@ -183,3 +183,10 @@ def test_few_elements_are_made_in_this_thread_unless_options_say_otherwise_or_a_
 
     assert asyncio.run(on_a_loop()) == ("asyncdata-engine" if waits else here)
     assert ds.with_options(ad.Options(placement="thread")).get_single_element() == "asyncdata-engine"
+
+
+def test_looking_at_nothing_says_who_looked() -> None:
+    empty = ad.Dataset.range(0)
+    for method in ("peek", "get_single_element"):
+        with pytest.raises(ad.StructureError, match=f"^{method}: the dataset is empty$"):
+            getattr(empty, method)()

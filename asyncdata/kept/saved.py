@@ -238,7 +238,11 @@ class Shards:
 
 def chosen(choose: Call, element: Any) -> int:
     """Return the number of the shard that the user's function wants for an element."""
-    number = operator.index(choose.one(element))
+    told = choose.one(element)
+    try:
+        number = operator.index(told)
+    except TypeError:
+        raise TypeError(f"{choose.label} must return the number of a shard, an integer, got {told!r:.60}") from None
     if number < 0:
         raise ValueError(f"{choose.label} must return the number of a shard, from 0 on, got {number}")
     return number

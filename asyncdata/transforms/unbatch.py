@@ -61,7 +61,7 @@ class Unbatch(Unary):
         found: dict[Ticket, Block] = {}
         async with aclosing(self.input.open(scope, Demand(), Start(END, [*parents.values()]))) as source:
             async for block in source:
-                found[plain(block.tickets[0])] = Unbatcher().feed(block)
+                found[plain(block.tickets[0])] = Unbatcher(self.method).feed(block)
         names = [(plain(parent), row or 0) for parent, row in tickets]
         often = repeated_ones(names)
         for place, (parent, row) in enumerate(names):
@@ -70,10 +70,15 @@ class Unbatch(Unary):
             item = another(rows.items[row]) if names[place] in often else rows.items[row]
             yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
 
+    @property
+    def method(self) -> str:
+        """What users wrote, for messages."""
+        return "rebatch()" if self.alone else "unbatch()"
+
     def stage(self) -> Fold:
         rows = self.input.size if isinstance(self.input, Batch) else unprefixed(self.input.signature)[0]
         owned = self.alone and isinstance(self.input, Batch)  # which nobody but this step has seen
-        return Fold(lambda _: Unbatcher(self.input.in_order and not self.input.shared, rows, owned))
+        return Fold(lambda _: Unbatcher(self.method, self.input.in_order and not self.input.shared, rows, owned))
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         outer, rows = dealt_begun(map(listed, positions), deal, self.input.dealt)
@@ -120,7 +125,8 @@ class Unbatcher(Step):
     So no more is read than is wanted.
     """
 
-    def __init__(self, by_place: bool = True, most_rows: int | None = None, owned: bool = False) -> None:
+    def __init__(self, name: str, by_place: bool = True, most_rows: int | None = None, owned: bool = False) -> None:
+        self.name = name
         self.by_place = by_place
         self.most_rows = most_rows
         self.owned = owned
@@ -162,7 +168,7 @@ class Unbatcher(Step):
             columns = Columns.of(block.items[0], self.owned)
             items = unstack(block.items[0]) if columns is None else []
         except StructureError as error:
-            return self.failure(block, noted(error, "unbatch()", block.tickets[0]), skip)
+            return self.failure(block, noted(error, self.name, block.tickets[0]), skip)
         count, element, skips = len(items) if columns is None else len(columns), block.tickets, self.skips
         rows = Children(element[0], Ordinals(0, count), lambda row: self.after(element, row, count, skips))
         out = Block(items, rows) if columns is None else Block.of_columns([columns], rows)

@@ -233,7 +233,7 @@ def test_wrong_arguments_are_errors_where_they_are_given(path: Path) -> None:
     assert not path.parent.joinpath("saved.partial").exists()
     with pytest.raises(ValueError, match="must return the number of a shard, from 0 on, got -1"):
         ds.save(path, shard_func=lambda x: -1)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="save.*must return the number of a shard, an integer, got 1.5"):
         ds.save(path, shard_func=lambda x: 1.5)  # type: ignore[arg-type,return-value]
     ds.save(path, "GZIP")
     with pytest.raises(ad.PlanError, match="was saved with compression='GZIP', got 'ZLIB'"):

@@ -221,3 +221,10 @@ def test_parts_that_are_held_for_long_are_copied() -> None:
     batches = ad.Dataset.range(400).map(lambda number: np.full(250, number)).batch(80).rebatch(40)
     for ds in (batches.shuffle(8, seed=1), batches.cache()):
         assert all(batch.base is None for batch in ds)
+
+
+def test_what_has_no_rows_is_said_to_be_in_rebatch() -> None:
+    for ds in (ad.Dataset.from_iterable([np.zeros(2), 1]).rebatch(2), ad.Dataset.from_iterable([1]).rebatch([2, 1])):
+        with pytest.raises(ad.StructureError) as caught:
+            list(ds)
+        assert caught.value.__notes__[0].startswith("in rebatch(), element ")
