@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from copy import copy
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -36,14 +36,14 @@ __all__ = ("Cache", "MemoryCache", "freeze")
 
 
 class Hole:
-    """In the place of an element that failed: it is asked for again each time, by its ticket in the input."""
+    """In the place of an element that failed, which is asked for again each time."""
 
-    __slots__ = ("ticket",)
+    __slots__ = ()
 
     nbytes = 0
 
-    def __init__(self, ticket: Ticket) -> None:
-        self.ticket = ticket
+
+HOLE: Final = Hole()
 
 
 class MemoryCache:
@@ -68,10 +68,11 @@ class MemoryCache:
         """Travel empty: another process keeps elements of its own."""
         return MemoryCache, (self.max_bytes,)
 
-    def offer(self, position: int, block: Block, again: bool) -> None:
+    def offer(self, position: int, block: Block, again: bool | None) -> None:
         """Keep the elements of `block`, number `position` and following, if they follow what is kept and fit.
 
-        Where one failed a hole is kept if it can be made `again`.
+        Where one failed a hole is kept if it can be asked for `again`, or it is kept itself if that is `None`; else
+        what is kept ends before it.
         """
         with self.lock:
             begin = len(self.items)
@@ -80,12 +81,15 @@ class MemoryCache:
             added = block.items[begin - position :]
             if block.failed:
                 places = [place for place, item in enumerate(added) if type(item) is Failure]
+                if places and again is False:
+                    added, places = added[: places[0]], []
                 for place in places:
-                    ticket = plain(block.tickets[begin - position + place])
-                    added[place] = Hole(ticket) if again else Failure(afresh(added[place].error))
+                    added[place] = HOLE if again else Failure(afresh(added[place].error))
                 self.odd.update(begin + place for place in places)
             if self.max_bytes is not None:
                 added = self.fitting(added, self.max_bytes)
+            if not added:
+                return
             for item in added:
                 freeze(item)
             self.items.extend(added)
@@ -117,16 +121,18 @@ class MemoryCache:
         items = [again_if_failed(item) for item in items[: min(places, default=None)]]
         return Block(items, failed=Failure in set(map(type, items))) if items else None
 
-    def hole(self, position: int) -> Ticket | None:
-        """Return by which ticket to ask for number `position`, if it failed whenever it was asked for."""
-        item = self.items[position] if position in self.odd and position < len(self.items) else None
-        return item.ticket if type(item) is Hole else None
+    def has_hole(self, position: int) -> bool:
+        """Tell whether number `position` failed whenever it was asked for."""
+        return position in self.odd and type(self.items[position]) is Hole
 
     def mend(self, position: int, item: Any) -> None:
-        """Keep an element that had failed before."""
+        """Keep an element that had failed before, if it fits."""
         with self.lock:
             if self.max_bytes is not None:
-                self.bytes += nbytes(item)
+                size = nbytes(item)
+                if self.bytes + size > self.max_bytes:
+                    return
+                self.bytes += size
             freeze(item)
             self.items[position] = item
             self.odd.discard(position)
@@ -143,12 +149,39 @@ class MemoryCache:
             self.complete = self.complete or position == len(self.items)
 
 
+class Beyond:
+    """The input behind what is kept, opened where that ends, and anew where others have gone on from there."""
+
+    def __init__(self, store: MemoryCache, start: Callable[[Start], Blocks]) -> None:
+        self.store = store
+        self.start = start
+        self.source: Blocks | None = None
+        self.position = 0
+
+    async def read(self, position: int) -> Block | None:
+        """Return the next elements, from number `position` on; `None` at the end."""
+        if self.position != position:
+            await self.aclose()
+        if self.source is None:
+            self.source = self.start(self.store.behind(position) if position else FRESH)
+        block = await anext(self.source, None)
+        self.position = position + len(block or ())
+        return block
+
+    async def aclose(self) -> None:
+        """Close the input."""
+        source, self.source = self.source, None
+        if source is not None:
+            await source.aclose()
+
+
 @dataclass(frozen=True, eq=False)
 class Cache(Unary):
     """The input's elements, computed once. What was read is kept when an epoch is left early, and read on from there.
 
-    One that failed is asked for again in each epoch. An input that may differ each time it runs (a generator, an
-    unordered map) is kept only if it was read to its end in one go, with what failed there.
+    One that failed is asked for again in each epoch: alone where the input's elements can be had in any order, else
+    with all that is behind it. An input that may differ each time it runs (a generator, an unordered map) is kept only
+    if it was read to its end in one go, with what failed there.
     """
 
     store: MemoryCache = field(default_factory=MemoryCache, repr=False)
@@ -186,36 +219,31 @@ class Cache(Unary):
         """Yield all but the first `done` elements; those that are not kept are read, also to be kept."""
         shared = self.input.repeatable or self.store.complete
         store = self.store if shared else MemoryCache(self.store.max_bytes)
+        again = self.input.addressable if shared else None
         position = min(done, len(store.items))
-        async with AsyncExitStack() as stack:
-            source: Blocks | None = None
+        async with aclosing(Beyond(store, lambda start: opener(first_of_all(scope), want, start))) as beyond:
             while True:
                 complete = store.complete  # asked first: others fill it meanwhile
                 block = store.kept(position, want.items)
                 if block is None and position < len(store.items):
-                    if (hole := store.hole(position)) is None:
+                    if not store.has_hole(position):
                         continue  # another iterator has just filled it
-                    source_of_one = opener(first_of_all(scope), Demand(1), Start(END, [hole]))
-                    block = await self.tried(store, position, source_of_one)
+                    block = await self.tried(store, position, opener, scope)
                 elif block is None:
-                    if complete:
-                        return
-                    if source is None:
-                        source = opener(first_of_all(scope), want, store.behind(position) if position else FRESH)
-                        await stack.enter_async_context(aclosing(source))
-                    block = await anext(source, None)
+                    block = None if complete else await beyond.read(position)
                     if block is None:
                         break
-                    store.offer(position, block, shared)
+                    store.offer(position, block, again)
                 first, position = position, position + len(block)
                 if position > done:
                     yield numbered(block, first).part(max(0, done - first), len(block))
         store.finish(position)
         self.store.adopt(store)
 
-    async def tried(self, store: MemoryCache, position: int, source: Blocks) -> Block:
+    async def tried(self, store: MemoryCache, position: int, opener: Opener, scope: Scope) -> Block:
         """Return one element that failed before, and keep it if it does not do so again."""
-        async with aclosing(source):
+        start = Start(END, self.input.address([position]))
+        async with aclosing(opener(first_of_all(scope), Demand(1), start)) as source:
             block = await anext(source, None)
         if block is None:
             raise StageError(f"{self.label()}: element {position}, which failed, is no longer there")
@@ -234,7 +262,7 @@ class Cache(Unary):
                 if done == 0:
                     yield block
         for position, (_, block) in enumerate(sorted(kept, key=lambda pair: repr(pair[0]))):
-            store.offer(position, block, False)
+            store.offer(position, block, None)
         store.finish(len(kept))
         self.store.adopt(store)
         if done:

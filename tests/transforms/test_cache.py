@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
@@ -153,6 +153,70 @@ def test_what_failed_in_an_input_that_is_not_run_again_is_kept() -> None:
         calls.clear()
 
 
+@pytest.mark.parametrize("at", ["current", "thread"])
+def test_iterators_that_take_turns_are_given_each_element_once(at: Any) -> None:
+    options = ad.Options(placement=at, disabled_rules=("inject_prefetch",))
+    ds = ad.Dataset.range(60).map(abs).cache().with_options(options)
+    first, second = iter(ds), iter(ds)
+    found = [next(first) for _ in range(5)]
+    others = [next(second) for _ in range(30)]
+    assert [*found, *first] == [*others, *second] == [*ds] == [*range(60)]
+
+
+def test_branches_of_one_cache_get_each_element_once() -> None:
+    ds = ad.Dataset.range(40).map(abs).cache()
+    pairs = list(ad.Dataset.zip(ds.skip(20), ds.take(20)))
+    assert pairs == [(x + 20, x) for x in range(20)]
+    assert list(ds) == [*range(40)]
+    mixed = ad.Dataset.sample_from_datasets([ds, ds.map(lambda x: -x)], seed=1)
+    assert sorted(mixed) == sorted([*range(40), *[-x for x in range(40)]])
+
+
+def fails_once(at: int) -> Callable[[Any], Any]:
+    """A function that fails the first time that it is given what begins with a number."""
+    failed: list[int] = []
+
+    def function(x: Any) -> Any:
+        if np.ravel(x)[0] == at and not failed:
+            failed.append(at)
+            raise Boom(at)
+        return x
+
+    return function
+
+
+BEHIND: dict[str, Callable[[ad.Dataset[Any]], ad.Dataset[Any]]] = {
+    "nothing": lambda ds: ds,
+    "batch": lambda ds: ds.batch(2),
+    "filter": lambda ds: ds.filter(lambda x: x != 2),
+    "flat_map": lambda ds: ds.flat_map(lambda x: ad.Dataset.range(x)),
+    "interleave": lambda ds: ds.interleave(lambda x: ad.Dataset.range(x), 2),
+    "take_while": lambda ds: ds.take_while(lambda x: x < 5),
+    "scan": lambda ds: ds.scan(0, lambda total, x: (total + x, total)),
+    "unique": lambda ds: ds.unique(),
+    "shuffle": lambda ds: ds.shuffle(3, seed=1),
+    "rows": lambda ds: ds.map(lambda x: [x, x + 10]).unbatch(),
+    "parallel": lambda ds: ds.map(abs, num_parallel_calls=2),
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND.keys())
+def test_what_failed_once_is_mended_and_the_rest_stays_what_it_was(behind: Any) -> None:
+    for at in (0, 2, 6):
+        expected = results(behind(ad.Dataset.range(7).map(lambda x: x)))
+        ds = behind(ad.Dataset.range(7).map(fails_once(at))).cache()
+        results(ds)
+        for _ in range(3):
+            assert list(map(str, results(ds))) == list(map(str, expected))
+
+
+def test_a_batch_that_failed_in_a_map_is_mended_as_a_batch() -> None:
+    ds = ad.Dataset.range(6).batch(2).map(fails_once(2)).cache()
+    assert sum(type(batch) is Failed for batch in results(ds)) == 1
+    for _ in range(2):
+        assert [batch.tolist() for batch in ds] == [[0, 1], [2, 3], [4, 5]]
+
+
 def test_an_error_that_is_kept_holds_nobody_who_caught_it() -> None:
     class Odd(Exception):
         def __init__(self, one: int, two: int) -> None:
@@ -183,12 +247,16 @@ def test_a_hole_takes_no_room_until_it_is_filled() -> None:
             raise Boom(x)
         return np.zeros(100, np.uint8)
 
-    ds = ad.Dataset.range(4).map(decode).cache(max_bytes=250)
-    for _ in range(2):
-        assert sum(type(item) is Failed for item in results(ds)) == 1
-    bad.clear()
-    for _ in range(2):
-        assert len(list(ds)) == 4
+    for most in (150, 350, 1000):
+        bad.add(1)
+        ds = ad.Dataset.range(4).map(decode).cache(max_bytes=most)
+        for _ in range(2):
+            assert sum(type(item) is Failed for item in results(ds)) == 1
+        bad.clear()
+        for _ in range(2):
+            assert len(list(ds)) == 4
+        kept: Any = ds.plan
+        assert sum(item.nbytes for item in kept.store.items) <= most
 
 
 def test_iterators_at_once_fill_a_hole_and_lose_nothing() -> None:
