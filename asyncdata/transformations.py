@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 import numpy.typing as npt
 
 from asyncdata.errors import PlanError
-from asyncdata.kept.cache import FileCache, snapshot_path
+from asyncdata.kept.cache import FileCache
 from asyncdata.optimize import check_rules
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node, check_arguments, check_count, check_integer, check_parallel
@@ -697,7 +697,7 @@ class Transformations(Generic[T]):
         """
         if compression not in {"AUTO", None, ""} or reader_func is not None or shard_func is not None:
             raise PlanError("snapshot() has no compression, reader_func or shard_func: use save() and Dataset.load()")
-        return self._next(FileCache(self._plan, snapshot_path(self._plan, local_path(path))))
+        return self._next(FileCache.named(self._plan, local_path(path)))
 
     def ignore_errors(
         self,
@@ -834,7 +834,7 @@ def cached(plan: Node, filename: str | PathLike[str], max_bytes: int | None) -> 
         check_count("cache", "max_bytes", max_bytes, 0)
         if filename:
             raise PlanError("cache(max_bytes=) is for memory; a file takes what the disk has")
-    return FileCache(plan, local_path(filename)) if filename else Cache(plan, MemoryCache(max_bytes))
+    return FileCache.of(plan, local_path(filename)) if filename else Cache(plan, MemoryCache(max_bytes))
 
 
 def dataset_for(method: str, value: Any) -> Dataset[Any]:

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from asyncdata.errors import PlanError, annotate
 
-__all__ = ("Retried", "unwrapped", "with_retries", "with_timeout")
+__all__ = ("Retried", "Timed", "unwrapped", "with_retries", "with_timeout")
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,8 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import date
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import cloudpickle
 import numpy as np
@@ -63,6 +66,12 @@ OTHERS: dict[str, list[Any]] = {
     "objects": [Multiply(1), Multiply(1).method, abs, helper],
     "lists": [[1, 2], [2, 1], (1, 2), [1, "2"], [1, [2]], [1, 2, 3]],
     "structures": [{"a": 1}, {"b": 1}, {"a": 2}, [{"a": np.zeros(2)}], [{"a": np.ones(2)}]],
+    "held values": [
+        multiplier(one) for one in (Path("a"), Path("b"), range(3), range(4), frozenset("a"), date(2026, 1, 1))
+    ],
+    "getters": [itemgetter(1), itemgetter(2), attrgetter("x"), attrgetter("y")],
+    "strings in inner functions": [lambda x: [y + "a" for y in x], lambda x: [y + "b" for y in x]],
+    "bytes": [[b"a", b"b"], [b"ab", b""], [b"a", "b"], [bytearray(b"a"), b"b", 1]],
     "arrays": [np.zeros(3), np.zeros((3, 1)), np.zeros(3, np.float32), np.array(["a", None]), np.array(["b", None])],
 }
 
@@ -99,6 +108,82 @@ def test_what_a_function_writes_down_does_not_count() -> None:
     before = contents_of((watched, multiply))
     watched(1), multiply(1)
     assert contents_of((watched, multiply)) == before
+
+
+def test_what_a_function_changes_does_not_make_its_cache_anothers(tmp_path: Path) -> None:
+    counts, total = np.zeros(6, np.int64), 0
+
+    def watched(x: int) -> int:
+        nonlocal total
+        counts[x] += 1
+        total = sum(total for total in [total, x])
+        return x
+
+    for placement in ("thread", "process", "current"):
+        ds = ad.Dataset.range(6).map(watched).cache(tmp_path / placement)
+        ds = ds.with_options(ad.Options(placement=placement))  # type: ignore[arg-type]
+        for _ in range(3):
+            assert list(ds) == [*range(6)]
+
+
+class AttrDict(dict[Any, Any]):
+    __getattr__ = dict.__getitem__
+
+
+class Rude:
+    def __repr__(self) -> str:
+        raise Boom
+
+    def __getattr__(self, name: str) -> Any:
+        raise Boom(name)
+
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+def itself() -> list[Any]:
+    found: list[Any] = [1]
+    found.append(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        multiplier(AttrDict(size=3)),
+        multiplier(Rude()),
+        Rude(),
+        mock.Mock(),
+        mock.call,
+        functools.partial(list.__getitem__, [1]),
+        itself(),
+        [{Rude(): 1}],
+        [1 << 20_000],
+        ["\ud800"],
+        [object()],
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_whatever_there_is_has_a_hash_and_no_code_of_it_runs(value: Any) -> None:
+    assert contents_of((value,)) == contents_of((value,))
+
+
+def test_what_lies_between_fields_does_not_count() -> None:
+    found: list[Any] = []
+    for fill in (0, 255):
+        rows = np.full(3 * 16, fill, np.uint8).view(np.dtype([("a", "u1"), ("b", "f8")], align=True))
+        rows["a"], rows["b"] = 1, 2
+        found.append(contents_of((rows,)))
+    assert found[0] == found[1]
+
+
+def test_methods_that_share_a_name_with_a_function_are_none() -> None:
+    def module(body: str) -> Any:
+        place: dict[str, Any] = {"__name__": "module"}
+        exec(f"def upper(x):\n    return {body}\ndef f(x):\n    return x.upper()", place)
+        return place["f"]
+
+    assert contents_of((module("1"),)) == contents_of((module("2"),))
 
 
 def test_neither_its_place_nor_what_is_said_of_it_counts() -> None:

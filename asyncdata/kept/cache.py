@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from asyncdata.columns import Columns
+from asyncdata.contents import contents
 from asyncdata.errors import DataLossError, ResumeError, StructureError
 from asyncdata.kept.heading import HEAD, TAIL, Heading, told_count
 from asyncdata.kept.reading import decoded, elements_at
@@ -27,7 +28,7 @@ from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.storage import GrowingFile
 from asyncdata.transforms.cache import FIRST, CachePlace, numbered
 
-__all__ = ("FileCache", "snapshot_path")
+__all__ = ("FileCache",)
 
 FIRST_EPOCH: Final = (0,)
 """What a file holds is the first epoch, wherever in a pipeline it is read or filled."""
@@ -41,7 +42,20 @@ class FileCache(Unary):
     """The input's elements, computed once and kept in a file. The input is run as it was built: the file tells it."""
 
     path: str
+    made_of: tuple[str, ...] = field(repr=False)
+    """What no words tell of the input, as it was when this was made: functions change what they hold."""
     indexes: Indexes = field(default_factory=Indexes, repr=False)
+
+    @staticmethod
+    def of(plan: Node, path: str) -> FileCache:
+        """Return the node for a file."""
+        return FileCache(plan, path, tuple(contents(plan)))
+
+    @staticmethod
+    def named(plan: Node, folder: str) -> FileCache:
+        """Return the node for a file of a folder, whose name follows from the plan."""
+        told = tuple(contents(plan))
+        return FileCache(plan, snapshot_path(Heading.of(plan, told), plan, folder), told)
 
     @property
     def sealed(self) -> bool:
@@ -118,7 +132,7 @@ class FileCache(Unary):
         """Return the heading of a file, which must be of this pipeline; `None` if there is no file."""
         told = Heading.read(path)
         if told is not None:
-            told.check(path, self.input)
+            told.check(path, self.input, self.made_of)
         return told
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
@@ -142,7 +156,7 @@ class FileCache(Unary):
                 f"{self.path}: the state was reading this file, which is not there, and filling it again would give "
                 "another order"
             )
-        writing = begin_writing(self.path, Heading.of(self.input))
+        writing = begin_writing(self.path, Heading.of(self.input, self.made_of))
         if writing is None:
             return self.beside(scope, want, done)
         return self.filled(writing, scope, want, done)
@@ -171,7 +185,7 @@ class FileCache(Unary):
     async def filled(self, writing: Writing, scope: Scope, want: Demand, done: int) -> Blocks:
         """Yield what was written before, and what the input has beyond it, which is written."""
         try:
-            writing.heading.check(writing.path, self.input)
+            writing.heading.check(writing.path, self.input, self.made_of)
             await scope.in_thread(writing.find)
             behind = writing.marked()
             number = writing.count if self.input.in_order else 0
@@ -287,9 +301,8 @@ def size_of(block: Block) -> int:
     return sum([getattr(item, "nbytes", 1024) for item in block.items])
 
 
-def snapshot_path(plan: Node, folder: str) -> str:
+def snapshot_path(heading: Heading, plan: Node, folder: str) -> str:
     """Return where in a folder the elements of a pipeline are kept: a name for its heading, without seeds by chance."""
-    heading = Heading.of(plan)
     told = [node for node in nodes_of(plan) if node.identity is not None]
     chosen = [pair for pair in heading.seeds if (chance := told[pair[0]].chance) is not None and not chance.drawn]
     words = repr((heading.plan, heading.contents, heading.shares, chosen)).encode()

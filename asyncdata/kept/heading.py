@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import count, zip_longest
 from typing import Final, NamedTuple, Self
 
 from asyncdata.checkpoint import account, seeds_of, shares_of, with_seeds
-from asyncdata.contents import changed, contents
+from asyncdata.contents import changed
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import HEADER, RecordParser
 from asyncdata.plan import Node, nodes_of
@@ -40,10 +41,10 @@ class Heading(NamedTuple):
     contents: list[str]
 
     @classmethod
-    def of(cls, plan: Node) -> Self:
+    def of(cls, plan: Node, contents: Sequence[str]) -> Self:
         """Return what to say of a plan."""
         shares, seeds = [*map(list, shares_of(plan))], [*seeds_of(plan).items()]
-        return cls(account(plan), shares, seeds, plan.repeatable, contents(plan))
+        return cls(account(plan), shares, seeds, plan.repeatable, [*contents])
 
     def record(self) -> bytes:
         """Return the heading as the first record of a file."""
@@ -70,9 +71,9 @@ class Heading(NamedTuple):
             return cls(**json.loads(record.removeprefix(HEAD)))
         raise ResumeError(f"{path}: this is no file of kept elements, or of another version; give another name")
 
-    def check(self, path: str, plan: Node) -> None:
+    def check(self, path: str, plan: Node, contents: Sequence[str]) -> None:
         """Raise `ResumeError` unless the file is of this pipeline; where nobody chose a seed, any will do."""
-        now = Heading.of(plan)
+        now = Heading.of(plan, contents)
         for place, (old, new) in enumerate(zip_longest(self.plan, now.plan)):
             if old != new:
                 words = f"step {place + 1} was {brief(old or 'nothing')}, and is {brief(new or 'nothing')} now"
