@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from asyncdata.errors import PlanError
@@ -23,8 +24,16 @@ Placement: TypeAlias = Literal["thread", "current", "process"]
 PLACEMENTS: Final = ("thread", "current", "process")
 
 
+class Fixable:
+    """Holds whether a copy of options is fixed, which is none of their fields."""
+
+    __slots__ = ("_fixed",)
+
+    _fixed: bool
+
+
 @dataclass(slots=True, kw_only=True)
-class Options:
+class Options(Fixable):
     """How a pipeline runs. Every field is `None` until set; what is set later wins, field by field.
 
     >>> import asyncdata as ad
@@ -63,8 +72,6 @@ class Options:
     disabled_rules: tuple[str, ...] | None = None
     """Names of rewrite rules to leave out, as `Dataset.explain` shows them."""
 
-    _fixed: bool = field(default=False, init=False, repr=False, compare=False)
-
     def __setattr__(self, name: str, value: Any) -> None:
         if getattr(self, "_fixed", False):
             raise PlanError(
@@ -81,14 +88,17 @@ class Options:
 
     def told(self) -> dict[str, Any]:
         """Return what is set."""
-        told = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
-        return {name: value for name, value in told.items() if value is not None}
+        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
 
     def fixed(self) -> Options:
         """Return a copy that cannot be changed."""
         copy = Options(**self.told())
-        copy._fixed = True
+        object.__setattr__(copy, "_fixed", True)
         return copy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies are their owner's, who may change them."""
+        return partial(Options, **self.told()), ()
 
 
 def check_option(name: str, value: Any) -> None:

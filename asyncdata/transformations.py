@@ -659,10 +659,12 @@ class Transformations(Generic[T]):
         `ignore_errors` before it. Of a file that is whole any element can be had, as `dataset[i]` and for `shuffle()`
         without a buffer, and their number is known. The file tells the pipeline in words, with hashes of functions and
         of data in memory, and those seeds that were chosen: another one is a `ResumeError`. A function counts by its
-        code, what it holds of numbers, strings, tuples and arrays, and the functions of its module that it calls; not
-        by the objects that it holds: give the file another name when those do something else. With another minor
-        version of Python, whose code is another one, functions and data are not compared. Elements are arrays, numbers,
-        bytes, str, None and tuples, lists, dicts, named tuples and dataclasses of these; reading them runs no code.
+        code, what it holds of numbers, strings, tuples and arrays when `cache` is called, and the functions of its
+        module that it calls; not by the objects that it holds, nor by variables of its module: give the file another
+        name when those are others. What differs in each run, such as a time in a default argument, must not be in it.
+        With another minor version of Python, whose code is another one, functions and data are not compared. Elements
+        are arrays, numbers, bytes, str, None and tuples, lists, dicts, named tuples and dataclasses of these; reading
+        them runs no code.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(3).map(print).cache()

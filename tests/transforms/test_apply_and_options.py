@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 from typing import Any
 
@@ -62,9 +63,18 @@ def test_options_that_are_asked_for_cannot_be_changed() -> None:
     given.deterministic = False
     ds = ad.Dataset.range(3).with_options(given)
     seen = ds.options()
-    for options in (seen, copy.deepcopy(seen), pickle.loads(pickle.dumps(seen))):
-        with pytest.raises(ad.PlanError, match=r"deterministic has no effect .*with_options\(Options\(deterministic="):
-            options.deterministic = True
+    with pytest.raises(ad.PlanError, match=r"deterministic has no effect .*with_options\(Options\(deterministic="):
+        seen.deterministic = True
+    told = ad.Options(**dataclasses.asdict(seen))
+    for own in (
+        copy.copy(seen),
+        copy.deepcopy(seen),
+        pickle.loads(pickle.dumps(seen)),
+        dataclasses.replace(seen),
+        told,
+    ):
+        assert own == seen
+        own.deterministic = True
     given.deterministic = True
     assert ds.options() == seen == ad.Options(deterministic=False)
     merged = seen.merge(ad.Options(autotune=False))
