@@ -253,9 +253,15 @@ def test_of_names_that_are_not_known_before_the_open_file_is_checked(tmp_path: P
 )
 def test_another_list_of_files_is_refused(tmp_path: Path, build: Any, changed: Any) -> None:
     names = two_files(tmp_path)
-    state = stopped(build(names, None), 3)
+    pipeline = build(names, None)
+    state = stopped(pipeline, 3)
+    others = build(changed(names), None)
+    if others.fingerprint() == pipeline.fingerprint():  # `list_files` sorts them, so that they are no others
+        assert changed(names) == names[::-1]
+        assert len(list(others.iterate(state=state))) == 2 * len(SMALL) - 3
+        return
     with pytest.raises(ResumeError, match=r"step 1 was 2 files #.*, and is \d files #.* now"):
-        build(changed(names), None).iterate(state=state)
+        others.iterate(state=state)
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
