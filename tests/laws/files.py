@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,7 @@ def folder() -> Folder:
     for kind in ("records", "lines", "fixed", "csv"):
         made.found[f"missing.{kind}"] = [MISSING]
     add_database(made.path / "table.db")
+    (made.path / "table").write_text("number,half\n" + "".join(f"{row},{row / 2}\n" for row in range(7)))
     ad.Dataset.range(23).map(saved_element).save(made.path / "saved", shard_func=lambda number, *_: number % 2)
     return made
 
@@ -144,11 +147,15 @@ READERS: dict[str, Callable[..., ad.Dataset[Any]]] = {
 @st.composite
 def file_sources(draw: st.DrawFn) -> FileSource:
     """Some files of one kind, read one after the other or two at once, in blocks that are as small as can be or not."""
-    kind = draw(st.sampled_from([*READERS, "sql", "saved"]))
+    kind = draw(st.sampled_from([*READERS, "sql", "saved", "listed", "table"]))
     if kind == "sql":
         return rows_of_a_query(draw)
     if kind == "saved":
         return FileSource("load(saved)", lambda: ad.Dataset.load(folder().path / "saved"), order_saved())
+    if kind == "listed":
+        return listed_files(draw)
+    if kind == "table":
+        return batches_of_a_table(draw)
     compressed = draw(st.sampled_from([False, False, True]))
     names = draw(st.lists(st.sampled_from(folder().of(kind, compressed)), min_size=1, max_size=3))
     how: dict[str, Any] = {"compression_type": "GZIP"} if compressed else {}
@@ -176,6 +183,36 @@ def elements_of(names: Sequence[str], at_once: int | None) -> list[Any]:
     if at_once is None:
         return [element for name in names for element in found[name]]
     return list(reference.interleave(names, found.__getitem__, at_once))
+
+
+def listed_files(draw: st.DrawFn) -> FileSource:
+    """The names of files by several patterns, sorted; one that two patterns match is there twice."""
+    endings = draw(st.lists(st.sampled_from(["lines", "fixed", "?*d", "records.gz"]), min_size=1, max_size=2))
+    found = [name for ending in endings for name in there() if fnmatch(name, f"*.{ending}")]
+
+    def build() -> ad.Dataset[Any]:
+        patterns = [str(folder().path / f"*.{ending}") for ending in endings]
+        return ad.Dataset.list_files(patterns, shuffle=False).map(os.path.basename)
+
+    return FileSource(f"list_files({endings})", build, sorted(found))
+
+
+def there() -> list[str]:
+    return [path.name for path in folder().path.iterdir() if "." in path.name]
+
+
+def batches_of_a_table(draw: st.DrawFn) -> FileSource:
+    """Dicts of columns."""
+    size, rows = draw(st.sampled_from([1, 3, 7, 8])), range(7)
+    batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+    return FileSource(
+        f"make_csv_dataset({size})",
+        lambda: ad.experimental.make_csv_dataset(folder().path / "table", size, num_epochs=1, shuffle=False),
+        [
+            {"number": np.array(batch, np.int32), "half": np.array([row / 2 for row in batch], np.float32)}
+            for batch in batches
+        ],
+    )
 
 
 def rows_of_a_query(draw: st.DrawFn) -> FileSource:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
+import asyncdata as ad
 from tests.reference import Boom, digest
 
 FAILING = 5
@@ -49,6 +51,14 @@ def ragged(*parts: Any) -> Any:
 
 def text(*parts: Any) -> Any:
     return f"#{digest(*parts) % 31}"
+
+
+def tried(draw: st.DrawFn, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A coroutine function, maybe tried again where it fails, or given up after longer than it takes."""
+    wrap = draw(
+        st.sampled_from([None, None, lambda: ad.with_retries(fn, 1, 0.0, (Boom,)), lambda: ad.with_timeout(fn, 3600.0)])
+    )
+    return fn if wrap is None else wrap()
 
 
 def fail_sometimes(*parts: Any) -> Any:

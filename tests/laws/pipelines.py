@@ -317,7 +317,7 @@ SOURCES = (
 
 def map_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     fn, is_coroutine = draw(st.sampled_from(functions.MAPPED)), draw(st.booleans())
-    run = functions.awaited(fn) if is_coroutine else fn
+    run = functions.tried(draw, functions.awaited(fn)) if is_coroutine else fn
     how = draw(ways(is_coroutine))
     mapped = pipe.then(
         f"map({run.__name__}{arguments(how)})",
