@@ -115,7 +115,7 @@ class MemoryCache:
     def kept(self, position: int, count: int) -> Block | None:
         """Return up to `count` kept elements from number `position` on, `None` if there are none."""
         items = self.items[position : position + count]
-        if not items or self.odd.isdisjoint(range(position, position + len(items))):
+        if not items or not self.odd or self.odd.isdisjoint(range(position, position + len(items))):
             return Block(items) if items else None
         places = [place for place, item in enumerate(items) if type(item) is Hole]
         items = [again_if_failed(item) for item in items[: min(places, default=None)]]
