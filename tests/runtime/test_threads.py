@@ -136,10 +136,21 @@ def test_where_there_can_be_no_more_threads_it_is_said_again_and_again(
                 next(found)
 
 
-def test_left_before_it_began_nothing_is_left() -> None:
-    with leaves_nothing():
-        elements = NUMBERS.iterate()
-        elements.close()
+@pytest.mark.parametrize("ds", [ad.Dataset.counter(), ad.Dataset.counter().map(awaited)], ids=["by hand", "loop"])
+def test_left_before_its_thread_runs_it_makes_nothing(ds: ad.Dataset[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    start = threading.Thread.start
+
+    def left_first(self: threading.Thread) -> None:
+        if self.name == "asyncdata-engine":
+            found.close()
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", left_first)
+    found = ds.map(made.append).iterate()
+    with leaves_nothing(), pytest.raises(ad.ClosedError):
+        next(found)
+    assert made == []
 
 
 LOOPS = """

@@ -115,8 +115,8 @@ def test_what_failed_is_tried_again_alone(way: Any) -> None:
     assert (list(ds), calls) == ([*range(20)], [])
 
 
-def test_an_epoch_that_is_left_behind_a_failure_is_read_on_from_there() -> None:
-    calls: list[int] = []
+def fails_at_2(calls: list[int]) -> Callable[[int], int]:
+    """A function that writes down what it is called with."""
 
     def decode(x: int) -> int:
         calls.append(x)
@@ -124,6 +124,12 @@ def test_an_epoch_that_is_left_behind_a_failure_is_read_on_from_there() -> None:
             raise Boom(x)
         return x
 
+    return decode
+
+
+def test_an_epoch_that_is_left_behind_a_failure_is_read_on_from_there() -> None:
+    calls: list[int] = []
+    decode = fails_at_2(calls)
     options = ad.Options(disabled_rules=("inject_prefetch",))
     ds = ad.Dataset.range(9).map(decode).cache().with_options(options)
     expected = [0, 1, Failed("Boom(2)"), *range(3, 9)]
@@ -136,13 +142,7 @@ def test_an_epoch_that_is_left_behind_a_failure_is_read_on_from_there() -> None:
 
 def test_what_failed_in_an_input_that_is_not_run_again_is_kept() -> None:
     calls: list[int] = []
-
-    def decode(x: int) -> int:
-        calls.append(x)
-        if x == 2:
-            raise Boom(x)
-        return x
-
+    decode = fails_at_2(calls)
     for ds in (
         ad.Dataset.range(5).map(decode, num_parallel_calls=2, deterministic=False).cache(),
         ad.Dataset.from_generator(lambda: iter(range(5))).map(decode).cache(),
