@@ -49,7 +49,7 @@ def gather(parts: Sequence[Array], out: Array) -> None:
     All have its dtype, which holds no objects, and `out` is in row-major order.
     """
     each = out.nbytes // max(1, len(parts))
-    if each < SMALL or not all(part.flags.c_contiguous for part in parts):
+    if each < SMALL:
         np.concatenate(parts, out=out)
     elif each < LARGE:
         COPIER.gather(parts, out)
@@ -74,7 +74,7 @@ class Copier:
             one_by_one(parts, out)
             return
         begin, first = time.perf_counter(), len(parts[0])
-        np.concatenate(parts[:1], out=out[:first])
+        out[:first] = parts[0]
         if self.held_up(begin):
             one_by_one(parts[1:], out[first:])
         elif len(parts) > 1:
@@ -98,10 +98,14 @@ COPIER: Final = Copier()
 
 def one_by_one(parts: Sequence[Array], out: Array) -> None:
     """Copy arrays of which the large ones alone let other threads run."""
-    target, end = memory_of(out), 0
+    target, end, row = memory_of(out), 0, 0
     for part in parts:
         begin, end = end, end + part.nbytes
-        copy(target[begin:end], memory_of(part))
+        if part.flags.c_contiguous:
+            copy(target[begin:end], memory_of(part))
+        else:
+            out[row : row + len(part)] = part
+        row += len(part)
 
 
 def copy(target: memoryview, source: memoryview) -> None:

@@ -131,14 +131,18 @@ class Fold:
                 if size:
                     rested = begin  # the reader's turn to rest
                     if want.items > 1:  # else there is nothing to choose
-                        pace.measured(size, time.perf_counter() - begin)
-                        if pace.group > 1 and out.weight >= LARGE:
+                        if out.weight < LARGE:
+                            pace.measured(size, time.perf_counter() - begin)
+                        else:
                             pace.group = 1
                 elif time.perf_counter() - rested > INLINE_GROUP:
                     rested = time.perf_counter()
                     await breathe()
-                for part in split(out, want):
-                    yield part
+                if 0 < size <= want.items:
+                    yield out
+                elif size:
+                    for part in parts_of(out, want):
+                        yield part
         for block in step.flush():
             for part in split(block, want):
                 yield part

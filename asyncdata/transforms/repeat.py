@@ -99,7 +99,7 @@ class Repeat(Unary):
         start, end = turn * size + min(place, size), sys.maxsize if self.count < 0 else self.count * size
         while size and start < end:
             stop = block_end(start, min(end, start + want.items), size)
-            yield several_turns(source, start, stop).ticketed(TurnsOfRows(start, stop, size))
+            yield several_turns(source, start, stop)
             start = stop
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
@@ -125,17 +125,18 @@ def block_end(start: int, stop: int, size: int) -> int:
 
 
 def several_turns(source: Rows, start: int, stop: int) -> Block:
-    """Return rows, counted from the beginning of the first turn, with any tickets."""
+    """Return rows, counted from the beginning of the first turn."""
     size = source.size
     (turn, first), (last, rest) = divmod(start, size), divmod(stop, size)
+    tickets = TurnsOfRows(start, stop, size)
     if turn == last:
-        return source.block(first, rest)
+        return source.block(first, rest).ticketed(tickets)
     if size >= MANY:
         turns = [source.block(first, size), *[source.block(0, size)] * (last - turn - 1)]
-        return Block.join([*turns, source.block(0, rest)] if rest else turns)
+        return Block.join([*turns, source.block(0, rest)] if rest else turns).ticketed(tickets)
     head = source.rows(first, size)
     between = source.rows(0, size) * (last - turn - 1) if last - turn > 1 else []
-    return Block(head + between + (source.rows(0, rest) if rest else []))
+    return Block(head + between + (source.rows(0, rest) if rest else []), tickets)
 
 
 @final
