@@ -1,11 +1,14 @@
-"""What each transformation means, on plain iterables; a failed element is a `Failed` in its place."""
+"""What each source and transformation means, on plain iterables; a failed element is a `Failed` in its place."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import itertools
+import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatch
 from typing import Any
 
 import numpy as np
@@ -57,6 +60,118 @@ def range_(*bounds: int) -> Iterator[int]:
 
 def random(count: int, seed: int, epoch: tuple[int, ...]) -> list[int]:
     return [number >> 32 for number in mixed(0, count, epoch_key(seed, epoch)).tolist()]
+
+
+def counter(start: int, step: int) -> Iterator[int]:
+    return itertools.count(start, step)
+
+
+def from_tensors(tensors: Any) -> Iterator[Any]:
+    return iter([tensors])
+
+
+def from_list(elements: Sequence[Any]) -> Iterator[Any]:
+    return iter(elements)
+
+
+def from_source(source: Any) -> Iterator[Any]:
+    """What cannot be had fails in its place."""
+    return map_(range(len(source)), source.__getitem__)
+
+
+def from_generator(function: Callable[..., Elements], args: tuple[Any, ...]) -> Iterator[Any]:
+    """What it raises is the last element."""
+    try:
+        yield from function(*args)
+    except Exception as error:
+        yield failed(error)
+
+
+DAMAGED = Failed("DataLossError")
+
+
+def text_lines(content: bytes) -> list[bytes]:
+    """What is before each newline, or carriage return and newline, and behind the last one."""
+    lines = content.replace(b"\r\n", b"\n").split(b"\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def fixed_length_records(content: bytes, size: int, header: int = 0, footer: int = 0) -> list[Any]:
+    """A file whose records do not come out even has none."""
+    body = content[header : len(content) - footer]
+    if len(body) % size:
+        return [DAMAGED]
+    return [body[start : start + size] for start in range(0, len(body), size)]
+
+
+def tf_records(content: bytes) -> Iterator[Any]:
+    """A length, its checksum, so many bytes and theirs. Nothing can be found behind a length that is wrong."""
+    while content:
+        if len(content) < 12 or masked(content[:8]) != content[8:12]:
+            yield DAMAGED
+            return
+        end = 12 + int.from_bytes(content[:8], "little")
+        record, check, content = content[12:end], content[end : end + 4], content[end + 4 :]
+        if len(check) < 4:
+            yield DAMAGED
+            return
+        yield record if masked(record) == check else DAMAGED
+
+
+def masked(data: bytes) -> bytes:
+    """The CRC-32C, bit by bit, as TFRecord files have it."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def csv_records(content: bytes, defaults: Sequence[Any]) -> Iterator[Any]:
+    """A tuple for each line; a default is a dtype of which there must be a number, or what an empty field is."""
+    for fields in csv.reader(content.decode().splitlines(), strict=True):
+        try:
+            yield tuple([csv_field(field, default) for field, default in zip(fields, defaults, strict=True)])
+        except ValueError:
+            yield DAMAGED
+
+
+def csv_field(field: str, default: Any) -> Any:
+    if isinstance(default, type):
+        return default(field)
+    kind = type(default)
+    return default if field == "" else field.encode() if kind is bytes else kind(field)
+
+
+def csv_table(content: bytes, size: int) -> Iterator[Any]:
+    """Batches of columns by name, of integers or else of floats."""
+    names, *rows = csv.reader(content.decode().splitlines(), strict=True)
+    kinds = [
+        np.int32 if all("." not in field for field in column) else np.float32 for column in zip(*rows, strict=True)
+    ]
+    while rows:
+        columns, rows = zip(*rows[:size], strict=True), rows[size:]
+        yield {name: np.array(column, kind) for name, column, kind in zip(names, columns, kinds, strict=True)}
+
+
+def sql_rows(rows: Elements, types: Sequence[type]) -> Iterator[Any]:
+    """What Python's own driver gives, as NumPy scalars and bytes."""
+    return (
+        tuple([str(value).encode() if to is str else to(value) for value, to in zip(row, types, strict=True)])
+        for row in rows
+    )
+
+
+def list_files(there: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """What two patterns match is there twice."""
+    return sorted(name for pattern in patterns for name in there if fnmatch(name, pattern))
+
+
+def load(elements: Elements, shard_func: Callable[..., int]) -> Iterator[Any]:
+    """What was saved, shard by shard."""
+    return iter(sorted(elements, key=lambda element: call(shard_func, element)))
 
 
 def from_tensor_slices(tensors: Any) -> Iterator[Any]:

@@ -9,8 +9,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,10 @@ from asyncdata.formats.tfrecord import frame
 from tests import reference
 from tests.reference import Failed
 
-DAMAGED, MISSING = Failed("DataLossError"), Failed("FileNotFoundError")
+MISSING = Failed("FileNotFoundError")
+
+DEFAULTS = [np.int32, b"none"]
+"""Of the columns of the tables."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,10 @@ class Folder:
     path: Path
     found: dict[str, Sequence[Any]] = field(default_factory=dict[str, Sequence[Any]])
 
-    def add(self, name: str, content: bytes, elements: Iterable[Any]) -> None:
+    def add(self, name: str, content: bytes, meaning: Callable[[bytes], Iterable[Any]]) -> None:
         """Write a file, and another with the same content that is compressed if nothing is wrong with it."""
         (self.path / name).write_bytes(content)
-        self.found[name] = [*elements]
+        self.found[name] = [*meaning(content)]
         if Failed not in map(type, self.found[name]):
             (self.path / f"{name}.gz").write_bytes(gzip.compress(content, mtime=0))
             self.found[f"{name}.gz"] = self.found[name]
@@ -79,7 +81,7 @@ def folder() -> Folder:
         made.found[f"missing.{kind}"] = [MISSING]
     add_database(made.path / "table.db")
     (made.path / "table").write_text("number,half\n" + "".join(f"{row},{row / 2}\n" for row in range(7)))
-    ad.Dataset.range(23).map(saved_element).save(made.path / "saved", shard_func=lambda number, *_: number % 2)
+    ad.Dataset.from_iterable(SAVED).save(made.path / "saved", shard_func=shard_of)
     return made
 
 
@@ -87,36 +89,36 @@ def add_records(made: Folder) -> None:
     """Records of many lengths; one is corrupt in a file, another file is cut short."""
     records = [bytes([65 + number]) * (number * 7 % 40) for number in range(26)]
     framed = [*map(frame, records)]
-    made.add("a.records", b"".join(framed), records)
-    made.add("b.records", b"", [])
+    made.add("a.records", b"".join(framed), reference.tf_records)
+    made.add("b.records", b"", reference.tf_records)
     damaged = framed[9][:13] + b"~" + framed[9][14:]
-    made.add("c.records", b"".join([*framed[:9], damaged, *framed[10:14]]), [*records[:9], DAMAGED, *records[10:14]])
-    made.add("d.records", b"".join(framed[4:8]) + framed[8][:-3], [*records[4:8], DAMAGED])
+    made.add("c.records", b"".join([*framed[:9], damaged, *framed[10:14]]), reference.tf_records)
+    made.add("d.records", b"".join(framed[4:8]) + framed[8][:-3], reference.tf_records)
 
 
 def add_lines(made: Folder) -> None:
     lines = [b"", b"one", b"", b"four", b"x" * 200, *[b"line %d" % number for number in range(19)]]
-    made.add("a.lines", b"\n".join(lines) + b"\n", lines)
-    made.add("b.lines", b"\r\n".join(lines[:7]), lines[:7])
-    made.add("c.lines", b"", [])
+    made.add("a.lines", b"\n".join(lines) + b"\n", reference.text_lines)
+    made.add("b.lines", b"\r\n".join(lines[:7]), reference.text_lines)
+    made.add("c.lines", b"", reference.text_lines)
 
 
 def add_fixed(made: Folder) -> None:
     """Records of three bytes after a header of two and before a footer of one."""
     records = [b"%03d" % number for number in range(31)]
-    made.add("a.fixed", b"##" + b"".join(records) + b"!", records)
-    made.add("b.fixed", b"##!", [])
-    made.add("c.fixed", b"##" + b"".join(records[:4]) + b"9!", [DAMAGED])
-    made.add("d.fixed", b"##" + b"".join(records[20:]) + b"!", records[20:])
+    meaning = partial(reference.fixed_length_records, size=3, header=2, footer=1)
+    made.add("a.fixed", b"##" + b"".join(records) + b"!", meaning)
+    made.add("b.fixed", b"##!", meaning)
+    made.add("c.fixed", b"##" + b"".join(records[:4]) + b"9!", meaning)
+    made.add("d.fixed", b"##" + b"".join(records[20:]) + b"!", meaning)
 
 
 def add_tables(made: Folder) -> None:
     """Two columns; in one file a record has a field too many, another has no number."""
-    rows = [(np.int32(number * number), f"name {number}".encode()) for number in range(25)]
-    told = [b'%d,"%s"\n' % (number, name) for number, name in rows]
-    made.add("a.csv", b"".join(told), rows)
-    odd = [*told[:3], b"1,2,3\n", told[4], b"x,y\n", b"7,\n"]
-    made.add("b.csv", b"".join(odd), [*rows[:3], DAMAGED, rows[4], DAMAGED, (np.int32(7), b"none")])
+    meaning = partial(reference.csv_records, defaults=DEFAULTS)
+    rows = [b'%d,"name %d"\n' % (number * number, number) for number in range(25)]
+    made.add("a.csv", b"".join(rows), meaning)
+    made.add("b.csv", b"".join([*rows[:3], b"1,2,3\n", rows[4], b"x,y\n", b"7,\n"]), meaning)
 
 
 def add_database(path: Path) -> None:
@@ -126,21 +128,19 @@ def add_database(path: Path) -> None:
         db.commit()
 
 
-def saved_element(number: int) -> Any:
-    """Return what is kept in files of elements: structures, arrays, strings."""
-    return number, {"name": f"#{number}", "values": np.arange(number % 4)}
+SAVED = [(number, {"name": f"#{number}", "values": np.arange(number % 4)}) for number in range(23)]
+"""What is kept in files of elements: structures, arrays, strings."""
 
 
-def order_saved() -> list[Any]:
-    """Return the elements as they are read: shard by shard."""
-    return [saved_element(number) for number in (*range(0, 23, 2), *range(1, 23, 2))]
+def shard_of(number: int, _: object) -> int:
+    return number % 2
 
 
 READERS: dict[str, Callable[..., ad.Dataset[Any]]] = {
     "records": ad.TFRecordDataset,
     "lines": ad.TextLineDataset,
     "fixed": lambda names, **how: ad.FixedLengthRecordDataset(names, 3, 2, 1, **how),
-    "csv": lambda names, **how: ad.experimental.CsvDataset(names, [np.int32, b"none"], **how),
+    "csv": lambda names, **how: ad.experimental.CsvDataset(names, DEFAULTS, **how),
 }
 
 
@@ -151,7 +151,8 @@ def file_sources(draw: st.DrawFn) -> FileSource:
     if kind == "sql":
         return rows_of_a_query(draw)
     if kind == "saved":
-        return FileSource("load(saved)", lambda: ad.Dataset.load(folder().path / "saved"), order_saved())
+        elements = [*reference.load(SAVED, shard_of)]
+        return FileSource("load(saved)", lambda: ad.Dataset.load(folder().path / "saved"), elements)
     if kind == "listed":
         return listed_files(draw)
     if kind == "table":
@@ -188,13 +189,13 @@ def elements_of(names: Sequence[str], at_once: int | None) -> list[Any]:
 def listed_files(draw: st.DrawFn) -> FileSource:
     """The names of files by several patterns, sorted; one that two patterns match is there twice."""
     endings = draw(st.lists(st.sampled_from(["lines", "fixed", "?*d", "records.gz"]), min_size=1, max_size=2))
-    found = [name for ending in endings for name in there() if fnmatch(name, f"*.{ending}")]
+    found = reference.list_files(there(), [f"*.{ending}" for ending in endings])
 
     def build() -> ad.Dataset[Any]:
         patterns = [str(folder().path / f"*.{ending}") for ending in endings]
         return ad.Dataset.list_files(patterns, shuffle=False).map(os.path.basename)
 
-    return FileSource(f"list_files({endings})", build, sorted(found))
+    return FileSource(f"list_files({endings})", build, found)
 
 
 def there() -> list[str]:
@@ -203,23 +204,21 @@ def there() -> list[str]:
 
 def batches_of_a_table(draw: st.DrawFn) -> FileSource:
     """Dicts of columns."""
-    size, rows = draw(st.sampled_from([1, 3, 7, 8])), range(7)
-    batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+    size = draw(st.sampled_from([1, 3, 7, 8]))
     return FileSource(
         f"make_csv_dataset({size})",
         lambda: ad.experimental.make_csv_dataset(folder().path / "table", size, num_epochs=1, shuffle=False),
-        [
-            {"number": np.array(batch, np.int32), "half": np.array([row / 2 for row in batch], np.float32)}
-            for batch in batches
-        ],
+        [*reference.csv_table((folder().path / "table").read_bytes(), size)],
     )
 
 
 def rows_of_a_query(draw: st.DrawFn) -> FileSource:
     most = draw(st.sampled_from([21, 8, 0]))
-    query = f"SELECT number, name FROM numbers WHERE number < {most} ORDER BY number DESC"
+    query, types = f"SELECT number, name FROM numbers WHERE number < {most} ORDER BY number DESC", (np.int64, str)
+    with contextlib.closing(sqlite3.connect(folder().path / "table.db")) as db:
+        rows = db.execute(query).fetchall()
     return FileSource(
         f"sql({most})",
-        lambda: ad.experimental.SqlDataset("sqlite", folder().path / "table.db", query, (np.int64, str)),
-        [(np.int64(number), f"n{number}".encode()) for number in reversed(range(most))],
+        lambda: ad.experimental.SqlDataset("sqlite", folder().path / "table.db", query, types),
+        [*reference.sql_rows(rows, types)],
     )

@@ -82,10 +82,10 @@ class Stream:
             raise Boom("stream")
 
 
-def generated(count: int, fails: bool) -> Iterator[Any]:
+def generated(count: int, fails: bool, name: str = "generator") -> Iterator[Any]:
     yield from range(count)
     if fails:
-        raise Boom("generator")
+        raise Boom(name)
 
 
 class Offsets:
@@ -180,7 +180,7 @@ def one_tensor(draw: st.DrawFn) -> Pipeline:
     return Pipeline(
         f"from_tensors(arange({rows}))",
         lambda: ad.Dataset.from_tensors(np.arange(rows)),
-        lambda epoch: [np.arange(rows)],
+        lambda epoch: reference.from_tensors(np.arange(rows)),
     )
 
 
@@ -189,7 +189,7 @@ def counted(draw: st.DrawFn) -> Pipeline:
     return Pipeline(
         f"counter({start}, {step}).take({count})",
         lambda: ad.Dataset.counter(start, step).take(count),
-        lambda epoch: [start + i * step for i in range(count)],
+        lambda epoch: reference.take(reference.counter(start, step), count),
     )
 
 
@@ -216,13 +216,9 @@ def from_list(draw: st.DrawFn) -> Pipeline:
     return Pipeline(
         f"from_list({tensors!r:.40})",
         lambda: ad.Dataset.from_list(tensors),
-        lambda epoch: iter(tensors),
+        lambda epoch: reference.from_list(tensors),
         counted=not ragged,  # what has many shapes cannot be put into batches
     )
-
-
-def with_end(items: list[Any], fails: bool, name: str) -> list[Any]:
-    return [*items, reference.failed(Boom(name))] if fails else items
 
 
 def from_generator(draw: st.DrawFn) -> Pipeline:
@@ -230,7 +226,7 @@ def from_generator(draw: st.DrawFn) -> Pipeline:
     return Pipeline(
         f"from_generator({count}, fails={fails})",
         lambda: ad.Dataset.from_generator(generated, args=(count, fails)),
-        lambda epoch: with_end(list(range(count)), fails, "generator"),
+        lambda epoch: reference.from_generator(generated, (count, fails)),
     )
 
 
@@ -249,7 +245,7 @@ def from_async_iterable(draw: st.DrawFn) -> Pipeline:
     return Pipeline(
         f"from_async_iterable({count}, fails={fails})",
         lambda: ad.Dataset.from_async_iterable(Stream(list(range(count)), fails)),
-        lambda epoch: with_end(list(range(count)), fails, "stream"),
+        lambda epoch: reference.from_generator(generated, (count, fails, "stream")),
     )
 
 
@@ -285,7 +281,7 @@ def from_source(draw: st.DrawFn) -> Pipeline:
     return Pipeline(
         f"from_source({count}, {calls})",
         lambda: ad.Dataset.from_source(Squares(count, at_once), num_parallel_calls=calls),
-        lambda epoch: reference.map_(range(count), Squares(count, False).__getitem__),
+        lambda epoch: reference.from_source(Squares(count, False)),
     )
 
 
