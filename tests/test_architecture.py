@@ -53,7 +53,7 @@ LAYERS = (
     ("checkpoint",),
     ("kept",),
     ("transformations",),
-    ("dataset", "iterator", "readers", "tee", "experimental"),
+    ("dataset", "iterator", "readers", "tables", "tee", "experimental"),
     ("testing", "demo"),
     ("__main__",),
 )

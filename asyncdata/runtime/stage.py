@@ -131,17 +131,14 @@ class Fold:
                 if size:
                     rested = begin  # the reader's turn to rest
                     if want.items > 1:  # else there is nothing to choose
-                        if out.weight < LARGE:
-                            pace.measured(size, time.perf_counter() - begin)
-                        else:
-                            pace.group = 1
+                        learn(pace, out, size, time.perf_counter() - begin)
                 elif time.perf_counter() - rested > INLINE_GROUP:
                     rested = time.perf_counter()
                     await breathe()
                 if 0 < size <= want.items:
                     yield out
-                elif size:
-                    for part in parts_of(out, want):
+                else:
+                    for part in split(out, want):
                         yield part
         for block in step.flush():
             for part in split(block, want):
@@ -303,6 +300,14 @@ class Apply:
         finally:
             feeding.cancel()
             window.stop()
+
+
+def learn(pace: Pace, made: Block, size: int, seconds: float) -> None:
+    """Learn from so many items how many make a group: one, of what is large."""
+    if made.weight < LARGE:
+        pace.measured(size, seconds)
+    else:
+        pace.group = 1
 
 
 def split(block: Block, want: Demand) -> Iterable[Block]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-from asyncdata import testing
+from asyncdata import experimental, testing
 from asyncdata.transformations import Transformations
 from tests import reference
 
@@ -23,7 +23,11 @@ NO_LAW = {"reduce", "options", "apply", "snapshot", "tee", "save", "load", "list
 """Public methods that the laws do not draw: they give no dataset, or have one that is drawn; each has its own tests."""
 
 CLASSES = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
-EXPERIMENTAL = ("CsvDataset", "SqlDataset", "make_csv_dataset")
+CONSTANTS = ("AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY")
+EXPERIMENTAL = tuple(name for name in ad.experimental.__all__ if name not in CONSTANTS)
+
+GONE = {"Optional", "dense_to_sparse_batch", "get_next_as_optional"}
+"""What is deprecated in tf.data.experimental and means nothing here."""
 
 HERE = {"RandomDataset": "random", "Counter": "counter", "from_list": "from_list"}
 """Names in tf.data.experimental whose arguments are those of a method here."""
@@ -145,5 +149,29 @@ def test_arguments_and_defaults_are_those_of_tensorflow(tf: Any) -> None:
 @pytest.mark.tensorflow
 @pytest.mark.filterwarnings("ignore")
 def test_constants_are_those_of_tensorflow(tf: Any) -> None:
-    for name in ("AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY"):
-        assert getattr(ad, name) == getattr(tf.data, name)
+    for name in CONSTANTS:
+        assert getattr(ad, name) == getattr(ad.experimental, name) == getattr(tf.data, name)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.filterwarnings("ignore")
+def test_functions_that_tensorflow_still_has_are_here_or_on_the_page(tf: Any) -> None:
+    """What is deprecated there has a method here, which the error names; of the rest the page says why it is not."""
+    theirs = tf.data.experimental
+    absent = [name for name in public(theirs) if name not in ad.experimental.__all__]
+    for name in absent:
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'") as caught:
+            getattr(ad.experimental, name)
+        assert caught.value.name == name
+        deprecated = "DEPRECATED" in (getattr(theirs, name).__doc__ or "")
+        assert "; use " in str(caught.value) or not deprecated or name in GONE
+
+
+@pytest.mark.parametrize("name", ["ignore_errors", "bucket_by_sequence_length", *experimental.OLD])
+def test_a_name_of_old_programs_says_what_does_the_same(name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(ad.experimental, name)
+    for owner, method in re.findall(
+        r"(Dataset|DatasetIterator|asyncdata)\.(\w+)", str(caught.value).split("; use ")[1]
+    ):
+        assert hasattr(ad if owner == "asyncdata" else getattr(ad, owner), method)
