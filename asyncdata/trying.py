@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from asyncdata.errors import PlanError, annotate
 
-__all__ = ("Retried", "Timed", "unwrapped", "with_retries", "with_timeout")
+__all__ = ("Retried", "Timed", "is_coroutine_function", "unwrapped", "waits_in_thread", "with_retries", "with_timeout")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,7 +68,20 @@ def with_timeout(fn: Callable[P, Awaitable[R]], seconds: float) -> Callable[P, A
 
 
 def is_coroutine_function(fn: Any) -> bool:
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(cast("Any", type(fn)).__call__)
+    """Tell whether to call this is to make a coroutine: also an object with such a `__call__`, and partials of it."""
+    called = without_partials(fn)
+    return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)
+
+
+def waits_in_thread(fn: Any) -> bool:
+    """Tell whether this is a plain function that may be tried again."""
+    return type(without_partials(fn)) is Retried
+
+
+def without_partials(fn: Any) -> Any:
+    while isinstance(fn, partial):
+        fn = cast("Any", fn).func
+    return fn
 
 
 def unwrapped(fn: Any) -> Any:

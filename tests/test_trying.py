@@ -83,9 +83,10 @@ def test_each_wait_is_twice_as_long_and_nothing_else_waits() -> None:
     assert seconds(body) == ([0, 1, 2, 3], 7)
 
 
+@pytest.mark.parametrize("wrap", [lambda fn: fn, partial], ids=["itself", "partial"])
 @pytest.mark.parametrize("method", ["map", "filter"])
-def test_a_plain_function_that_waits_runs_in_a_thread(method: str) -> None:
-    ds = getattr(ad.Dataset.range(3), method)(ad.with_retries(Flaky(1), backoff=0))
+def test_a_plain_function_that_waits_runs_in_a_thread(method: str, wrap: Any) -> None:
+    ds = getattr(ad.Dataset.range(3), method)(wrap(ad.with_retries(Flaky(1), backoff=0)))
     assert "num_parallel_calls=1" in repr(ds)
     assert list(ds) == [0, 1, 2] if method == "map" else [1, 2]
 
@@ -106,6 +107,15 @@ def test_a_coroutine_function_that_waits_may_make_datasets() -> None:
         return ad.Dataset.range(x)
 
     assert list(ad.Dataset.range(4).flat_map(ad.with_retries(make, backoff=0))) == [0, 0, 1, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "wrapped", [partial(ad.with_timeout(Flaky(0).awaited, 60)), partial(partial(ad.with_retries(Flaky(0).awaited)))]
+)
+def test_a_partial_of_a_coroutine_function_is_awaited(wrapped: Any) -> None:
+    assert list(ad.Dataset.range(3).map(wrapped)) == [0, 1, 2]
+    assert list(ad.Dataset.range(3).map(ad.with_timeout(wrapped, 60), num_parallel_calls=2)) == [0, 1, 2]
+    assert list(ad.Dataset.range(3).filter(ad.with_retries(wrapped))) == [1, 2]
 
 
 def decode(x: int) -> int:

@@ -23,7 +23,7 @@ from asyncdata.errors import PlanError, annotate
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
-from asyncdata.trying import Retried, unwrapped
+from asyncdata.trying import is_coroutine_function, unwrapped, waits_in_thread
 
 __all__ = (
     "ENDLESS",
@@ -163,10 +163,10 @@ class Call:
         self.spread = spread
         self.name = f"{kind}({short(fn)})"
         self.label = self.name + locate(fn)
-        self.waits = type(fn) is Retried
+        self.waits = waits_in_thread(fn)
         self.untouched: tuple[str | int, ...] = ()  # fields that its user said it leaves as they are
         self.shrinks = False  # whether its user said that it makes elements smaller
-        self.is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(cast("Any", type(fn)).__call__)
+        self.is_async = is_coroutine_function(fn)
 
     def prompt(self) -> Self:
         """Return the function for where it is called on the loop; `PlanError` if it waits there."""
