@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.columns import Columns
-from asyncdata.errors import StructureError
+from asyncdata.errors import StructureError, annotate
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.pump import END, HerePump, LoopPump, Pump, Tell, ThreadPump
 from asyncdata.runtime.scope import Apart, Scope
@@ -73,7 +73,12 @@ Connect: TypeAlias = Callable[[str], Connection | Promised]
 
 def read_only_sqlite(path: str) -> Connection:
     """Open an SQLite database that is there, for reading. Text comes as the bytes that it is stored in."""
-    connection = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", timeout=LOCKED / 20, uri=True)
+    whole = os.path.abspath(path)
+    try:
+        connection = sqlite3.connect(f"file:{quote(whole)}?mode=ro", timeout=LOCKED / 20, uri=True)
+    except sqlite3.OperationalError as error:  # which does not say of what
+        annotate(error, whole if os.path.exists(whole) else f"there is no file {whole}")
+        raise
     connection.text_factory = bytes
     return connection
 

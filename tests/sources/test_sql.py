@@ -318,7 +318,7 @@ def test_a_database_that_is_not_there_is_one_error_and_is_not_made(tmp_path: Pat
     missing = tmp_path / "none.db"
     with pytest.raises(sqlite3.OperationalError, match="unable to open") as caught:
         list(SqlDataset("sqlite", missing, "SELECT 1", (int,)))
-    assert caught.value.__notes__ == ["in SqlDataset(none.db, 'SELECT 1'), element 0"]
+    assert caught.value.__notes__ == [f"there is no file {missing}", "in SqlDataset(none.db, 'SELECT 1'), element 0"]
     assert not missing.exists()
 
 
