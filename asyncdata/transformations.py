@@ -368,9 +368,10 @@ class Transformations(Generic[T]):
 
         Of several sizes one batch has the first, the next the second and so on, in a cycle.
 
-        Batches are yours to write into. Right behind a batching step no copy is made of rows that lie in one batch, are
-        at least an eighth of it and of more than 8 KB, unless they are held for long, as by `shuffle` or `cache`: such
-        a part keeps that batch in memory.
+        Batches are yours to write into. No copy is made of rows that lie in one array, are at least an eighth of it and
+        of more than 8 KB, if nobody else sees that: what a batching step right before it has made, or the function of a
+        `map`, which does not keep it. Such a part keeps the array in memory, and is copied where it is held for long,
+        as by `shuffle` or `cache`.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(6).batch(2).rebatch(3))

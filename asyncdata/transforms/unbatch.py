@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from itertools import accumulate
 from typing import Any, final
@@ -16,6 +17,7 @@ from asyncdata.plan import Node, Unary, another, regrouped, repeated_ones, scale
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, dealt_begun, listed
 from asyncdata.runtime.executors import noted
+from asyncdata.runtime.machine import lock_is_held
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Step
 from asyncdata.runtime.tickets import (
@@ -32,14 +34,25 @@ from asyncdata.runtime.tickets import (
     plain,
     reopening,
 )
+from asyncdata.sole import is_sole
 from asyncdata.spec import TensorSpec
 from asyncdata.structure import map_leaves, unprefixed, unstack
 from asyncdata.transforms.batch import Batch
+from asyncdata.transforms.map import Map
 from asyncdata.transforms.padded import PaddedBatch
+from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.ragged_batch import RaggedBatch
 from asyncdata.transforms.shard import Shard
 
 __all__ = ("Unbatch",)
+
+
+class Seen(Enum):
+    """Whether anybody but its one reader sees the arrays of an element."""
+
+    NEVER = "never"
+    IF_KEPT = "if somebody kept it"
+    ALWAYS = "always, as far as is known"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +90,18 @@ class Unbatch(Unary):
 
     def stage(self) -> Fold:
         rows = self.input.size if isinstance(self.input, Batch) else unprefixed(self.input.signature)[0]
-        owned = self.alone and isinstance(self.input, Batch)  # which nobody but this step has seen
-        return Fold(lambda _: Unbatcher(self.method, self.input.in_order and not self.input.shared, rows, owned))
+        by_place, seen = self.input.in_order and not self.input.shared, self.seen
+        return Fold(lambda _: Unbatcher(self.method, by_place, rows, seen))
+
+    @property
+    def seen(self) -> Seen:
+        """Whether others see the elements of the input: not those of a batch, nor what a function makes and gives."""
+        source = self.input
+        while isinstance(source, Prefetch):
+            source = source.input
+        if self.alone and isinstance(source, Batch):
+            return Seen.NEVER
+        return Seen.IF_KEPT if self.alone and isinstance(source, Map) and lock_is_held() else Seen.ALWAYS
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         outer, rows = dealt_begun(map(listed, positions), deal, self.input.dealt)
@@ -125,11 +148,13 @@ class Unbatcher(Step):
     So no more is read than is wanted.
     """
 
-    def __init__(self, name: str, by_place: bool = True, most_rows: int | None = None, owned: bool = False) -> None:
+    def __init__(
+        self, name: str, by_place: bool = True, most_rows: int | None = None, seen: Seen = Seen.ALWAYS
+    ) -> None:
         self.name = name
         self.by_place = by_place
         self.most_rows = most_rows
-        self.owned = owned
+        self.seen = seen
         self.skips: Sequence[int] = ()
 
     def resume(self, position: Position) -> Start:
@@ -151,7 +176,7 @@ class Unbatcher(Step):
         if self.skips or block.failed:
             return None
         try:
-            columns = [Columns.of(item, self.owned) for item in block.items]
+            columns = [self.columns(block, place) for place in range(len(block))]
         except StructureError:
             return None
         found = [part for part in columns if part is not None]
@@ -165,7 +190,7 @@ class Unbatcher(Step):
         if block.failed:
             return self.failure(block, block.items[0], skip)
         try:
-            columns = Columns.of(block.items[0], self.owned)
+            columns = self.columns(block, 0)
             items = unstack(block.items[0]) if columns is None else []
         except StructureError as error:
             return self.failure(block, noted(error, self.name, block.tickets[0]), skip)
@@ -173,6 +198,11 @@ class Unbatcher(Step):
         rows = Children(element[0], Ordinals(0, count), lambda row: self.after(element, row, count, skips))
         out = Block(items, rows) if columns is None else Block.of_columns([columns], rows)
         return out.part(skip, count) if skip else out
+
+    def columns(self, block: Block, place: int) -> Columns | None:
+        """Return an element as columns, if it can be one: its own, if nobody else sees it."""
+        owned = self.seen is Seen.NEVER or (self.seen is Seen.IF_KEPT and is_sole(block.items, place))
+        return Columns.of(block.items[place], owned)
 
     def failure(self, block: Block, failure: Failure, skip: int) -> Block:
         """Return the failure of a whole element in its place."""

@@ -235,9 +235,20 @@ def in_groups(count: int) -> Iterator[Case]:
             api.Dataset.from_tensors(PICTURES[0]).repeat(large).batch(80).rebatch(40)
         ),
         "rebatch(40), rows of 150 KB": lambda api: api.Dataset.from_tensors(PICTURES).repeat(large // 50).rebatch(40),
+        "map, batch(50) of 150 KB": lambda api: (
+            api.Dataset.from_tensors(PICTURES[0]).repeat(large).map(brighter).batch(50)
+        ),
+        "map, rebatch(25), rows of 150 KB": lambda api: (
+            api.Dataset.from_tensors(PICTURES).repeat(large // 50).map(brighter).rebatch(25)
+        ),
     }
     yield from swallow(count, numbers)
     yield from swallow(large // 50 * 50 or 50, pictures)
+
+
+def brighter(pixels: Any) -> Any:
+    """Return new pictures, by NumPy or by TensorFlow."""
+    return pixels + np.uint8(1)
 
 
 def of_sequences(count: int) -> Iterator[Case]:

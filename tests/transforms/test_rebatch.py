@@ -7,6 +7,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.errors import PlanError
+from asyncdata.runtime.machine import lock_is_held
 from asyncdata.structure import spec_of
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
@@ -162,7 +163,49 @@ def test_a_batch_shares_no_memory_with_what_it_was_cut_from() -> None:
 
 
 ROWS = np.arange(960.0).reshape(240, 4)
+NUMBERS = ad.Dataset.range(5)
+
+
+def made(number: int) -> Any:
+    return ROWS[number * 48 : number * 48 + 48].copy()
+
+
+class Keeping:
+    """Gives the arrays that it made once, again and again."""
+
+    def __init__(self) -> None:
+        self.arrays = [made(number) for number in range(5)]
+
+    def __call__(self, number: int) -> Any:
+        return self.arrays[number]
+
+    def view(self, number: int) -> Any:
+        return self.arrays[number][:]
+
+    def parts(self, number: int) -> Any:
+        return {"x": self.arrays[number], "y": made(number)}
+
+
+KEEPING = Keeping()
+
+
+async def made_later(number: int) -> Any:
+    return made(number)
+
+
 PARTS = {
+    "arrays that a function makes": lambda: NUMBERS.map(made),
+    "arrays that threads make": lambda: NUMBERS.map(made, num_parallel_calls=2),
+    "arrays that a coroutine makes": lambda: NUMBERS.map(made_later),
+    "arrays that a function makes, in a buffer": lambda: NUMBERS.map(made).prefetch(2),
+    "arrays that a function makes, in parts": lambda: NUMBERS.map(
+        lambda number: {"x": made(number), "y": made(number)}
+    ),
+    "arrays that two functions give": lambda: NUMBERS.map(made).map(lambda array: array),
+    "arrays that a function keeps": lambda: NUMBERS.map(KEEPING),
+    "views of what a function keeps": lambda: NUMBERS.map(KEEPING.view),
+    "arrays of which a function keeps some": lambda: NUMBERS.map(KEEPING.parts),
+    "arrays that are kept": lambda: NUMBERS.map(made).cache(),
     "batches": lambda: ad.Dataset.from_tensor_slices(ROWS).batch(48),
     "batches in a dict": lambda: ad.Dataset.from_tensor_slices({"x": ROWS, "y": np.arange(240)}).batch(48),
     "batches of elements": lambda: ad.Dataset.from_iterable([*ROWS]).batch(48),
@@ -200,6 +243,7 @@ def test_to_write_into_a_batch_changes_no_other_and_no_source(source: str, sizes
     for place, batch in enumerate(found):
         assert all((leaf == -1 - place).all() for leaf in leaves(batch))
     assert (np.arange(960.0).reshape(240, 4) == ROWS).all()
+    assert all((array == made(number)).all() for number, array in enumerate(KEEPING.arrays))
 
 
 def test_parts_of_a_batch_are_not_copied_unless_they_are_small() -> None:
@@ -215,6 +259,23 @@ def test_parts_of_a_batch_are_not_copied_unless_they_are_small() -> None:
     assert shared(batches.rebatch(8)) == 0
     assert shared(batches.map(lambda batch: batch).rebatch(40)) == 0
     assert shared(batches.unbatch().batch(40)) == 0
+
+
+@pytest.mark.skipif(not lock_is_held(), reason="threads do not take turns")
+def test_parts_of_what_a_function_makes_are_not_copied_unless_it_keeps_them() -> None:
+    def large(number: int) -> Any:
+        return np.full((48, 50), float(number))
+
+    def shared(fn: Any) -> int:
+        bases = [leaves(batch)[0].base for batch in ad.Dataset.range(10).map(fn).rebatch(24)]
+        return sum(one is other is not None for one, other in zip(bases[::2], bases[1::2], strict=True))
+
+    for fn in (large, lambda number: np.full(2400, number).reshape(48, 50), lambda number: {"x": large(number)}):
+        assert shared(fn) == 10
+    kept = [large(number) for number in range(10)]
+    for fn in (kept.__getitem__, lambda x: kept[x][:], lambda x: {"x": kept[x], "y": large(x)}):
+        assert shared(fn) == 0
+    assert shared(lambda number: np.broadcast_to(float(number), (48, 50))) == 0
 
 
 def test_parts_that_are_held_for_long_are_copied() -> None:
