@@ -261,7 +261,8 @@ class Apply:
         return self.workers is not None or self.is_async
 
     async def inline(self, work: Work, source: Blocks, want: Demand) -> Blocks:
-        """Call the functions right here, over about a millisecond's worth of elements at a time."""
+        """Call the functions right here, over about a millisecond's worth of elements at a time; what is large is made
+        one by one, in memory that is still in the processor's cache."""
         pace = Pace(INLINE_GROUP)
         async with aclosing(source):
             while (block := await anext(source, None)) is not None:
@@ -271,7 +272,7 @@ class Apply:
                     group = block.part(start, start + size) if start or size < len(block) else block
                     begin = time.perf_counter()
                     result, done = work.attempt(group, pace.term())
-                    pace.measured(done, time.perf_counter() - begin)
+                    learn(pace, result, done, time.perf_counter() - begin)
                     start += done
                     if len(result):
                         yield result
@@ -304,7 +305,7 @@ class Apply:
 
 def learn(pace: Pace, made: Block, size: int, seconds: float) -> None:
     """Learn from so many items how many make a group: one, of what is large."""
-    if made.weight < LARGE:
+    if not len(made) or made.weight < LARGE:
         pace.measured(size, seconds)
     else:
         pace.group = 1
