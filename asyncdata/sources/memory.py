@@ -23,7 +23,18 @@ from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket, Tickets, natural
 from asyncdata.sources.files import Files
 from asyncdata.spec import TensorSpec
-from asyncdata.structure import as_arrays, common_spec, leading, leaves_of, map_leaves, slice_rows, spec_of, unprefixed
+from asyncdata.structure import (
+    as_arrays,
+    common_spec,
+    leading,
+    leaves_of,
+    map_leaves,
+    renew,
+    renewed,
+    slice_rows,
+    spec_of,
+    unprefixed,
+)
 
 __all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
 
@@ -288,7 +299,7 @@ class Tensors(Rows):
         return (self.element,)
 
     def rows(self, start: int, stop: int) -> list[Any]:
-        return [self.element][start:stop]
+        return [renew(self.element)][start:stop]
 
     @property
     def size(self) -> int:
@@ -333,7 +344,7 @@ class Elements(Rows):
         return (self.elements,)
 
     def rows(self, start: int, stop: int) -> list[Any]:
-        return list(self.elements[start:stop])
+        return renewed(list(self.elements[start:stop]))
 
     @property
     def size(self) -> int:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, final
 
 import numpy as np
@@ -18,6 +19,7 @@ from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe
 from asyncdata.runtime.tickets import END, NOTHING, Children, Given, Position, Start, Ticket, Tickets, children, natural
+from asyncdata.structure import is_unchanging
 from asyncdata.transforms.draw import Choices, Draws
 
 __all__ = ("Concatenate", "Repeat", "from_parts", "in_turn", "turn_and_places")
@@ -128,15 +130,17 @@ def several_turns(source: Rows, start: int, stop: int) -> Block:
     """Return rows, counted from the beginning of the first turn."""
     size = source.size
     (turn, first), (last, rest) = divmod(start, size), divmod(stop, size)
-    tickets = TurnsOfRows(start, stop, size)
+    tickets, whole = TurnsOfRows(start, stop, size), last - turn - 1
     if turn == last:
         return source.block(first, rest).ticketed(tickets)
+    same = whole > 1 and is_unchanging(source.rows(0, 1)[0])  # else each turn has elements of its own
     if size >= MANY:
-        turns = [source.block(first, size), *[source.block(0, size)] * (last - turn - 1)]
+        between = [source.block(0, size)] * whole if same else [source.block(0, size) for _ in range(whole)]
+        turns = [source.block(first, size), *between]
         return Block.join([*turns, source.block(0, rest)] if rest else turns).ticketed(tickets)
-    head = source.rows(first, size)
-    between = source.rows(0, size) * (last - turn - 1) if last - turn > 1 else []
-    return Block(head + between + (source.rows(0, rest) if rest else []), tickets)
+    rows = source.rows(first, size)
+    rows += source.rows(0, size) * whole if same else chain.from_iterable(source.rows(0, size) for _ in range(whole))
+    return Block(rows + source.rows(0, rest) if rest else rows, tickets)
 
 
 @final

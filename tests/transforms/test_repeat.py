@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import count, islice, pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,3 +118,23 @@ def test_a_block_of_several_turns_has_no_few_rows_of_one(start: int, want: int, 
     if size >= 64 and stop - start >= 64:
         bounds = [start, *range(start - start % size + size, stop, size), stop]
         assert all(after - before >= 16 for before, after in pairwise(bounds))
+
+
+def marked(element: Any) -> int:
+    """Write into a dict; return how often that was done before."""
+    element["times"] = element.get("times", 0) + 1
+    return element["times"] - 1
+
+
+@pytest.mark.parametrize("count", [3, 40])
+@pytest.mark.parametrize("size", [1, 2, 20, 64, 100])
+@pytest.mark.parametrize("placement", [None, "current"])
+def test_who_changes_an_element_does_not_change_that_of_another_turn(size: int, count: int, placement: Any) -> None:
+    for ds in (
+        ad.Dataset.from_tensor_slices({"x": np.arange(size)}),
+        ad.Dataset.from_tensor_slices((np.arange(size), {"x": np.arange(size)})).map(lambda _, inner: inner),
+        ad.Dataset.from_list([{"x": number} for number in range(size)]),
+        ad.Dataset.from_tensors({"x": size}),
+    ):
+        turns = ds.repeat(count).map(marked).with_options(ad.Options(placement=placement))
+        assert set(turns) == set(turns) == {0}
