@@ -281,7 +281,7 @@ def with_seeds(plan: Node, seeds: Mapping[int, int], strict: bool, places: Itera
     Where all are what they were it is the plan itself, whose process, if it has one, may go on.
     """
     inputs = tuple([with_seeds(node, seeds, strict, places) for node in plan.inputs])
-    plan = plan if inputs == plan.inputs else plan.with_inputs(*inputs)
+    plan = plan if inputs == plan.inputs else plan.over(*inputs)
     place = next(places) if plan.identity is not None else -1
     if plan.chance is None or place not in seeds:
         return plan

@@ -39,7 +39,6 @@ __all__ = (
     "check_parallel",
     "finite",
     "in_turn",
-    "most",
     "node_of",
     "nodes_of",
     "parallel_label",
@@ -84,6 +83,10 @@ class Node:
             elif isinstance(value, tuple) and any(isinstance(part, Node) for part in value):  # pyright: ignore[reportUnknownVariableType]
                 changed[field.name] = tuple(rest)
         return dataclasses.replace(self, **changed)
+
+    def over(self, *inputs: Node) -> Self:
+        """Return this node over inputs that give other elements, without what it keeps of those it has now."""
+        return self.with_inputs(*inputs)
 
     def stage(self) -> Stage:
         """Return how this node runs."""
@@ -478,11 +481,6 @@ def repeated(cardinality: int, count: int) -> int:
     if count < 0:
         return INFINITE_CARDINALITY if cardinality else 0
     return scaled(cardinality, lambda size: size * count) if count else 0
-
-
-def most(cardinality: int, limit: int) -> int:
-    """Return the cardinality of the first `limit` elements."""
-    return limit if cardinality == INFINITE_CARDINALITY else scaled(cardinality, lambda size: min(size, limit))
 
 
 def check_arguments(call: Call, plan: Node, **named: Any) -> None:

@@ -96,7 +96,8 @@ class FileCache(Unary):
         whole = self.whole
         if whole is None:
             return super().seek(count)
-        return END if count >= whole else dataclasses.asdict(CachePlace(count))
+        told = self.heading(self.path)
+        return END if count >= whole else CachePlace(count, None, told and told.seeds).position()
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if isinstance(tickets[0], tuple):
@@ -138,42 +139,54 @@ class FileCache(Unary):
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield what is kept, then what the input has beyond it."""
         place = self.told(position, CachePlace.of)
-        whole = self.heading(self.path) is not None
+        whole = self.heading(self.path)
         if place.input is not None:
             passing = self.passing(scope, want, Start.of(place.input))
-        elif whole:
-            passing = self.stored(self.path, scope, want, place.done)
+        elif whole is not None:
+            passing = self.stored(self.path, self.going_on(whole, place), scope, want, place.done)
         else:
-            passing = self.begun(scope, want, place.done)
+            passing = self.begun(scope, want, place)
         async with aclosing(passing):
             async for block in passing:
                 yield block
 
-    def begun(self, scope: Scope, want: Demand, done: int) -> Blocks:
-        """Yield all but the first `done` elements, and write them, unless somebody else does."""
-        if done and not self.input.in_order:
+    def going_on(self, heading: Heading, place: CachePlace) -> Heading:
+        """Return the heading of a file, in which a run may go on at `place` if that is of the same order."""
+        if place.seeds is not None and [*map(list, place.seeds)] != [*map(list, heading.seeds)]:
+            raise ResumeError(
+                f"{self.path}: the state was reading a file in another order: it was filled anew meanwhile, with seeds "
+                "that nobody chose; start without the state, or give the steps before the cache a seed"
+            )
+        return heading
+
+    def begun(self, scope: Scope, want: Demand, place: CachePlace) -> Blocks:
+        """Yield all elements behind a place, and write them, unless somebody else does."""
+        if place.done and not self.input.in_order:
             raise ResumeError(
                 f"{self.path}: the state was reading this file, which is not there, and filling it again would give "
                 "another order"
             )
-        writing = begin_writing(self.path, Heading.of(self.input, self.made_of))
+        heading = Heading.of(self.input, self.made_of)
+        writing = begin_writing(self.path, heading if place.seeds is None else heading._replace(seeds=place.seeds))
         if writing is None:
-            return self.beside(scope, want, done)
-        return self.filled(writing, scope, want, done)
+            return self.beside(scope, want, place)
+        return self.filled(writing, scope, want, place)
 
-    def beside(self, scope: Scope, want: Demand, done: int) -> Blocks:
+    def beside(self, scope: Scope, want: Demand, place: CachePlace) -> Blocks:
         """Yield what somebody else has written, or run the input while somebody else writes."""
-        if self.heading(self.path) is not None:
-            return self.stored(self.path, scope, want, done)
+        if (whole := self.heading(self.path)) is not None:
+            return self.stored(self.path, self.going_on(whole, place), scope, want, place.done)
         if not self.input.in_order:
             return self.passing(scope, want, Start())
-        return self.counted(self.as_filled().open(scope.with_epoch(FIRST_EPOCH), want, Start(skip=done)), done)
+        told = self.heading(str(GrowingFile.partial(self.path))) or Heading.of(self.input, self.made_of)
+        source = self.going_on(told, place).seeded(self.input)
+        return self.counted(source.open(scope.with_epoch(FIRST_EPOCH), want, Start(skip=place.done)), told, place.done)
 
-    async def counted(self, source: Blocks, number: int) -> Blocks:
+    async def counted(self, source: Blocks, heading: Heading, number: int) -> Blocks:
         """Yield elements with their numbers, the first of which is `number`."""
         async with aclosing(source):
             async for block in source:
-                yield numbered(block, number)
+                yield numbered(block, number, heading.seeds)
                 number += len(block)
 
     async def passing(self, scope: Scope, want: Demand, start: Start) -> Blocks:
@@ -182,10 +195,12 @@ class FileCache(Unary):
             async for block in source:
                 yield in_passing(block)
 
-    async def filled(self, writing: Writing, scope: Scope, want: Demand, done: int) -> Blocks:
+    async def filled(self, writing: Writing, scope: Scope, want: Demand, place: CachePlace) -> Blocks:
         """Yield what was written before, and what the input has beyond it, which is written."""
+        done = place.done
         try:
             writing.heading.check(writing.path, self.input, self.made_of)
+            seeds = self.going_on(writing.heading, place).seeds
             await scope.in_thread(writing.find)
             behind = writing.marked()
             number = writing.count if self.input.in_order else 0
@@ -197,7 +212,7 @@ class FileCache(Unary):
                     await self.keep(writing, number, block, scope)
                     first, number = number, number + len(block)
                     if number > done:
-                        whole = numbered(block, first) if self.input.in_order else in_passing(block)
+                        whole = numbered(block, first, seeds) if self.input.in_order else in_passing(block)
                         yield whole.part(max(0, done - first), len(block))
             await scope.in_thread(lambda: writing.finish(number))
         finally:
@@ -207,7 +222,7 @@ class FileCache(Unary):
         """Yield what was written before; another reader may finish the file, which gets its name, as it is opened."""
         while done < count:
             path = writing.path
-            async with aclosing(self.stored(path, scope, want, done, count)) as source:
+            async with aclosing(self.stored(path, writing.heading, scope, want, done, count)) as source:
                 async for block in source:
                     done += len(block)
                     yield block
@@ -233,7 +248,9 @@ class FileCache(Unary):
             error.add_note(f"in {self.label()}, after {writing.count} elements, which are kept")
             raise
 
-    async def stored(self, path: str, scope: Scope, want: Demand, done: int, count: int = -1) -> Blocks:
+    async def stored(
+        self, path: str, heading: Heading, scope: Scope, want: Demand, done: int, count: int = -1
+    ) -> Blocks:
         """Yield the elements in a file from number `done` on, to number `count` or all, which its end tells."""
         offset, number = await scope.in_thread(lambda: self.near(path, done)) if count < 0 and done else (0, -1)
         async with aclosing(RecordFile(path).parts(scope, want, offset)) as source:
@@ -248,7 +265,7 @@ class FileCache(Unary):
                 if count >= 0:
                     part = part.part(0, count - first)
                 if part and first + len(part) > done:
-                    yield numbered(part, first).part(max(0, done - first), len(part))
+                    yield numbered(part, first, heading.seeds).part(max(0, done - first), len(part))
                 if tail or 0 <= count <= number:
                     return
         if count < 0:
@@ -286,7 +303,7 @@ class FileCache(Unary):
 
 def in_passing(block: Block) -> Block:
     """Return a block with tickets that say where the input was."""
-    tickets = Children(FIRST, block.tickets, lambda position: dataclasses.asdict(CachePlace(0, position)))
+    tickets = Children(FIRST, block.tickets, lambda position: CachePlace(0, position).position())
     return block.ticketed(tickets)
 
 

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from copy import copy
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from asyncdata.errors import StageError
-from asyncdata.plan import Unary, picked
+from asyncdata.plan import Node, Unary, picked
 from asyncdata.ragged import Ragged
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.scope import Scope
@@ -30,7 +30,7 @@ from asyncdata.runtime.tickets import (
     natural,
     plain,
 )
-from asyncdata.structure import nbytes, open_level
+from asyncdata.structure import nbytes, open_level, renew, renewed
 
 __all__ = ("Cache", "MemoryCache", "freeze")
 
@@ -78,7 +78,7 @@ class MemoryCache:
             begin = len(self.items)
             if self.complete or self.full or position > begin:
                 return
-            added = block.items[begin - position :]
+            added = renewed(block.items[begin - position :])
             if block.failed:
                 places = [place for place, item in enumerate(added) if type(item) is Failure]
                 if places and again is False:
@@ -114,8 +114,11 @@ class MemoryCache:
 
     def kept(self, position: int, count: int) -> Block | None:
         """Return up to `count` kept elements from number `position` on, `None` if there are none."""
-        items = self.items[position : position + count]
-        if not items or not self.odd or self.odd.isdisjoint(range(position, position + len(items))):
+        with self.lock:  # others mend what failed, and add what does
+            items = self.items[position : position + count]
+            good = not self.odd or self.odd.isdisjoint(range(position, position + len(items)))
+        items = renewed(items)
+        if good:
             return Block(items) if items else None
         places = [place for place, item in enumerate(items) if type(item) is Hole]
         items = [again_if_failed(item) for item in items[: min(places, default=None)]]
@@ -134,7 +137,7 @@ class MemoryCache:
                     return
                 self.bytes += size
             freeze(item)
-            self.items[position] = item
+            self.items[position] = renew(item)
             self.odd.discard(position)
 
     def adopt(self, other: MemoryCache) -> None:
@@ -189,6 +192,9 @@ class Cache(Unary):
     @property
     def hoards(self) -> bool:
         return True
+
+    def over(self, *inputs: Node) -> Cache:
+        return Cache(*inputs, store=MemoryCache(self.store.max_bytes))
 
     @property
     def resumption(self) -> str:
@@ -274,7 +280,7 @@ class Cache(Unary):
         """Yield elements as they come, for the first time: a state tells where the input was."""
         async with aclosing(source):
             async for block in source:
-                tickets = Children(FIRST, block.tickets, lambda position: asdict(CachePlace(0, position)))
+                tickets = Children(FIRST, block.tickets, lambda position: CachePlace(0, position).position())
                 yield Block(block.items, tickets, block.failed)
 
 
@@ -286,22 +292,32 @@ def first_of_all(scope: Scope) -> Scope:
     return scope.with_epoch((0,))
 
 
-def numbered(block: Block, first: int) -> Block:
-    """Return a block with its elements' numbers for tickets."""
+def numbered(block: Block, first: int, seeds: Seeds = None) -> Block:
+    """Return a block with its elements' numbers for tickets; they are in an order that some seeds made."""
     numbers = Ordinals(first, first + len(block))
-    return block.ticketed(Wrapped(numbers, lambda _, done: asdict(CachePlace(done))))
+    return block.ticketed(Wrapped(numbers, lambda _, done: CachePlace(done, None, seeds).position()))
 
 
 FIRST = -1
 """The parent of elements that have no number yet."""
 
 
+Seeds: TypeAlias = Sequence[Sequence[int]] | None
+"""Of the steps that have one, each with its place in the account of a plan; `None` where it is not told."""
+
+
 @dataclass(frozen=True)
 class CachePlace:
-    """How many elements are done; the input's position while it has no order."""
+    """How many elements are done; the input's position while it has no order; the seeds of what is kept in a file."""
 
     done: int = 0
     input: Position = None
+    seeds: Seeds = None
+
+    def position(self) -> Position:
+        """Return what `of` understands."""
+        told: dict[str, Any] = {"done": self.done, "input": self.input}
+        return {**told, "seeds": [list(pair) for pair in self.seeds]} if self.seeds else told
 
     @staticmethod
     def of(position: Position) -> CachePlace:

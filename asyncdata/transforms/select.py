@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asyncdata.plan import Unary, most, scaled
+from asyncdata.options import INFINITE_CARDINALITY
+from asyncdata.plan import Unary, scaled
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.stage import Fold, Step
 from asyncdata.runtime.tickets import END, Position, Start, Ticket, Wrapped, natural
@@ -34,7 +35,8 @@ class Take(Unary):
     def cardinality(self) -> int:
         if self.count < 0 or self.count == 0:
             return self.input.cardinality if self.count else 0
-        return most(self.input.cardinality, self.count)
+        known = self.input.cardinality
+        return self.count if known == INFINITE_CARDINALITY else scaled(known, lambda size: min(size, self.count))
 
     def seek(self, count: int) -> Position:
         if self.count < 0:

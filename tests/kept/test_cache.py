@@ -503,3 +503,46 @@ def test_ragged_batches_are_kept_in_a_file(tmp_path: Path) -> None:
     ds = ad.Dataset.range(6).map(lambda x: np.arange(x % 3)).ragged_batch(2)
     path = tmp_path / "kept"
     assert list(ds.cache(path)) == list(ds.cache(path)) == list(ds)
+
+
+def shuffled(path: Path) -> ad.Dataset:
+    """Shuffled by a seed that is another one in each dataset."""
+    return ad.Dataset.range(20).shuffle(20).cache(path)
+
+
+def test_a_state_is_refused_where_the_file_was_filled_in_another_order(tmp_path: Path) -> None:
+    numbers = iter(shuffled(tmp_path / "a"))
+    first = [next(numbers) for _ in range(6)]
+    state = numbers.state_dict()
+    rest = list(numbers)
+    assert list(shuffled(tmp_path / "a").iterate(state=state)) == rest
+    (tmp_path / "b").mkdir()
+    with shuffled(tmp_path / "b" / "a").iterate() as others:
+        next(others)
+    with pytest.raises(ad.ResumeError, match="in another order"):  # which has been begun
+        list(shuffled(tmp_path / "b" / "a").iterate(state=state))
+    list(shuffled(tmp_path / "b" / "a"))
+    with pytest.raises(ad.ResumeError, match="in another order"):  # which is whole
+        list(shuffled(tmp_path / "b" / "a").iterate(state=state))
+    (tmp_path / "a").unlink()
+    assert list(shuffled(tmp_path / "a").iterate(state=state)) == rest
+    assert list(shuffled(tmp_path / "a")) == first + rest
+
+
+def test_a_state_of_a_reader_goes_on_in_the_order_of_the_file(tmp_path: Path) -> None:
+    """Its own seed is another one than the file's."""
+    kept = list(shuffled(tmp_path / "a"))
+    for whole in (True, False):
+        numbers = iter(shuffled(tmp_path / "a"))
+        assert [next(numbers) for _ in range(6)] == kept[:6]
+        state = numbers.state_dict()
+        assert list(numbers) == kept[6:]
+        if not whole:
+            (tmp_path / "a").unlink()
+        assert list(shuffled(tmp_path / "a").iterate(state=state)) == kept[6:]
+
+
+def test_a_file_that_was_filled_without_order_is_in_order(path: Path) -> None:
+    base = ad.Dataset.range(40).map(lambda x: x, num_parallel_calls=4).cache(path)
+    assert sorted(base.with_options(ad.Options(deterministic=False))) == list(range(40))
+    assert list(base) == list(range(40))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -379,3 +380,92 @@ def test_filled_in_part_the_rest_is_the_same_wherever_it_is_read() -> None:
     whole = list(ds.repeat(2).repeat(2))[:20]
     assert whole[:5] == begun
     assert sorted(whole) == [*range(20)]
+
+
+def shuffled() -> ad.Dataset:
+    """Shuffled by a seed that is another one in each dataset."""
+    return ad.Dataset.range(20).shuffle(20).cache()
+
+
+def begun() -> tuple[list[int], Any, list[int]]:
+    """The first elements of a dataset, a state behind them, and the others."""
+    numbers = iter(shuffled())
+    first = [next(numbers) for _ in range(6)]
+    state = numbers.state_dict()
+    return first, state, list(numbers)
+
+
+@pytest.mark.parametrize("look", [list, lambda ds: ds.head(5), lambda ds: next(iter(ds)), lambda ds: None])
+def test_a_state_of_another_order_finds_nothing_of_what_was_kept_before(look: Callable[[ad.Dataset], Any]) -> None:
+    first, state, rest = begun()
+    ds = shuffled()
+    look(ds)
+    assert list(ds.iterate(state=state)) == rest
+    assert list(ds) == first + rest
+    assert list(ds) == first + rest
+
+
+def test_an_iterator_goes_on_in_another_order_beside_its_dataset() -> None:
+    _, state, rest = begun()
+    ds = shuffled()
+    numbers = ds.iterate()
+    next(numbers)
+    numbers.load_state_dict(state)
+    assert list(numbers) == rest
+    assert sorted(ds) == list(range(20))
+
+
+def test_what_was_kept_without_order_is_in_order_for_others() -> None:
+    base = ad.Dataset.range(40).map(lambda x: x, num_parallel_calls=4).cache()
+    assert sorted(base.with_options(ad.Options(deterministic=False))) == list(range(40))
+    assert list(base) == list(range(40))
+
+
+ELEMENTS: dict[str, Callable[[int], Any]] = {
+    "a dict": lambda x: {"x": x},
+    "a dict in a tuple": lambda x: (x, {"x": x}),
+    "a dict in a dict": lambda x: {"x": x, "inner": {"x": x}},
+    "a list": lambda x: [x],
+    "a list in a dict": lambda x: {"x": [x]},
+}
+
+
+def changed(*element: Any) -> int:
+    """Put something into every dict and list of an element; return how many parts there were before."""
+    parts, found = list(element), 0
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            found += len(part)
+            parts += part.values()
+            part[f"new {len(part)}"] = 1
+        elif isinstance(part, list):
+            found += len(part)
+            part.append(1)
+    return found
+
+
+@pytest.mark.parametrize("kind", ELEMENTS)
+def test_who_changes_elements_changes_nothing_that_is_kept(kind: str) -> None:
+    ds = ad.Dataset.range(5).map(ELEMENTS[kind]).cache().map(changed)
+    first = list(ds)
+    assert [list(ds) for _ in range(2)] == [first] * 2
+    assert len(set(first)) == 1
+
+
+def test_parts_of_a_dataclass_stay_what_they_are() -> None:
+    @dataclasses.dataclass
+    class Point:
+        x: int
+        twice: int = dataclasses.field(init=False)
+
+        def __post_init__(self) -> None:
+            self.twice = 2 * self.x
+
+    def moved(point: Point) -> Point:
+        point.x, point.twice = point.x + 1, 7
+        return point
+
+    ds = ad.Dataset.range(2).map(Point).cache()
+    assert [(point.x, point.twice) for point in ds.map(moved)] == [(1, 7), (2, 7)]
+    assert [(point.x, point.twice) for point in ds] == [(0, 0), (1, 2)]
