@@ -13,6 +13,7 @@ import numpy.typing as npt
 from asyncdata.checkpoint import Place, fingerprint, place_of
 from asyncdata.contents import contents
 from asyncdata.errors import PlanError, StructureError
+from asyncdata.flags import check_choice, check_flag
 from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.kept.saved import Saved, save
 from asyncdata.optimize import Planner, explained
@@ -251,8 +252,9 @@ class Dataset(Transformations[T]):
         ...     [path[-1] for path in ad.Dataset.list_files(folder + "/*", shuffle=False)]
         ['a', 'b']
         """
+        in_order = check_choice("list_files", "shuffle", shuffle) is False
         files: Dataset[str] = Dataset(Items(matching(file_pattern), files=True))
-        return files if shuffle is False else files.shuffle(len(files), seed=seed)
+        return files if in_order else files.shuffle(len(files), seed=seed)
 
     @staticmethod
     def load(
@@ -332,9 +334,7 @@ class Dataset(Transformations[T]):
         """
         plans, options = several("choose_from_datasets", datasets)
         choices = dataset_for("choose_from_datasets", choice_dataset)
-        return Dataset(
-            Choose.of(plans, choices.plan, stop=bool(stop_on_empty_dataset)), options.merge(choices.options())
-        )
+        return Dataset(Choose.of(plans, choices.plan, stop=stop_on_empty_dataset), options.merge(choices.options()))
 
     # all of it, or the beginning
 
@@ -432,7 +432,11 @@ class Dataset(Transformations[T]):
         ...     next(numbers)
         0
         """
-        place = Place(self._plan, next(self._epochs)) if state is None else place_of(self._plan, state, strict)
+        place = (
+            Place(self._plan, next(self._epochs))
+            if state is None
+            else place_of(self._plan, state, check_flag("iterate", "strict", strict))
+        )
         self._plan, self._epochs = place.plan, counting(place.epoch + 1)
         return DatasetIterator(self._planner, place)
 

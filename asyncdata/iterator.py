@@ -16,6 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 from asyncdata.beside.engine import ProcessEngine
 from asyncdata.checkpoint import Place, heading, place_of, state_of
 from asyncdata.errors import ClosedError, ConcurrentUseError
+from asyncdata.flags import check_flag
 from asyncdata.optimize import Planner
 from asyncdata.plan import UnseekableError, check_count
 from asyncdata.runtime.block import Block, Failure, fail
@@ -332,7 +333,7 @@ class DatasetIterator(Generic[T]):
 
         With `strict=False` it may have been a similar one: see `Dataset.iterate`.
         """
-        place = place_of(self._reader.user_plan, state, strict)
+        place = place_of(self._reader.user_plan, state, check_flag("load_state_dict", "strict", strict))
         self._reader.abandon()
         self._reader.begin(place)
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from asyncdata.errors import PlanError
+from asyncdata.flags import check_choice
 
 __all__ = ("AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Options", "Placement")
 
@@ -22,6 +23,8 @@ UNKNOWN_CARDINALITY: Final = -2
 Placement: TypeAlias = Literal["thread", "current", "process"]
 
 PLACEMENTS: Final = ("thread", "current", "process")
+
+FLAGS: Final = ("autotune", "deterministic", "optimize", "reorder")
 
 
 class Fixable:
@@ -78,7 +81,9 @@ class Options(Fixable):
                 f"these options are a copy of a dataset's, and to set {name} has no effect on it: "
                 f"use with_options(Options({name}=...))"
             )
-        if value is not None:
+        if name in FLAGS:
+            value = check_choice("Options", name, value)
+        elif value is not None:
             check_option(name, value)
         object.__setattr__(self, name, value)
 
@@ -105,8 +110,6 @@ def check_option(name: str, value: Any) -> None:
     """Raise `PlanError` if a field cannot have this value."""
     if name == "placement" and value not in PLACEMENTS:
         raise PlanError(f"placement must be one of {PLACEMENTS}, got {value!r}")
-    if name in {"autotune", "deterministic", "optimize", "reorder"} and not isinstance(value, bool):
-        raise PlanError(f"Options({name}=) must be True, False or None, got {value!r:.80}")
     if name == "ram_budget" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise PlanError(f"Options(ram_budget=) must be a number of bytes, at least 1, or None, got {value!r:.80}")
     if name == "disabled_rules" and (isinstance(value, str) or not isinstance(value, (tuple, list))):

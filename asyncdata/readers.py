@@ -11,6 +11,7 @@ import numpy as np
 
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
+from asyncdata.flags import check_flag
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.fixed import FixedLayout
 from asyncdata.options import AUTOTUNE
@@ -165,6 +166,7 @@ def records_of(
     filenames: Any, compression: str | None, buffer_size: int | None, reads: int | None, index: bool
 ) -> Node:
     decompressor(compression)  # raises where the mistake is made
+    index = check_flag("TFRecordDataset", "index", index)
     if index and compression:
         raise PlanError(
             f"TFRecordDataset(index=True) is not for compression_type={compression!r}: what is compressed can be read "

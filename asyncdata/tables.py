@@ -13,6 +13,7 @@ import numpy as np
 
 from asyncdata.dataset import Dataset, matching
 from asyncdata.errors import PlanError
+from asyncdata.flags import check_flag
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.csv import Column, Dialect, Strings, Table
 from asyncdata.options import AUTOTUNE
@@ -68,7 +69,7 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
             csv_file,
             compression=compression_type or None,
             block_bytes=block_size("CsvDataset", buffer_size),
-            dialect=dialect_of(field_delim, use_quote_delim, header),
+            dialect=dialect_of("CsvDataset", field_delim, use_quote_delim, header),
             table=table,
         )
         super().__init__(files_of("CsvDataset", filenames, open_one, None))
@@ -175,10 +176,14 @@ def make_csv_dataset(
     ...         print(batch)
     {'id': array([1, 2], dtype=int32), 'name': array([b'one', b'two'], dtype=object)}
     """
+    method = "make_csv_dataset"
     decompressor(compression_type)  # raises where the mistake is made
+    dialect = dialect_of(method, field_delim, use_quote_delim, header)
+    shuffle, sloppy = check_flag(method, "shuffle", shuffle), check_flag(method, "sloppy", sloppy)
+    ignore_errors = check_flag(method, "ignore_errors", ignore_errors)
     if column_names is None and not header:
-        raise PlanError("make_csv_dataset(header=False) needs column_names")
-    files, dialect = matching(file_pattern), dialect_of(field_delim, use_quote_delim, header)
+        raise PlanError(f"{method}(header=False) needs column_names")
+    files = matching(file_pattern)
     open_one = partial(csv_file, compression=compression_type or None, block_bytes=BLOCK_BYTES, dialect=dialect)
     names = column_names_of(files, open_one, column_names, encoding)
     chosen = places_of(names, select_columns)
@@ -304,11 +309,12 @@ def csv_file(filename: Filename, compression: str | None, block_bytes: int, dial
     return CsvFile(checked("CsvDataset", filename), compression, block_bytes, dialect=dialect, table=table)
 
 
-def dialect_of(delimiter: Any, quotes: bool, header: bool) -> Dialect:
+def dialect_of(method: str, delimiter: Any, quotes: bool, header: bool) -> Dialect:
     """Return how files are written."""
     if not isinstance(delimiter, str) or len(delimiter.encode()) != 1 or delimiter in '"\r\n':
         raise PlanError(f"field_delim must be one ASCII character, no quote and no end of a line, got {delimiter!r}")
-    return Dialect(delimiter.encode(), bool(quotes), bool(header))
+    quoted, headed = check_flag(method, "use_quote_delim", quotes), check_flag(method, "header", header)
+    return Dialect(delimiter.encode(), quoted, headed)
 
 
 def table_of(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 import numpy.typing as npt
 
 from asyncdata.errors import PlanError
+from asyncdata.flags import check_choice, check_flag
 from asyncdata.kept.cache import FileCache
 from asyncdata.optimize import check_rules
 from asyncdata.options import AUTOTUNE, Options
@@ -176,6 +177,9 @@ class Transformations(Generic[T]):
         >>> list(ds)
         [{'image': b'bb', 'label': np.int64(4), 'size': 2}]
         """
+        ordered, pure = check_choice("map", "deterministic", deterministic), check_flag("map", "pure", pure)
+        vectorized, shrinks = check_flag("map", "vectorized", vectorized), check_flag("map", "shrinks", shrinks)
+        rng = check_flag("map", "rng", rng)
         if batch is not None:
             if vectorized:
                 raise PlanError("map(batch=) takes a function of batches alone: leave vectorized=True out")
@@ -183,7 +187,7 @@ class Transformations(Generic[T]):
             batches = MapBatches.of(self._plan, fn, batch, num_parallel_calls, executor, pure)
             return self._next(declared(batches, batches.function, keeps, shrinks))
         call = call_for(self._plan, map_func, rng, seed)
-        node = Map.of(self._plan, call, num_parallel_calls, deterministic, executor, pure, vectorized)
+        node = Map.of(self._plan, call, num_parallel_calls, ordered, executor, pure, vectorized)
         return self._next(declared(node, call, keeps, shrinks))
 
     def filter(
@@ -210,8 +214,8 @@ class Transformations(Generic[T]):
         [(np.int64(2), 'b')]
         """
         fields = () if reads is None else fields_of("filter", "reads", reads)
-        call = Predicate(predicate, reads=fields)
-        return self._next(Filter.of(self._plan, call, num_parallel_calls, deterministic, pure))
+        call, ordered = Predicate(predicate, reads=fields), check_choice("filter", "deterministic", deterministic)
+        return self._next(Filter.of(self._plan, call, num_parallel_calls, ordered, check_flag("filter", "pure", pure)))
 
     def scan(self, initial_state: Any, scan_func: Callable[[Any, T], Any]) -> Dataset[Any]:
         """Call `scan_func(state, element)`, which returns the next state and what is given in the element's place.
@@ -276,9 +280,8 @@ class Transformations(Generic[T]):
         [1, 2, 1, 2, 3, 3]
         """
         call = inner_call("interleave", map_func, self._plan)
-        return self._next(
-            Interleave.of(self._plan, call, cycle_length, block_length, num_parallel_calls, deterministic)
-        )
+        ordered = check_choice("interleave", "deterministic", deterministic)
+        return self._next(Interleave.of(self._plan, call, cycle_length, block_length, num_parallel_calls, ordered))
 
     def concatenate(self, dataset: Dataset[Any]) -> Dataset[Any]:
         """All elements of this dataset, then all of the other.
@@ -309,7 +312,9 @@ class Transformations(Generic[T]):
         [array([0, 1]), array([2, 3])]
         """
         check_parallel("batch", num_parallel_calls)
-        return self._next(Batch(self._plan, check_count("batch", "batch_size", batch_size, 1), drop_remainder))
+        check_choice("batch", "deterministic", deterministic)
+        drop = check_flag("batch", "drop_remainder", drop_remainder)
+        return self._next(Batch(self._plan, check_count("batch", "batch_size", batch_size, 1), drop))
 
     def padded_batch(
         self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: bool = False
@@ -331,7 +336,8 @@ class Transformations(Generic[T]):
         """
         size = check_count("padded_batch", "batch_size", batch_size, 1)
         padding = Padding.of("padded_batch", padded_shapes, padding_values)
-        return self._next(PaddedBatch.of(self._plan, size, drop_remainder, padding))
+        drop = check_flag("padded_batch", "drop_remainder", drop_remainder)
+        return self._next(PaddedBatch.of(self._plan, size, drop, padding))
 
     def ragged_batch(
         self, batch_size: int, drop_remainder: bool = False, row_splits_dtype: npt.DTypeLike = "int64"
@@ -346,7 +352,8 @@ class Transformations(Generic[T]):
         [Ragged([[1], [2, 3, 4]]), Ragged([[]])]
         """
         size = check_count("ragged_batch", "batch_size", batch_size, 1)
-        return self._next(RaggedBatch.of(self._plan, size, drop_remainder, row_splits_dtype))
+        drop = check_flag("ragged_batch", "drop_remainder", drop_remainder)
+        return self._next(RaggedBatch.of(self._plan, size, drop, row_splits_dtype))
 
     def unbatch(self) -> Dataset[Any]:
         """Split each element along the first axis of its leaves; lists into their items.
@@ -379,7 +386,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(8).batch(4).rebatch([1, 2]))
         [array([0]), array([1, 2]), array([3]), array([4, 5]), array([6]), array([7])]
         """
-        return self._next(Rebatch.of(self._plan, batch_size, drop_remainder))
+        drop = check_flag("rebatch", "drop_remainder", drop_remainder)
+        return self._next(Rebatch.of(self._plan, batch_size, drop))
 
     def window(
         self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
@@ -399,7 +407,8 @@ class Transformations(Generic[T]):
         size = check_count("window", "size", size, 1)
         step = size if shift is None else check_count("window", "shift", shift, 1)
         stride = check_count("window", "stride", stride, 1)
-        return self._next(Window(self._plan, size, step, self._next, stride, bool(drop_remainder)))
+        drop = check_flag("window", "drop_remainder", drop_remainder)
+        return self._next(Window(self._plan, size, step, self._next, stride, drop))
 
     def pack_sequences(
         self,
@@ -508,9 +517,12 @@ class Transformations(Generic[T]):
         [[1, 0], [5, 6]]
         [[1, 2, 3, 4], [5, 6, 7, 0]]
         """
-        padding = None if no_padding else Padding.of("bucket_by_sequence_length", padded_shapes, padding_values)
-        bounds, sizes, bounded = bucket_boundaries, bucket_batch_sizes, pad_to_bucket_boundary
-        plan = Buckets.of(self._plan, element_length_func, bounds, sizes, padding, bounded, drop_remainder)
+        method, bounds, sizes = "bucket_by_sequence_length", bucket_boundaries, bucket_batch_sizes
+        bounded = check_flag(method, "pad_to_bucket_boundary", pad_to_bucket_boundary)
+        plain = check_flag(method, "no_padding", no_padding)
+        drop = check_flag(method, "drop_remainder", drop_remainder)
+        padding = None if plain else Padding.of(method, padded_shapes, padding_values)
+        plan = Buckets.of(self._plan, element_length_func, bounds, sizes, padding, bounded, drop)
         return self._next(plan)
 
     def group_by_reducer(self, key_func: Callable[..., Any], reducer: Reducer) -> Dataset[Any]:
@@ -546,7 +558,8 @@ class Transformations(Generic[T]):
         >>> list(ad.Dataset.range(10**9).shuffle(seed=1).take(3))
         [37354210, 465257133, 36768346]
         """
-        return self._next(shuffled(self._plan, buffer_size, seed, reshuffle_each_iteration))
+        reshuffle = check_choice("shuffle", "reshuffle_each_iteration", reshuffle_each_iteration)
+        return self._next(shuffled(self._plan, buffer_size, seed, reshuffle))
 
     def rejection_resample(
         self,
@@ -645,7 +658,9 @@ class Transformations(Generic[T]):
         >>> [list(ad.Dataset.range(3).shard(2, index, pad_remainder=True)) for index in range(2)]
         [[(0, True), (2, True)], [(1, True), (2, False)]]
         """
-        return self._next(Shard.of(self._plan, num_shards, index, drop_remainder, pad_remainder))
+        drop = check_flag("shard", "drop_remainder", drop_remainder)
+        pad = check_flag("shard", "pad_remainder", pad_remainder)
+        return self._next(Shard.of(self._plan, num_shards, index, drop, pad))
 
     def cache(self, filename: str | PathLike[str] = "", *, max_bytes: int | None = None) -> Dataset[T]:
         """Keep the elements of the first epoch for the following ones, in memory or a file; arrays become read-only.
@@ -723,7 +738,8 @@ class Transformations(Generic[T]):
         0 integer division or modulo by zero
         [1, 0]
         """
-        return self._next(IgnoreErrors.of(self._plan, Budget.of(max_errors, max_share), log_warning, on_error))
+        logged, budget = check_flag("ignore_errors", "log_warning", log_warning), Budget.of(max_errors, max_share)
+        return self._next(IgnoreErrors.of(self._plan, budget, logged, on_error))
 
     def assert_cardinality(self, expected_cardinality: int) -> Dataset[T]:
         """Say how many elements there are, where the plan cannot tell; a `StageError` if there are more or fewer.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -108,6 +109,68 @@ def test_options_of_the_wrong_kind_are_refused_where_they_are_set(name: str, val
         setattr(ad.Options(), f"{name}s", value)
 
 
+FLAGS: dict[str, tuple[Any, list[str]]] = {
+    "map": (
+        lambda **flag: NUMBERS.map(one, 2, **flag),
+        ["deterministic?", "rng", "pure", "vectorized", "shrinks"],
+    ),
+    "filter": (lambda **flag: NUMBERS.filter(one, **flag), ["deterministic?", "pure"]),
+    "interleave": (lambda **flag: NUMBERS.interleave(one, **flag), ["deterministic?"]),
+    "batch": (lambda **flag: NUMBERS.batch(2, **flag), ["drop_remainder", "deterministic?"]),
+    "padded_batch": (lambda **flag: NUMBERS.padded_batch(2, **flag), ["drop_remainder"]),
+    "ragged_batch": (lambda **flag: NUMBERS.ragged_batch(2, **flag), ["drop_remainder"]),
+    "rebatch": (lambda **flag: NUMBERS.batch(2).rebatch(3, **flag), ["drop_remainder"]),
+    "window": (lambda **flag: NUMBERS.window(2, **flag), ["drop_remainder"]),
+    "bucket_by_sequence_length": (
+        lambda **flag: NUMBERS.bucket_by_sequence_length(one, [2], [1, 1], **flag),
+        ["pad_to_bucket_boundary", "no_padding", "drop_remainder"],
+    ),
+    "shuffle": (lambda **flag: NUMBERS.shuffle(2, **flag), ["reshuffle_each_iteration?"]),
+    "shard": (lambda **flag: NUMBERS.shard(2, 0, **flag), ["drop_remainder", "pad_remainder"]),
+    "ignore_errors": (NUMBERS.ignore_errors, ["log_warning"]),
+    "random": (ad.Dataset.random, ["rerandomize_each_iteration?"]),
+    "list_files": (lambda **flag: ad.Dataset.list_files(__file__, **flag), ["shuffle?"]),
+    "sample_from_datasets": (
+        lambda **flag: ad.Dataset.sample_from_datasets([NUMBERS], **flag),
+        ["stop_on_empty_dataset", "rerandomize_each_iteration?"],
+    ),
+    "choose_from_datasets": (
+        lambda **flag: ad.Dataset.choose_from_datasets([NUMBERS], NUMBERS, **flag),
+        ["stop_on_empty_dataset"],
+    ),
+    "iterate": (lambda **flag: NUMBERS.iterate(state=iter(NUMBERS).state_dict(), **flag), ["strict"]),
+    "load_state_dict": (lambda **flag: iter(NUMBERS).load_state_dict(iter(NUMBERS).state_dict(), **flag), ["strict"]),
+    "TFRecordDataset": (lambda **flag: ad.TFRecordDataset("a", **flag), ["index"]),
+    "CsvDataset": (lambda **flag: ad.experimental.CsvDataset("a", [int], **flag), ["header", "use_quote_delim"]),
+    "make_csv_dataset": (
+        lambda **flag: ad.experimental.make_csv_dataset(__file__, 2, ["a"], [int], **flag),
+        ["header", "use_quote_delim", "shuffle", "sloppy", "ignore_errors"],
+    ),
+    "Options": (ad.Options, ["deterministic?", "autotune?", "optimize?", "reorder?"]),
+}
+"""What takes True and False, and where there is a question mark also None."""
+
+
+@pytest.mark.parametrize(("method", "name"), [(method, name) for method, (_, names) in FLAGS.items() for name in names])
+def test_what_is_neither_true_nor_false_is_no_flag(method: str, name: str) -> None:
+    build, told = FLAGS[method][0], name.rstrip("?")
+    for wrong in (2, 0, "False", [], *([] if name.endswith("?") else [None])):
+        words = rf"^{method}\({told}=\) must be True(, False or None| or False), got {re.escape(repr(wrong))}$"
+        with pytest.raises(ad.PlanError, match=words):
+            build(**{told: wrong})
+    build(**{told: np.False_})
+    if name.endswith("?"):
+        build(**{told: None})
+
+
+def test_flags_of_numpy_are_those_of_python() -> None:
+    plan = NUMBERS.batch(3, np.True_)  # type: ignore[arg-type]
+    assert str(plan.plan) == str(NUMBERS.batch(3, True).plan)
+    assert ad.Options(reorder=np.True_).reorder is True  # type: ignore[arg-type]
+    unordered = NUMBERS.map(one, 2, deterministic=np.False_)  # type: ignore[arg-type]
+    assert "deterministic=False" in str(unordered.plan)
+
+
 @pytest.mark.parametrize("ds", [PAIRS, PAIRS.batch(2), PAIRS.shuffle(2).take(2), NUMBERS.enumerate()], ids=repr)
 def test_it_is_known_behind_transformations(ds: ad.Dataset[Any]) -> None:
     with pytest.raises(ad.PlanError, match="2 arguments"):
@@ -195,8 +258,8 @@ def test_what_is_no_function_is_not_applied() -> None:
 READERS = {
     "TFRecordDataset": ad.TFRecordDataset,
     "TextLineDataset": ad.TextLineDataset,
-    "FixedLengthRecordDataset": lambda names: ad.FixedLengthRecordDataset(names, 1),
-    "CsvDataset": lambda names: ad.experimental.CsvDataset(names, [int]),
+    "FixedLengthRecordDataset": lambda names, **more: ad.FixedLengthRecordDataset(names, 1, **more),
+    "CsvDataset": lambda names, **more: ad.experimental.CsvDataset(names, [int], **more),
 }
 
 
@@ -211,6 +274,14 @@ def test_elements_that_are_no_paths_are_refused(reader: str) -> None:
         READERS[reader](NUMBERS)
     with pytest.raises(ad.PlanError, match=rf"{reader}\(filenames=\) needs .*unbatch\(\)"):
         READERS[reader](ad.Dataset.from_tensor_slices(["a", "b"]).batch(2))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_blocks_of_less_than_nothing_are_refused(reader: str) -> None:
+    with pytest.raises(ad.PlanError, match=rf"{reader}\(buffer_size=\) must be at least 0, got -2"):
+        READERS[reader]("a", buffer_size=-2)
+    READERS[reader]("a", buffer_size=0)
+    READERS[reader]("a", buffer_size=None)
 
 
 @pytest.mark.parametrize("reader", READERS)

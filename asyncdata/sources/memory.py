@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from asyncdata.columns import Columns
 from asyncdata.errors import PlanError, StageError, StructureError
+from asyncdata.flags import check_choice
 from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.plan import Node, check_integer
 from asyncdata.rows import FEW, Placed, Rows
@@ -187,7 +188,8 @@ class Random(Placed):
     def of(seed: int | None, rerandomize: bool | None) -> Random:
         """Return the source for what the user asked for."""
         chosen = secrets.randbits(63) if seed is None else check_integer("random", "seed", seed)
-        return Random(chosen, bool(rerandomize), seed is None)
+        anew = bool(check_choice("random", "rerandomize_each_iteration", rerandomize))
+        return Random(chosen, anew, seed is None)
 
     @property
     def chance(self) -> Chance:

@@ -152,5 +152,5 @@ def declared(node: M, call: Call, keeps: Any, shrinks: bool) -> M:
     if keeps is not None:
         call.untouched = fields_of("map", "keeps", keeps)
         check_fields("map", "keeps", call.untouched, node.input.signature)
-    call.shrinks = bool(shrinks)
+    call.shrinks = shrinks
     return node

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import PlanError
+from asyncdata.flags import check_choice, check_flag
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Planned, check_integer, finite
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
@@ -252,8 +253,11 @@ class Sample(Node):
         plans: tuple[Node, ...], weights: Iterable[float] | None, seed: int | None, *, stop: bool, anew: bool | None
     ) -> Sample:
         """Return the node; without a seed one is drawn."""
-        chosen = secrets.randbits(63) if seed is None else check_integer("sample_from_datasets", "seed", seed)
-        return Sample(plans, likelihoods(weights, len(plans)), chosen, bool(stop), bool(anew), seed is None)
+        method = "sample_from_datasets"
+        chosen = secrets.randbits(63) if seed is None else check_integer(method, "seed", seed)
+        stop = check_flag(method, "stop_on_empty_dataset", stop)
+        anew = bool(check_choice(method, "rerandomize_each_iteration", anew))
+        return Sample(plans, likelihoods(weights, len(plans)), chosen, stop, anew, seed is None)
 
     @property
     def chance(self) -> Chance:
@@ -338,7 +342,7 @@ class Choose(Node):
         spec = choices.signature
         if spec is not None and not is_integer(spec):
             raise PlanError(f"choose_from_datasets(choice_dataset=) must give integers, and gives {spec}")
-        return Choose(choices, nodes, stop)
+        return Choose(choices, nodes, check_flag("choose_from_datasets", "stop_on_empty_dataset", stop))
 
     @property
     def cardinality(self) -> int:
