@@ -10,6 +10,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from functools import reduce
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
@@ -42,6 +43,7 @@ __all__ = (
     "renewed",
     "rows_of",
     "same_structure",
+    "shared_spec",
     "slice_rows",
     "spec_of",
     "stack",
@@ -438,6 +440,16 @@ def common_spec(first: Any, other: Any, where: str = "") -> Any:
     theirs = dict(zip(two.names, two.parts, strict=True))
     named = zip(one.names, one.parts, strict=True)
     return one.rebuild([common_spec(part, theirs[name], where + name) for name, part in named])
+
+
+def shared_spec(signatures: Sequence[Any]) -> Any:
+    """Return what elements with any of these signatures look like; `None` if one is not known or they are unlike."""
+    if any(one is None for one in signatures):
+        return None
+    try:
+        return reduce(common_spec, signatures)
+    except StructureError:
+        return None
 
 
 def nbytes(value: Any) -> int:

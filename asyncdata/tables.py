@@ -18,10 +18,13 @@ from asyncdata.formats.compression import decompressor
 from asyncdata.formats.csv import Column, Dialect, Strings, Table
 from asyncdata.options import AUTOTUNE
 from asyncdata.readers import Filename, Filenames, block_size, checked, files_of
+from asyncdata.runtime.executors import Call
 from asyncdata.sources.csv import CsvFile
 from asyncdata.sources.memory import Items
 from asyncdata.sources.sql import Connect, QueryRows, read_only_sqlite
+from asyncdata.spec import TensorSpec
 from asyncdata.storage import BLOCK_BYTES
+from asyncdata.transforms.map import Map
 
 __all__ = ("CsvDataset", "SqlDataset", "make_csv_dataset")
 
@@ -198,7 +201,8 @@ def make_csv_dataset(
     records = records.ignore_errors() if ignore_errors else records
     records = records.shuffle(shuffle_buffer_size, seed=shuffle_seed) if shuffle else records
     records = records if num_epochs == 1 else records.repeat(num_epochs)
-    batches = records.batch(batch_size, drop_remainder=num_epochs is None).map(labelled)
+    batches = records.batch(batch_size, drop_remainder=num_epochs is None)
+    batches = in_columns(batches, labelled, table, batch_size if num_epochs is None else None)
     return batches.prefetch(AUTOTUNE if prefetch_buffer_size is None else prefetch_buffer_size)
 
 
@@ -302,6 +306,13 @@ def columns_by_name(names: Sequence[str], label: str | None) -> Callable[..., An
         return named if label is None else ({name: named[name] for name in names if name != label}, named[label])
 
     return by_name
+
+
+def in_columns(batches: Dataset[Any], labelled: Callable[..., Any], table: Table, size: int | None) -> Dataset[Any]:
+    """Return batches of columns as `labelled` makes them, of which it is known what they look like."""
+    call = Call("map", labelled)
+    call.gives = labelled(*[TensorSpec((size,), column.dtype) for column in table.columns])
+    return Dataset(Map(batches.plan, (call,)))
 
 
 def csv_file(filename: Filename, compression: str | None, block_bytes: int, dialect: Dialect, table: Table) -> CsvFile:

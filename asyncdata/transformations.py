@@ -16,8 +16,9 @@ from asyncdata.optimize import check_rules
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.plan import Node, check_arguments, check_count, check_integer, check_parallel
 from asyncdata.runtime.executors import Call
+from asyncdata.spec import RaggedTensorSpec, TensorSpec
 from asyncdata.storage import local_path
-from asyncdata.structure import same_structure
+from asyncdata.structure import leaf, map_leaves, same_structure
 from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.cache import Cache, MemoryCache
 from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
@@ -823,7 +824,8 @@ class Transformations(Generic[T]):
 
 
 def check_structures(method: str, signatures: Mapping[str, Any]) -> None:
-    """Raise `PlanError` if datasets, by what a message calls them, are known to have elements of other structures."""
+    """Raise `PlanError` if datasets, by what a message calls them, are known to have elements of other structures or
+    dtypes."""
     known = [(name, signature) for name, signature in signatures.items() if signature is not None]
     for name, signature in known[1:]:
         one, first = known[0]
@@ -831,6 +833,24 @@ def check_structures(method: str, signatures: Mapping[str, Any]) -> None:
             raise PlanError(
                 f"{method}: elements of {one} are {first}, of {name} {signature}; map one to the structure of the other"
             )
+        theirs = dtypes_of(signature)
+        for where, dtype in dtypes_of(first).items():
+            if dtype != theirs[where]:
+                raise PlanError(
+                    f"{method}: {leaf(where)} of elements of {one} is {dtype}, of {name} {theirs[where]}; map one to "
+                    "the dtype of the other"
+                )
+
+
+def dtypes_of(signature: Any) -> dict[str, str]:
+    """Return in words of what dtype each leaf is, by its path."""
+    found: dict[str, str] = {}
+
+    def note(spec: TensorSpec, where: str) -> None:
+        found[where] = f"{'a Ragged of ' if isinstance(spec, RaggedTensorSpec) else ''}{spec.dtype.name}"
+
+    map_leaves(note, signature)
+    return found
 
 
 def inner_call(method: str, fn: Callable[..., Any], plan: Node) -> Call:

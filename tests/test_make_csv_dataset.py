@@ -44,6 +44,17 @@ def batches(*args: Any, **how: Any) -> list[Any]:
         return [one if isinstance(one, Failed) else lists(one) for one in results(make_csv_dataset(*args, **how))]
 
 
+def test_the_size_of_a_batch_is_known_only_where_all_have_it(files: Any) -> None:
+    pattern = files(THREE)
+    numbers = {name: ad.TensorSpec((None,), "int32") for name in "ab"}
+    assert make_csv_dataset(pattern, 2, **ONCE).element_spec == numbers
+    assert make_csv_dataset(pattern, 2, num_epochs=3).plan.signature == numbers
+    endless = make_csv_dataset(pattern, 2, label_name="b").plan.signature
+    assert endless == ({"a": ad.TensorSpec((2,), "int32")}, ad.TensorSpec((2,), "int32"))
+    strings = make_csv_dataset(pattern, 2, column_defaults=["", 0.5]).plan.signature
+    assert strings == {"a": ad.TensorSpec((2,), object), "b": ad.TensorSpec((2,), "float64")}
+
+
 def test_types_are_the_first_that_fit_and_what_is_missing_is_zero_or_empty(files: Any) -> None:
     pattern = files("a,b,c,d,e,f\n1,99999999999,1.5,1e300,x,\n2,3,4,-5,6,\n,,,,,\n")
     (batch,) = make_csv_dataset(pattern, 4, **ONCE)

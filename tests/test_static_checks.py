@@ -212,7 +212,7 @@ def test_structures_that_do_not_match_are_not_concatenated() -> None:
     named = ad.Dataset.from_tensor_slices({"a": [1.0], "b": [2]})
     with pytest.raises(ad.PlanError, match="'b'"):
         named.concatenate(ad.Dataset.from_tensor_slices({"a": [1], "c": [2]}))
-    assert len(list(named.concatenate(ad.Dataset.from_tensor_slices({"b": [1], "a": [2]})))) == 2
+    assert len(list(named.concatenate(ad.Dataset.from_tensor_slices({"b": [1], "a": [2.0]})))) == 2
 
 
 def test_what_is_not_known_is_concatenated() -> None:
@@ -233,7 +233,43 @@ def test_structures_that_do_not_match_are_not_mixed(method: str) -> None:
     with pytest.raises(ad.PlanError, match=words):
         MIXTURES[method]([NUMBERS, unknown, named])
     MIXTURES[method]([NUMBERS, unknown, NUMBERS.map(one)])
-    MIXTURES[method]([NUMBERS, ad.Dataset.range(2, output_type="int8"), ad.Dataset.from_tensor_slices([[1.5]])])
+    MIXTURES[method]([NUMBERS, ad.Dataset.from_tensor_slices([[1]])])
+
+
+@pytest.mark.parametrize("method", MIXTURES)
+def test_dtypes_that_do_not_match_are_not_mixed(method: str) -> None:
+    small, unknown = ad.Dataset.range(2, output_type="int8"), NUMBERS.map(one)
+    words = rf"^{method}: the value of elements of dataset 0 is int64, of dataset 2 int8; map one to the dtype of the"
+    with pytest.raises(ad.PlanError, match=words):
+        MIXTURES[method]([NUMBERS, unknown, small])
+    MIXTURES[method]([small, unknown, small.batch(2)])
+
+
+def test_dtypes_that_do_not_match_are_not_concatenated() -> None:
+    words = r"^concatenate: the value of elements of the first is float64, of the second object; map one to the dtype"
+    with pytest.raises(ad.PlanError, match=words):
+        ad.Dataset.from_tensor_slices([1.0]).concatenate(ad.Dataset.from_tensor_slices(["a"]))
+    pairs = ad.Dataset.from_tensor_slices({"b": [1], "a": [2.0]})
+    with pytest.raises(ad.PlanError, match=r"leaf \['b'\] of elements of the first is int64, of the second bool"):
+        pairs.concatenate(ad.Dataset.from_tensor_slices({"a": [2.0], "b": [True]}))
+    ragged = ad.Dataset.from_tensors(ad.Ragged(np.arange(3), [0, 1, 3]))
+    with pytest.raises(ad.PlanError, match="of the first is a Ragged of int64, of the second int64"):
+        ragged.concatenate(ad.Dataset.from_tensors(np.zeros((2, 2), int)))
+
+
+@pytest.mark.parametrize("mixed", [*MIXTURES, "concatenate"])
+def test_sizes_that_differ_are_open_behind_mixtures(mixed: str) -> None:
+    def joined(*datasets: ad.Dataset[Any]) -> ad.Dataset[Any]:
+        return datasets[0].concatenate(datasets[1]) if mixed == "concatenate" else MIXTURES[mixed](datasets)
+
+    def zeros(*shape: int) -> ad.Dataset[Any]:
+        return ad.Dataset.from_tensors({"a": np.zeros(shape)})
+
+    assert joined(zeros(2, 4), zeros(3, 4)).element_spec == {"a": ad.TensorSpec((None, 4), float)}
+    assert joined(zeros(2), zeros(3)).batch(1, True).element_spec == {"a": ad.TensorSpec((1, None), float)}
+    assert joined(zeros(2), zeros(3, 4)).element_spec == {"a": ad.TensorSpec(None, float)}
+    assert joined(zeros(2), zeros(2)).element_spec == {"a": ad.TensorSpec((2,), float)}
+    assert joined(zeros(2), zeros(2).map(one)).plan.signature is None
 
 
 def test_arguments_that_would_be_ignored_are_refused() -> None:

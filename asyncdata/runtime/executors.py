@@ -148,7 +148,7 @@ def noted(error: BaseException, label: str, ticket: Ticket) -> Failure:
 class Call:
     """A user's function, its name for messages, and the ways to run it over elements."""
 
-    __slots__ = ("fn", "is_async", "label", "name", "shrinks", "spread", "untouched", "waits")
+    __slots__ = ("fn", "gives", "is_async", "label", "name", "shrinks", "spread", "untouched", "waits")
 
     keyed = False
     """Whether what it does with an element depends on the element's ticket."""
@@ -166,6 +166,7 @@ class Call:
         self.waits = waits_in_thread(fn)
         self.untouched: tuple[str | int, ...] = ()  # fields that its user said it leaves as they are
         self.shrinks = False  # whether its user said that it makes elements smaller
+        self.gives: Any = None  # the signature of its results, where that is known
         self.is_async = is_coroutine_function(fn)
 
     def prompt(self) -> Self:

@@ -127,8 +127,8 @@ class Map(Called, OneForOne):
         return self.pure if self.workers is None else self.ordered is not False
 
     @property
-    def signature(self) -> None:
-        return None
+    def signature(self) -> Any:
+        return self.functions[-1].gives
 
     def label(self) -> str:
         if not self.functions[0].name.startswith("map("):

@@ -28,6 +28,7 @@ from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe
 from asyncdata.runtime.tickets import NOTHING, Kept, Position, Start, Ticket, natural
 from asyncdata.spec import TensorSpec
+from asyncdata.structure import shared_spec
 from asyncdata.transforms.draw import Choices, Draws
 from asyncdata.transforms.ledger import Begin, Ledger
 from asyncdata.transforms.repeat import from_parts
@@ -231,12 +232,6 @@ def drawing(scope: Scope, inputs: Sequence[Opener], begins: Sequence[Position], 
     return Draws(open_input, list(map(Begin, begins)), stack)
 
 
-def shared_signature(nodes: Sequence[Node]) -> Any:
-    """Return what the elements of all nodes look like, `None` if they differ."""
-    first = nodes[0].signature
-    return first if all(node.signature == first for node in nodes) else None
-
-
 @dataclass(frozen=True, eq=False)
 class Sample(Node):
     """Elements of several inputs, one of which is drawn by weight for each place."""
@@ -276,7 +271,7 @@ class Sample(Node):
 
     @property
     def signature(self) -> Any:
-        return shared_signature(self.nodes)
+        return shared_spec([node.signature for node in self.nodes])
 
     def label(self) -> str:
         """Return the node without its weights: a run may go on with others."""
@@ -353,7 +348,7 @@ class Choose(Node):
 
     @property
     def signature(self) -> Any:
-        return shared_signature(self.nodes)
+        return shared_spec([node.signature for node in self.nodes])
 
     def label(self) -> str:
         return f"choose_from_datasets({len(self.nodes)} datasets)"

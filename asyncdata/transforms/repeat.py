@@ -19,7 +19,7 @@ from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe
 from asyncdata.runtime.tickets import END, NOTHING, Children, Given, Position, Start, Ticket, Tickets, children, natural
-from asyncdata.structure import is_unchanging
+from asyncdata.structure import is_unchanging, shared_spec
 from asyncdata.transforms.draw import Choices, Draws
 
 __all__ = ("Concatenate", "Repeat", "from_parts", "in_turn", "turn_and_places")
@@ -198,8 +198,7 @@ class Concatenate(Node):
 
     @property
     def signature(self) -> Any:
-        first, second = self.first.signature, self.second.signature
-        return first if first == second else None
+        return shared_spec([self.first.signature, self.second.signature])
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return from_parts(lambda index, inner, start: self.inputs[index].open(scope, inner, start), want, tickets)

@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import asyncdata as ad
-from asyncdata.structure import same_structure
+from asyncdata.transformations import check_structures
 from tests import reference
 from tests.laws import functions
 from tests.laws.files import file_sources, scratch
@@ -895,9 +895,14 @@ def zip_(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 
 def alike(*pipes: Pipeline) -> bool:
-    """Whether elements may be of one structure: what is known to be of different ones is refused."""
-    known = [spec for pipe in pipes if (spec := pipe.build().plan.signature) is not None]
-    return all(same_structure(known[0], spec) for spec in known[1:])
+    """Whether elements may be of one structure and dtype: what is known to be of different ones is refused."""
+    try:
+        check_structures(
+            "alike", {f"pipeline {place}": pipe.build().plan.signature for place, pipe in enumerate(pipes)}
+        )
+    except ad.PlanError:
+        return False
+    return True
 
 
 def concatenate(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:

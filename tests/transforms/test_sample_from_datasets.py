@@ -194,7 +194,9 @@ def test_cardinality() -> None:
 
 def test_element_spec_is_known_where_all_agree() -> None:
     assert Sample([ad.Dataset.range(1), ad.Dataset.range(2)]).plan.signature == ad.Dataset.range(1).element_spec
-    assert Sample([ad.Dataset.range(1), ad.Dataset.range(2).batch(2)]).plan.signature is None
+    unlike = Sample([ad.Dataset.range(1), ad.Dataset.range(2).batch(2)])
+    assert unlike.plan.signature == ad.TensorSpec(None, "int64")
+    assert Sample([ad.Dataset.range(1), ad.Dataset.range(2).map(int)]).plan.signature is None
 
 
 def test_options_of_all_hold() -> None:
