@@ -139,13 +139,17 @@ class Dataset(Transformations[T]):
     def from_tensor_slices(tensors: Any) -> Dataset[Any]:
         """The rows of a structure of arrays or lists, all of one length: views along the first axis, nothing copied.
 
+        Datasets in a list are rows, and stay what they are.
+
         >>> import asyncdata as ad
         >>> for row in ad.Dataset.from_tensor_slices({"x": [1, 2], "name": ["a", "b"]}):
         ...     print(row["x"], row["name"])
         1 a
         2 b
+        >>> list(ad.Dataset.from_tensor_slices([ad.Dataset.range(2), ad.Dataset.range(3)]).interleave(lambda ds: ds))
+        [0, 0, 1, 1, 2]
         """
-        return Dataset(Slices.of(tensors))
+        return Dataset(Slices.of(tensors, Dataset))
 
     @staticmethod
     def from_list(elements: list[Any]) -> Dataset[Any]:
@@ -157,7 +161,7 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.from_list([[1], [2, 3]]))
         [array([1]), array([2, 3])]
         """
-        return Dataset(Elements.of(elements))
+        return Dataset(Elements.of(elements, Dataset))
 
     @staticmethod
     def from_generator(

@@ -357,19 +357,26 @@ def slice_rows(value: Any, start: int, stop: int) -> list[Any]:
 def as_arrays(value: Any, *whole: type[Any]) -> Any:
     """Return the structure with lists and other array-likes as NumPy arrays; strings become object arrays.
 
-    A `Ragged` stays one. What is of a type of `whole` is left as it is.
+    A `Ragged` stays one. What is of a type of `whole` is left as it is, and lists of such become object arrays.
     """
 
     def convert(part: Any, where: str) -> Any:
         if isinstance(part, (str, bytes, Ragged, *whole)) or part is None:
             return part
         try:
-            array = asarray(part)
+            array = stack([convert(one, where) for one in part]) if begins_with(part, whole) else asarray(part)
         except ValueError as error:
             raise PlanError(f"{leaf(where)} is not an array: {error}") from None
         return array if array.ndim or isinstance(part, np.ndarray) else array[()]
 
     return map_leaves(convert, value)
+
+
+def begins_with(value: Any, whole: tuple[type[Any], ...]) -> bool:
+    """Tell whether a list, or the first of those in it, begins with an object of one of these types."""
+    while isinstance(value, (list, tuple)) and value:
+        value = cast("Sequence[Any]", value)[0]
+    return isinstance(value, whole)
 
 
 def conform(value: Any, signature: Any, where: str = "") -> Any:

@@ -242,9 +242,9 @@ class Slices(Rows):
     """Whether all are arrays of numbers, and rows can stay in arrays until somebody wants elements."""
 
     @staticmethod
-    def of(tensors: Any) -> Slices:
-        """Return the source for the rows of a structure of arrays or lists."""
-        arrays = as_arrays(tensors)
+    def of(tensors: Any, *whole: type[Any]) -> Slices:
+        """Return the source for the rows of a structure of arrays or lists; what is of a type of `whole` stays so."""
+        arrays = as_arrays(tensors, *whole)
         rows, problem = leading(arrays)
         if problem is not None:
             raise PlanError(f"from_tensor_slices: {problem}; every leaf needs the same number of rows")
@@ -323,14 +323,14 @@ class Elements(Rows):
     spec: Any = field(repr=False)
 
     @staticmethod
-    def of(tensors: object) -> Elements:
-        """Return the source for the elements of a list."""
+    def of(tensors: object, *whole: type[Any]) -> Elements:
+        """Return the source for the elements of a list; what is of a type of `whole` stays so."""
         if not isinstance(tensors, list) or not tensors:
             raise PlanError(
                 f"from_list needs a list with at least one element, got {tensors!r:.60}; for anything else, and for a "
                 "list of any objects, take from_iterable"
             )
-        elements = [as_arrays(element) for element in cast("list[Any]", tensors)]
+        elements = [as_arrays(element, *whole) for element in cast("list[Any]", tensors)]
         spec = spec_of(elements[0])
         for place, element in enumerate(elements):
             try:

@@ -135,3 +135,36 @@ def test_arrays_without_rows_tell_what_rows_would_be() -> None:
     assert ds.element_spec == {"x": ad.TensorSpec((2,), "int32"), "s": (ad.TensorSpec((), object), ())}
     assert list(ds) == []
     assert [x["x"].tolist() for x in ds.pad_to_cardinality(2)] == [[0, 0], [0, 0]]
+
+
+INNER = (ad.Dataset.range(2), ad.Dataset.range(10, 13))
+IN_TURN = [0, 10, 1, 11, 12]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("build", [ad.Dataset.from_tensor_slices, ad.Dataset.from_list])
+def test_datasets_in_a_list_are_elements(build: Any, way: Any) -> None:
+    assert way(build([*INNER]).interleave(lambda inner: inner)) == IN_TURN
+    same_sizes = build([INNER[0], INNER[0]])
+    assert way(same_sizes.flat_map(lambda inner: inner)) == [0, 1, 0, 1]
+    assert same_sizes.element_spec == ad.TensorSpec((), object)
+
+
+def test_datasets_stay_datasets_in_structures_and_nested_lists() -> None:
+    pairs = ad.Dataset.from_tensor_slices({"x": np.array([5, 6]), "ds": [*INNER]})
+    assert [(one["x"], list(one["ds"])) for one in pairs] == [(5, [0, 1]), (6, [10, 11, 12])]
+    endless = [ad.Dataset.counter(), INNER[0]]
+    (found,) = ad.Dataset.from_list([(endless, 3)])
+    assert found[0].tolist() == endless
+    rows = ad.Dataset.from_tensor_slices([endless, endless])
+    assert [row.tolist() for row in rows] == [endless, endless]
+    assert rows.element_spec == ad.TensorSpec((2,), object)
+
+
+def test_a_dataset_has_no_rows_but_elements() -> None:
+    with pytest.raises(ad.PlanError, match="is a scalar and has no first axis"):
+        ad.Dataset.from_tensor_slices(INNER[0])
+
+
+def test_what_reads_datasets_of_a_list_goes_on_from_a_state() -> None:
+    check_resumes(lambda: ad.Dataset.from_tensor_slices([*INNER]).shuffle(seed=1).interleave(lambda inner: inner))

@@ -7,6 +7,12 @@ from tests.tfdata.case import CACHED, CHOICES, FAILED, KNOWN, NOTHING, ONCE, PLA
 __all__ = ("DATASETS",)
 
 DATASETS = (
+    Case("D.from_tensor_slices([D.range(2), D.range(2)]).interleave(lambda ds: ds)", [0, 0, 1, 1], -2),
+    Case(
+        "D.from_tensor_slices([D.range(2), D.range(3)]).interleave(lambda ds: ds, block_length=2)", [0, 1, 0, 1, 2], -2
+    ),
+    Case("D.from_tensor_slices(([D.range(1), D.range(2)], const([5, 6]))).flat_map(lambda ds, x: ds)", [0, 0, 1], -2),
+    Case("from_list([D.range(1), D.range(2)]).flat_map(lambda ds: ds)", [0, 0, 1], -2),
     Case("D.range(0).group_by_window(lambda x: x % 2, lambda key, w: w.batch(2), 2)", [], 0, counted=-2, why=NOTHING),
     Case("D.range(1).group_by_window(lambda x: x % 2, lambda key, w: w.batch(2), 2)", [[0]], -2),
     Case(

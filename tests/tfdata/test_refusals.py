@@ -14,6 +14,7 @@ REFUSED = (
     "D.range(1, 5, 0)",
     "D.range(2.5)",
     "D.from_tensor_slices(3)",
+    "D.from_tensor_slices(D.range(3))",
     "D.from_tensor_slices(([1, 2], [1]))",
     "D.from_tensor_slices(())",
     "D.from_tensor_slices([[1], [2, 3]])",
