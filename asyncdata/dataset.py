@@ -246,8 +246,8 @@ class Dataset(Transformations[T]):
         """The paths that match one or several glob patterns, listed now; shuffled each epoch unless `shuffle=False`.
 
         Those of all patterns are sorted together, and what matches several comes as often.
-        Raises `FileNotFoundError` if nothing matches. `**` goes into folders, and `*` finds no hidden files. Except on
-        Windows a backslash has the `*`, `?` or `[` behind it mean itself.
+        Raises `FileNotFoundError` if nothing matches. `**` goes into folders, `*` finds no hidden files, and `[^a]` is any
+        character but that, as `[!a]`. Except on Windows a backslash has the `*`, `?` or `[` behind it mean itself.
 
         >>> import asyncdata as ad, tempfile, pathlib
         >>> with tempfile.TemporaryDirectory() as folder:

@@ -55,6 +55,11 @@ def test_the_size_of_a_batch_is_known_only_where_all_have_it(files: Any) -> None
     assert strings == {"a": ad.TensorSpec((2,), object), "b": ad.TensorSpec((2,), "float64")}
 
 
+def test_a_set_that_begins_with_a_caret_is_of_all_other_characters(files: Any, tmp_path: Path) -> None:
+    files(THREE, "a,b\n7,8\n")
+    assert batches(str(tmp_path / "[^0].csv"), 2, **ONCE) == [{"a": [7], "b": [8]}]
+
+
 def test_types_are_the_first_that_fit_and_what_is_missing_is_zero_or_empty(files: Any) -> None:
     pattern = files("a,b,c,d,e,f\n1,99999999999,1.5,1e300,x,\n2,3,4,-5,6,\n,,,,,\n")
     (batch,) = make_csv_dataset(pattern, 4, **ONCE)

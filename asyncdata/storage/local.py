@@ -23,7 +23,7 @@ __all__ = ("FileStream", "LocalStore", "RandomFile")
 READ_AHEAD_BLOCKS: Final = 4
 """How many blocks beyond the one being read the kernel is asked to have ready."""
 
-ESCAPED: Final = re.compile(r"(\[!?.[^]]*])|\\([][*?\\])")
+SPECIAL: Final = re.compile(r"\[([!^]?)([^/][^]/]*)]|\\([][*?\\])")
 """A set, in which a backslash is one of its characters; or a character behind a backslash that means more alone."""
 
 NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
@@ -36,11 +36,10 @@ class LocalStore:
     def list(self, pattern: str) -> list[str]:
         """Return the files and folders that match, sorted; `**` goes into folders, and `*` finds no hidden files.
 
-        A backslash has the special character behind it mean itself, where backslashes separate no folders.
+        A backslash has the special character behind it mean itself, where backslashes separate no folders. `[^a]` is
+        `[!a]`, any character but that.
         """
-        if os.sep != "\\":
-            pattern = ESCAPED.sub(lambda found: found[1] or glob.escape(found[2]), pattern)
-        return sorted(glob.glob(pattern, recursive=True))
+        return sorted(glob.glob(SPECIAL.sub(as_glob_has_it, pattern), recursive=True))
 
     def size(self, path: str) -> int:
         """Return the file's size."""
@@ -68,6 +67,14 @@ class LocalStore:
         if len(data) < length:
             raise DataLossError(f"{path}: asked for {length} bytes from byte {start} on, got {len(data)}")
         return data
+
+
+def as_glob_has_it(found: re.Match[str]) -> str:
+    """Return what is special in a pattern as the module `glob` wants it."""
+    negated, characters, escaped = found.groups()
+    if characters:
+        return f"[{'!' if negated else ''}{characters}]"
+    return glob.escape(escaped) if os.sep != "\\" else found[0]
 
 
 class FileStream:

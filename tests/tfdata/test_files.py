@@ -42,6 +42,14 @@ def test_a_backslash_in_a_pattern_is_tensorflows(tf: Any, tmp_path: Path) -> Non
         assert list(ad.Dataset.list_files(f"{tmp_path}/{pattern}", shuffle=False)) == [name.decode() for name in theirs]
 
 
+def test_sets_of_characters_in_a_pattern_are_tensorflows(tf: Any, tmp_path: Path) -> None:
+    for name in ("a1", "b1", "^1", "!1", "d1", "]1"):
+        (tmp_path / name).write_text("")
+    for pattern in ("[^a]1", "[!a]1", "[^a-c]1", "[^^]1", "[a^]1", "[^!a]1", "[a!]1", "[^]]1"):
+        theirs = tf.data.Dataset.list_files(f"{tmp_path}/{pattern}", shuffle=False).as_numpy_iterator()
+        assert list(ad.Dataset.list_files(f"{tmp_path}/{pattern}", shuffle=False)) == [name.decode() for name in theirs]
+
+
 def test_files_of_several_patterns_are_in_tensorflows_order(tf: Any, tmp_path: Path) -> None:
     for name in ("b1", "a2", "a1", "B", "a-", "é"):
         (tmp_path / name).write_text("")
