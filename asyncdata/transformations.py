@@ -677,8 +677,9 @@ class Transformations(Generic[T]):
         without a buffer, and their number is known. The file tells the pipeline in words, with hashes of functions and
         of data in memory, and those seeds that were chosen: another one is a `ResumeError`. A function counts by its
         code, what it holds of numbers, strings, tuples and arrays when `cache` is called, and the functions of its
-        module that it calls; not by the objects that it holds, nor by variables of its module: give the file another
-        name when those are others. What differs in each run, such as a time in a default argument, must not be in it.
+        module that it calls; not by the objects, lists, dicts and sets that it holds, nor by variables of its module:
+        give the file another name when those are others. What differs in each run, such as a time in a default
+        argument, must not be in it.
         With another minor version of Python, whose code is another one, functions and data are not compared. Elements
         are arrays, numbers, bytes, str, None and tuples, lists, dicts, named tuples and dataclasses of these; reading
         them runs no code.

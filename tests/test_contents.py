@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import cmath
 import functools
+import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import date
-from operator import attrgetter, itemgetter
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from enum import Enum
+from operator import attrgetter, itemgetter, methodcaller
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
 from unittest import mock
+from zoneinfo import ZoneInfo
 
 import cloudpickle
 import numpy as np
@@ -50,6 +56,68 @@ class Multiply:
         return x + 1
 
 
+class Scaled:
+    FACTOR = 1
+
+    @classmethod
+    def scale(cls, x: int) -> int:
+        return cls.FACTOR * x
+
+
+class Doubled(Scaled):
+    FACTOR = 2
+
+
+class Name(str):
+    pass
+
+
+@dataclass
+class Hidden:
+    """A dataclass that cannot be opened: its field was never set."""
+
+    value: int = field(init=True)
+
+    def __init__(self) -> None:
+        pass
+
+
+def caught_all(x: int) -> int:
+    try:
+        y = int(x)
+        z = 10 // y
+    except ZeroDivisionError:
+        return -1
+    return z
+
+
+def caught_some(x: int) -> int:
+    try:
+        y = int(x)
+    except ZeroDivisionError:
+        return -1
+    else:
+        z = 10 // y
+    return z
+
+
+def doubled(x: Any) -> Any:
+    return 2 * x
+
+
+def chain(*functions: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def run(x: Any) -> Any:
+        for function in functions:
+            x = function(x)
+        return x
+
+    return run
+
+
+def masked(*mask: int) -> Any:
+    return np.ma.array([1, 2], mask=mask)
+
+
 def with_default(by: Any) -> Callable[..., Any]:
     return lambda x, y=by: x * y
 
@@ -72,6 +140,33 @@ OTHERS: dict[str, list[Any]] = {
     "getters": [itemgetter(1), itemgetter(2), attrgetter("x"), attrgetter("y")],
     "strings in inner functions": [lambda x: [y + "a" for y in x], lambda x: [y + "b" for y in x]],
     "bytes": [[b"a", b"b"], [b"ab", b""], [b"a", "b"], [bytearray(b"a"), b"b", 1]],
+    "what is tried": [caught_all, caught_some],
+    "functions held twice": [
+        chain(helper, helper, doubled),
+        chain(helper, doubled, doubled),
+        chain(helper, doubled, helper),
+        chain(helper, doubled),
+    ],
+    "methods of values": ["a-{}.png".format, "b-{}.png".format, "a-{}.png".join, b"a".join],
+    "methods of arrays": [np.arange(3).take, np.arange(1, 4).take, np.arange(3).item],
+    "methods of ufuncs": [np.add.reduce, np.multiply.reduce, np.add.accumulate],
+    "looking up": [{"a": 1}.get, {"a": 2}.get, {1}.__contains__, {2}.__contains__, [1].__getitem__],
+    "held functions of C": [
+        multiplier(one) for one in (str.upper, str.lower, math.sqrt, cmath.sqrt, np.sum, np.mean, np.add)
+    ],
+    "methods that are called": [methodcaller("split", sep=","), methodcaller("split", sep=";")],
+    "methods of classes": [Scaled.scale, Doubled.scale],
+    "elements that are sets": [[{1, 2}], [{1, 3}], [{1}], [frozenset({1, 2})], [{"a", (1, 2)}], [{"a", (2, 1)}]],
+    "masks": [masked(0, 1), masked(1, 0), np.array([1, 2]), [masked(0, 1)], [masked(1, 0)]],
+    "views": [[memoryview(b"a")], [memoryview(b"b")], [b"a"], [bytearray(b"a")]],
+    "strings of another class": [[Name("a")], [Name("b")], ["a"]],
+    "held slices": [multiplier(slice(1, 3)), multiplier(slice(1, 4)), multiplier(slice(1, 3, 2))],
+    "held patterns": [multiplier(re.compile(*one)) for one in (("a",), ("b",), ("a", re.IGNORECASE))],
+    "held times": [
+        multiplier(datetime(2026, 10, 25, 2, fold=fold, tzinfo=ZoneInfo(zone)))
+        for fold, zone in ((0, "Europe/Berlin"), (1, "Europe/Berlin"), (0, "Europe/Paris"))
+    ],
+    "what hides what follows": [[Hidden(), 1], [Hidden(), 2], [1 << 20_000, 1], [1 << 20_000, 2]],
     "arrays": [np.zeros(3), np.zeros((3, 1)), np.zeros(3, np.float32), np.array(["a", None]), np.array(["b", None])],
 }
 
@@ -81,15 +176,46 @@ def test_what_is_something_else_is_told_apart(values: list[Any]) -> None:
     assert len({contents_of((value,)) for value in values}) == len(values)
 
 
-def calling(number: int) -> Callable[[int], int]:
+def calling(number: int, wrap: Callable[[Any], Any] = lambda function: function) -> Callable[[int], int]:
     """A function that calls another one of its module, which is another one each time."""
-    place: dict[str, Any] = {"__name__": "module"}
-    exec(f"def inner(x):\n    return x + {number}\ndef outer(x):\n    return inner(x)", place)
+    place: dict[str, Any] = {"__name__": "module", "wrap": wrap}
+    exec(f"@wrap\ndef inner(x):\n    return x + {number}\ndef outer(x):\n    return inner(x)", place)
     return place["outer"]
 
 
-def test_a_function_counts_with_those_of_its_module_that_it_calls() -> None:
-    assert contents_of((calling(1),)) == contents_of((calling(1),)) != contents_of((calling(2),))
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda function: function,
+        functools.lru_cache,
+        functools.cache,
+        functools.partial,
+        ad.with_retries,
+        lambda function: functools.lru_cache(ad.with_retries(function)),
+    ],
+    ids=["plain", "lru_cache", "cache", "partial", "with_retries", "both"],
+)
+def test_a_function_counts_with_those_of_its_module_that_it_calls(wrap: Any) -> None:
+    assert contents_of((calling(1, wrap),)) == contents_of((calling(1, wrap),)) != contents_of((calling(2, wrap),))
+
+
+def test_a_function_counts_with_coroutine_functions_of_its_module_that_are_given_up() -> None:
+    def awaiting(number: int) -> Any:
+        place: dict[str, Any] = {"__name__": "module", "ad": ad}
+        inner = f"async def inner(x):\n    return {number}\ninner = ad.with_timeout(inner, 1)\n"
+        exec(f"{inner}async def outer(x):\n    return await inner(x)", place)
+        return place["outer"]
+
+    assert contents_of((awaiting(1),)) == contents_of((awaiting(1),)) != contents_of((awaiting(2),))
+
+
+def test_functions_that_call_each_other_have_an_end() -> None:
+    def even(number: int) -> Any:
+        place: dict[str, Any] = {"__name__": "module"}
+        exec(f"def even(x):\n    return x == 0 or odd(x - 1)\ndef odd(x):\n    return x != {number} and even(x)", place)
+        return place["even"]
+
+    assert contents_of((even(0),)) == contents_of((even(0),)) != contents_of((even(1),))
 
 
 def test_what_a_function_writes_down_does_not_count() -> None:
@@ -152,6 +278,8 @@ def itself() -> list[Any]:
     [
         multiplier(AttrDict(size=3)),
         multiplier(Rude()),
+        multiplier(frozenset([Rude()])),
+        [{Rude()}],
         Rude(),
         mock.Mock(),
         mock.call,
@@ -166,6 +294,89 @@ def itself() -> list[Any]:
 )
 def test_whatever_there_is_has_a_hash_and_no_code_of_it_runs(value: Any) -> None:
     assert contents_of((value,)) == contents_of((value,))
+
+
+class Watched(tuple[Any, ...]):
+    """Says when any of its methods that are asked for what it is are called."""
+
+    seen: ClassVar[list[str]] = []
+
+    def __repr__(self) -> str:
+        self.seen.append("repr")
+        return "Watched"
+
+    __str__ = __repr__
+
+    def __iter__(self) -> Any:
+        self.seen.append("iter")
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self.seen.append("len")
+        return 1
+
+    def __hash__(self) -> int:
+        self.seen.append("hash")
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        self.seen.append("eq")
+        return self is other
+
+
+class Loud(PurePosixPath):
+    def __str__(self) -> str:
+        Watched.seen.append("path")
+        return "loud"
+
+
+class Colour(Enum):
+    RED = "red"
+
+    def __str__(self) -> str:
+        Watched.seen.append("enum")
+        return "a colour"
+
+
+def test_no_method_of_a_value_is_called() -> None:
+    values: list[Any] = [
+        frozenset([Watched([1]), Watched([2])]),
+        {Watched([1]), "a"},
+        Watched([1]),
+        Loud("a"),
+        Colour.RED,
+    ]
+    Watched.seen.clear()
+    for value in values:
+        contents_of((multiplier(value), value, [value]))
+    assert Watched.seen == []
+
+
+def test_objects_in_sets_count_by_their_types() -> None:
+    for make in (object, Rude, lambda: Multiply(1)):
+        assert contents_of((multiplier(frozenset([make()])),)) == contents_of((multiplier(frozenset([make()])),))
+        assert contents_of(([{make()}],)) == contents_of(([{make()}],))
+
+
+def test_what_is_too_deep_is_the_same_wherever_it_is_told() -> None:
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+
+    def told(further: int) -> str:
+        return told(further - 1) if further else contents_of((deep,))
+
+    assert told(0) == told(100)
+
+
+def test_what_lies_beyond_a_number_in_its_bytes_does_not_count() -> None:
+    found: list[str] = []
+    for fill in (0, 255):
+        numbers = np.array([1.5], np.longdouble)
+        if np.finfo(np.longdouble).nmant == 63:  # in ten bytes
+            numbers.view(np.uint8)[10:] = fill
+        found.append(contents_of((numbers,)))
+    assert found[0] == found[1]
 
 
 def test_what_lies_between_fields_does_not_count() -> None:
@@ -212,9 +423,13 @@ def test_functions_are_the_same_where_they_were_sent() -> None:
 PROGRAM = """
 import asyncdata as ad, numpy as np
 SIZE = 3
-def inner(x): return x in {"a", "b", "c", 1, 2.5}
+def inner(x): return x in {"a", "b", "c", 1, 2.5, ("d", "e")}
 def outer(x): return inner(x)
-ds = ad.Dataset.from_tensor_slices(np.arange(9)).map(outer).map(lambda x: x is None, num_parallel_calls=2)
+NESTED = frozenset({frozenset({"a", "b", "c"}), frozenset({"d", "e", "f"}), ("g", frozenset({"h", "i", "j"}))})
+def held(x, nested=NESTED, functions=frozenset({len, min, inner})): return x in nested
+ds = ad.Dataset.from_tensor_slices(np.arange(9)).map(held).map(outer)
+ds = ds.concatenate(ad.Dataset.from_iterable([{"a", "b", ("c", b"d")}, object()]))
+ds = ds.map(lambda x: x is None, num_parallel_calls=2)
 print(ds.fingerprint())
 """
 
