@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -13,7 +17,7 @@ from asyncdata.processes import errand
 from asyncdata.runtime import executors
 from tests.reference import failed
 
-__all__ = ("WAYS", "impatient", "read_async", "read_plain", "results")
+__all__ = ("WAYS", "impatient", "read_async", "read_plain", "results", "unnamed")
 
 MOST = 5000
 """More elements than any test delivers: what goes on after them goes on for ever."""
@@ -88,3 +92,15 @@ def impatient() -> Iterator[None]:
         mock.patch.object(errand, "LATE", -1.0),
     ):
         yield
+
+
+def unnamed(way: str, path: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run a process that keeps elements at a path, and is killed just before that gets its name."""
+    root = Path(__file__).parents[1]
+    return subprocess.run(
+        [sys.executable, "-W", "error", str(root / "tests" / "faults" / "unnamed.py"), way, str(path), *more],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -202,6 +202,11 @@ class FileCache(Unary):
             writing.heading.check(writing.path, self.input, self.made_of)
             seeds = self.going_on(writing.heading, place).seeds
             await scope.in_thread(writing.find)
+            if writing.whole:
+                async with aclosing(self.stored(self.path, scope, want, done)) as source:
+                    async for block in source:
+                        yield block
+                return
             behind = writing.marked()
             number = writing.count if self.input.in_order else 0
             async with aclosing(self.before(writing, scope, want, done, number)) as source:

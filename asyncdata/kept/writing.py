@@ -10,10 +10,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
-from asyncdata.errors import ResumeError
+from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import FRAMING, RecordParser, frame, masked_crc
 from asyncdata.kept.framing import framed
-from asyncdata.kept.heading import TAIL, Heading
+from asyncdata.kept.heading import TAIL, Heading, told_count
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.tickets import Position, Tickets
 from asyncdata.storage import BLOCK_BYTES, GrowingFile, RandomFile, write_whole
@@ -53,22 +53,35 @@ class Writing:
         return GrowingFile.partial(self.file.path).with_suffix(".position")
 
     def find(self) -> None:
-        """Count what is there, whole and in order, and drop the rest; in any thread, as it reads all of it."""
+        """Count what is there, whole and in order, and drop the rest; in any thread, as it reads all of it.
+
+        A file that has its end mark and not its name, as its process was stopped just then, gets it.
+        """
         with self.busy:
             if self.count >= 0:
                 return
             head = frame(self.heading.record())
-            records, end = whole_records(self.path) if self.heading.repeatable else (1, len(head))
+            lasting = self.heading.repeatable or told_count(self.path) is not None  # what does not last is not read
+            records, end = whole_records(self.path) if lasting else (1, len(head))
+            if has_mark(self.path, records - 1, end) and self.publish():
+                self.count = records - 1
+                return
+            if not self.heading.repeatable:
+                records, end = 1, len(head)
             if self.file.size < end:
                 records, end = 0, 0
             self.file.truncate(end)
             if not records:
                 self.file.append(head)
             self.count = max(0, records - 1)
-            with suppress(OSError, ValueError, KeyError, TypeError):
-                told: dict[str, Any] = json.loads(self.place.read_bytes())
-                if told["of"] == self.key() and told["elements"] <= self.count:
-                    self.mark = Mark(told["elements"], told["position"])
+            self.read_mark()
+
+    def read_mark(self) -> None:
+        """Read from where the input goes on, if that was written down for what is kept."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            told: dict[str, Any] = json.loads(self.place.read_bytes())
+            if told["of"] == self.key() and told["elements"] <= self.count:
+                self.mark = Mark(told["elements"], told["position"])
 
     def key(self) -> int:
         """Return what tells this file's heading from others."""
@@ -115,12 +128,17 @@ class Writing:
             if number != self.count or self.whole:
                 return
             size = self.file.size
-            self.file.append(frame(TAIL + b"%d" % self.count))
-            if not self.file.publish():
+            self.file.append(end_mark(self.count))
+            if not self.publish():
                 self.file.truncate(size)  # the next epoch tries again
-                return
-            self.whole, self.last = True, None
-            self.place.unlink(missing_ok=True)
+
+    def publish(self) -> bool:
+        """Give the file its name, and tell whether it has it."""
+        if not self.file.publish():
+            return False
+        self.whole, self.last = True, None
+        self.place.unlink(missing_ok=True)
+        return True
 
     def leave(self) -> None:
         """Let go of the file, if nobody else reads it, and say how far it has come."""
@@ -148,19 +166,36 @@ ALL: Final = Lock()
 
 
 def whole_records(path: str) -> tuple[int, int]:
-    """Return how many records of a file are whole, up to the first that is not, and where they end."""
+    """Return how many records of a file are whole, up to its end mark or the first that is not, and where they end."""
     parser, count, end, at = RecordParser(path), 0, 0, 0
     with RandomFile(path) as file:
         while data := file.read_at(at, BLOCK_BYTES):
             at += len(data)
             parser.feed(data)
             while found := parser.parse(4096):
-                good = [*takewhile(lambda record: isinstance(record, bytes), found)]
+                good = [*takewhile(is_whole, found)]
                 count += len(good)
                 end += FRAMING * len(good) + sum(len(record) for record in good if isinstance(record, bytes))
                 if len(good) < len(found):
                     return count, end
     return count, end
+
+
+def is_whole(record: bytes | DataLossError) -> bool:
+    """Tell whether this is a record that is not damaged, and not the end mark."""
+    return isinstance(record, bytes) and not record.startswith(TAIL)
+
+
+def end_mark(count: int) -> bytes:
+    """Return what follows the last of so many elements."""
+    return frame(TAIL + b"%d" % count)
+
+
+def has_mark(path: str, count: int, end: int) -> bool:
+    """Tell whether what comes behind so many elements in a file is its end mark, and nothing else."""
+    mark = end_mark(count)
+    with RandomFile(path) as file:
+        return file.read_at(end, len(mark) + 1) == mark
 
 
 def begin_writing(path: str, heading: Heading) -> Writing | None:

@@ -23,7 +23,7 @@ from asyncdata.kept.cache import FileCache
 from asyncdata.sources.record_index import Indexes
 from asyncdata.testing import check_resumes, check_transform, leaves_nothing
 from tests.reference import Boom, Failed
-from tests.running import WAYS, collect, results
+from tests.running import WAYS, collect, results, unnamed
 
 ROOT = Path(__file__).parents[2]
 
@@ -487,6 +487,39 @@ def test_killed_again_and_again_it_goes_on_with_what_was_written(path: Path) -> 
     again, _ = start(path, size).communicate(timeout=40)
     assert read_of(again.splitlines()) == whole
     assert "computed" not in again
+
+
+@pytest.mark.parametrize("source", ["ordered", "shuffled", "unordered", "generated", "empty"])
+def test_killed_just_before_the_file_gets_its_name_the_next_run_gives_it(path: Path, source: str) -> None:
+    killed = unnamed("cache", path, source)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not path.exists()
+    for _ in range(2):
+        again = unnamed("cache", path, source, "named")
+        assert (again.returncode, again.stderr) == (0, "")
+        assert read_of(again.stdout.splitlines()) == read_of(killed.stdout.splitlines())
+        assert "computed" not in again.stdout
+        assert os.listdir(path.parent) == ["squares"]
+
+
+def test_killed_just_before_the_file_gets_its_name_another_pipeline_is_refused(path: Path) -> None:
+    assert unnamed("cache", path, "ordered").returncode == -signal.SIGKILL
+    again = unnamed("cache", path, "shuffled", "named")
+    assert "ResumeError" in again.stderr
+    assert "squares.partial has the elements of another pipeline" in again.stderr
+    assert len(read_of(unnamed("cache", path, "ordered", "named").stdout.splitlines())) == 10
+
+
+@pytest.mark.parametrize("behind", [b"\0", b"more"])
+def test_what_comes_behind_the_end_of_an_unfinished_file_is_dropped(path: Path, behind: bytes) -> None:
+    fn = Counted()
+    list(squares(path, fn))
+    path.rename(path.with_name("squares.partial"))
+    with open(path.with_name("squares.partial"), "ab") as file:
+        file.write(behind)
+    for _ in range(2):
+        assert list(squares(path, fn)) == [x * x for x in range(10)]
+    assert os.listdir(path.parent) == ["squares"]
 
 
 def test_of_two_processes_one_writes_and_both_get_all(path: Path) -> None:
