@@ -27,7 +27,7 @@ from asyncdata.runtime.threads import thread_engine
 from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.stats import stats_of
 
-__all__ = ("DatasetIterator", "ended_by", "next_block")
+__all__ = ("DatasetIterator", "ended_by", "next_block", "next_within")
 
 T = TypeVar("T")
 
@@ -92,10 +92,20 @@ class Reader:
     def read(self) -> Any:
         """Return the next element when `items` is used up."""
         with Interrupts() as interrupts, self.alone:
-            while (piece := next(self.pieces, None)) is None:
-                self.pieces = self.next_block(interrupts).pieces()
-            failure = self.enter(piece)
+            failure = self.enter(self.following(interrupts))
         return self.first_item(failure)
+
+    def read_within(self, interrupts: Interrupts) -> Any:
+        """Return the next element, as `read` does, for somebody who keeps Ctrl-C meanwhile."""
+        with self.alone:
+            failure = self.enter(self.following(interrupts))
+        return self.first_item(failure)
+
+    def following(self, interrupts: Interrupts) -> Block:
+        """Return the next piece, of this block or the next one."""
+        while (piece := next(self.pieces, None)) is None:
+            self.pieces = self.next_block(interrupts).pieces()
+        return piece
 
     async def read_async(self) -> Any:
         """Return the next element when `items` is used up."""
@@ -130,8 +140,7 @@ class Reader:
     def take(self, most: int) -> Block:
         """Return at most so many elements as they lie in their block, of which none has been read by itself."""
         with Interrupts() as interrupts, self.alone:
-            while (piece := next(self.pieces, None)) is None:
-                self.pieces = self.next_block(interrupts).pieces()
+            piece = self.following(interrupts)
             if len(piece) > most:
                 self.pieces = chain((piece.part(most, len(piece)),), self.pieces)
                 piece = piece.part(0, most)
@@ -433,6 +442,15 @@ def next_block(iterator: DatasetIterator[Any], most: int) -> Block | None:
         if not reader.exhausted:  # an element's
             raise
         return None
+
+
+def next_within(iterator: DatasetIterator[T], interrupts: Interrupts) -> T:
+    """Return the next element, as `next` does, for somebody who keeps Ctrl-C until it has been stowed."""
+    reader = iterator._reader  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    del iterator  # see Reader
+    for item in reader.items:
+        return item
+    return reader.read_within(interrupts)
 
 
 def ended_by(iterator: DatasetIterator[Any], error: BaseException) -> bool:

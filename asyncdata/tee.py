@@ -7,11 +7,13 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from asyncdata.errors import ClosedError
-from asyncdata.iterator import DatasetIterator, ended_by
+from asyncdata.iterator import DatasetIterator, ended_by, next_within
+from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.queue import LoopSignal, Signal, ThreadSignal
 
 __all__ = ("Consumer", "consumers")
@@ -27,9 +29,11 @@ class Outcome(NamedTuple):
     last: bool = False
 
 
-END: Final = Outcome(error=StopIteration(), last=True)
+END: Final = Outcome(last=True)
 PULL: Final = Outcome()
 """Whoever is told this is to read the next element, for all."""
+GONE: Final = Outcome()
+"""Whoever is told this was closed."""
 
 
 class Shared:
@@ -53,7 +57,7 @@ class Shared:
         with self.lock:
             self.let_go()
             if number not in self.waiting:
-                raise ClosedError("this consumer was closed; begin anew with tee()")
+                return GONE
             mine = self.waiting[number]
             if mine:
                 outcome = mine.popleft()
@@ -114,6 +118,7 @@ class Consumer(Generic[T]):
     def __init__(self, shared: Shared, number: int) -> None:
         self._shared = shared
         self._number = number
+        self._taken: deque[Outcome] = deque()  # what Ctrl-C kept from being given out
         weakref.finalize(self, shared.forget, number)
 
     def __iter__(self) -> Self:
@@ -123,31 +128,38 @@ class Consumer(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        shared, number = self._shared, self._number
-        while (outcome := shared.look(number)) is None or outcome is PULL:
-            if outcome is PULL:
-                pull(shared)
-            else:
-                signal = shared.signals.setdefault(number, ThreadSignal())
-                thread_wait(signal, lambda: shared.may_look(number))
-        return delivered(outcome, StopIteration())
+        shared, number, taken = self._shared, self._number, self._taken
+        with Interrupts() as interrupts:
+            while not taken and (outcome := shared.look(number)) is not GONE:
+                if outcome is PULL:
+                    pull(shared, interrupts)
+                elif outcome is None:
+                    signal = shared.signals.setdefault(number, ThreadSignal())
+                    thread_wait(signal, partial(shared.may_look, number), interrupts)
+                else:
+                    taken.append(outcome)
+        return delivered(taken, StopIteration)
 
     async def __anext__(self) -> T:
-        shared, number = self._shared, self._number
-        while (outcome := shared.look(number)) is None or outcome is PULL:
+        shared, number, taken = self._shared, self._number, self._taken
+        while not taken and (outcome := shared.look(number)) is not GONE:
             if outcome is PULL:
                 await pull_async(shared)
+            elif outcome is None:
+                await loop_wait(signal_of(shared, number), partial(shared.may_look, number))
             else:
-                await loop_wait(signal_of(shared, number), lambda: shared.may_look(number))
-        return delivered(outcome, StopAsyncIteration())
+                taken.append(outcome)
+        return delivered(taken, StopAsyncIteration)
 
     def close(self) -> None:
         """Read no more. The others go on; the last one to be closed ends the pipeline."""
+        self._taken = deque()
         if self._shared.leave(self._number):
             self._shared.iterator.close()
 
     async def aclose(self) -> None:
         """Read no more, as `close` does, without blocking the event loop."""
+        self._taken = deque()
         if self._shared.leave(self._number):
             await self._shared.iterator.aclose()
 
@@ -168,11 +180,11 @@ class Consumer(Generic[T]):
         await self.aclose()
 
 
-def pull(shared: Shared) -> None:
-    """Read an element for all consumers."""
+def pull(shared: Shared, interrupts: Interrupts) -> None:
+    """Read an element for all consumers; one that is interrupted meanwhile leaves it to the others."""
     outcome: Outcome | None = None
     try:
-        outcome = Outcome(next(shared.iterator))
+        outcome = Outcome(next_within(shared.iterator, interrupts))
     except StopIteration:
         outcome = END
     except Exception as error:  # noqa: BLE001  it belongs to all consumers
@@ -203,10 +215,13 @@ def signal_of(shared: Shared, number: int) -> Signal:
     return signal
 
 
-def thread_wait(signal: Signal, ready: Callable[[], object]) -> None:
+def thread_wait(signal: Signal, ready: Callable[[], object], interrupts: Interrupts) -> None:
+    """Wait until `ready()`, or until Ctrl-C."""
     if not isinstance(signal, ThreadSignal):
         raise TypeError("this consumer was begun with `async for`: go on with it")
-    signal.until(ready)
+    interrupts.to_stop(partial(signal.gate.put, None))
+    signal.until(lambda: ready() or interrupts.came)
+    interrupts.check()
 
 
 async def loop_wait(signal: Signal, ready: Callable[[], object]) -> None:
@@ -215,13 +230,18 @@ async def loop_wait(signal: Signal, ready: Callable[[], object]) -> None:
     await signal.until(ready)
 
 
-def delivered(outcome: Outcome, stop: Exception) -> Any:
-    """Return an element, or raise the error in its place."""
-    if outcome is END:
-        raise stop
-    if outcome.error is not None:
+def delivered(taken: deque[Outcome], stop: type[Exception]) -> Any:
+    """Return the element that was taken, or raise the error in its place.
+
+    When it has left `taken` nothing may be called: Ctrl-C could come when that has returned, and the element be lost.
+    """
+    for outcome in iter(taken.popleft, None) if taken else ():
+        if outcome is END:
+            raise stop
+        if outcome.error is None:
+            return outcome.value
         raise outcome.error
-    return outcome.value
+    raise ClosedError("this consumer was closed; begin anew with tee()")
 
 
 def consumers(iterator: DatasetIterator[T], count: int, size: int) -> tuple[Consumer[T], ...]:

@@ -15,6 +15,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.runtime.bridge import StopSignal
 from asyncdata.testing import leaves_nothing
+from tests.reference import Boom, failed
 
 TRIES = 60
 CURRENT = ad.Options(placement="current")
@@ -54,22 +55,28 @@ class CtrlC:
 
     def read(self, ds: ad.Dataset, at: int) -> tuple[list[Any], int]:
         """Read on after each Ctrl-C; return the elements, and how many there were."""
+        with ds.iterate() as elements:
+            return self.read_on(elements, at)
+
+    def read_on(self, elements: Iterator[Any], at: int) -> tuple[list[Any], int]:
+        """Do so with an iterator."""
         self.at, self.calls = at, 0
         found: list[Any] = []
         interrupts = 0
-        with ds.iterate() as elements:
-            while interrupts < 2:
-                sys.setprofile(self)
-                try:
-                    element = next(elements)
-                except KeyboardInterrupt:
-                    interrupts += 1
-                    continue
-                except StopIteration:
-                    break
-                finally:
-                    sys.setprofile(None)
-                found.append(element)
+        while interrupts < 2:
+            sys.setprofile(self)
+            try:
+                element = next(elements)
+            except KeyboardInterrupt:
+                interrupts += 1
+                continue
+            except StopIteration:
+                break
+            except Boom as error:
+                element = error
+            finally:
+                sys.setprofile(None)
+            found.append(failed(element) if isinstance(element, Boom) else element)
         return found, interrupts
 
 
@@ -96,6 +103,38 @@ def test_it_interrupts_the_waiting_and_nothing_else(pipeline: str, placement: ad
         assert (found, interrupts) in [(expected, 0), (expected, 1)], at
         came += interrupts
     assert came >= TRIES // 4, "the others would have come later: each run makes other calls"
+
+
+def but_seven(number: int) -> int:
+    if number == 7:
+        raise Boom(number)
+    return number
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_one_of_several_consumers_is_interrupted_and_all_of_them_get_everything(size: int) -> None:
+    ds = ad.Dataset.range(20).map(but_seven)
+    expected = [*range(7), failed(Boom(7)), *range(8, 20)]
+    press = CtrlC()
+
+    def read(at: int) -> tuple[tuple[list[Any], int], list[Any]]:
+        others: list[Any] = []
+        one, other = ds.tee(2, size)
+        thread = threading.Thread(target=lambda: others.extend(CtrlC().read_on(other, 0)[0]))
+        thread.start()
+        mine = press.read_on(one, at)
+        thread.join()
+        return mine, others
+
+    assert read(0) == ((expected, 0), expected)
+    calls, came = press.calls, 0
+    for at in range(1, calls, -(-calls // (4 * TRIES))):
+        with leaves_nothing():
+            (found, interrupts), others = read(at)
+        assert (found, interrupts) in [(expected, 0), (expected, 1)], at
+        assert others == expected, at
+        came += interrupts
+    assert came >= TRIES
 
 
 def test_a_users_function_is_interrupted_at_once() -> None:
