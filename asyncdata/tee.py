@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from asyncdata.errors import ClosedError
 from asyncdata.iterator import DatasetIterator, ended_by, next_within
+from asyncdata.runtime.block import fail
 from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.queue import LoopSignal, Signal, ThreadSignal
 
@@ -22,10 +23,11 @@ T = TypeVar("T")
 
 
 class Outcome(NamedTuple):
-    """An element, or the error in its place; nothing comes after the `last` one."""
+    """An element, or the error in its place and its traceback; nothing comes after the `last` one."""
 
     value: Any = None
     error: Exception | None = None
+    trace: TracebackType | None = None
     last: bool = False
 
 
@@ -128,28 +130,34 @@ class Consumer(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        shared, number, taken = self._shared, self._number, self._taken
-        with Interrupts() as interrupts:
-            while not taken and (outcome := shared.look(number)) is not GONE:
-                if outcome is PULL:
-                    pull(shared, interrupts)
-                elif outcome is None:
-                    signal = shared.signals.setdefault(number, ThreadSignal())
-                    thread_wait(signal, partial(shared.may_look, number), interrupts)
-                else:
-                    taken.append(outcome)
-        return delivered(taken, StopIteration)
+        shared, number, taken, outcome = self._shared, self._number, self._taken, None
+        try:
+            with Interrupts() as interrupts:
+                while not taken and (outcome := shared.look(number)) is not GONE:
+                    if outcome is PULL:
+                        pull(shared, interrupts)
+                    elif outcome is None:
+                        signal = shared.signals.setdefault(number, ThreadSignal())
+                        thread_wait(signal, partial(shared.may_look, number), interrupts)
+                    else:
+                        taken.append(outcome)
+            return delivered(taken, StopIteration)
+        finally:
+            del self, shared, taken, outcome  # a traceback may keep this frame
 
     async def __anext__(self) -> T:
-        shared, number, taken = self._shared, self._number, self._taken
-        while not taken and (outcome := shared.look(number)) is not GONE:
-            if outcome is PULL:
-                await pull_async(shared)
-            elif outcome is None:
-                await loop_wait(signal_of(shared, number), partial(shared.may_look, number))
-            else:
-                taken.append(outcome)
-        return delivered(taken, StopAsyncIteration)
+        shared, number, taken, outcome = self._shared, self._number, self._taken, None
+        try:
+            while not taken and (outcome := shared.look(number)) is not GONE:
+                if outcome is PULL:
+                    await pull_async(shared)
+                elif outcome is None:
+                    await loop_wait(signal_of(shared, number), partial(shared.may_look, number))
+                else:
+                    taken.append(outcome)
+            return delivered(taken, StopAsyncIteration)
+        finally:
+            del self, shared, taken, outcome  # a traceback may keep this frame
 
     def close(self) -> None:
         """Read no more. The others go on; the last one to be closed ends the pipeline."""
@@ -188,9 +196,10 @@ def pull(shared: Shared, interrupts: Interrupts) -> None:
     except StopIteration:
         outcome = END
     except Exception as error:  # noqa: BLE001  it belongs to all consumers
-        outcome = Outcome(error=error, last=ended_by(shared.iterator, error))
+        outcome = failed(shared, error)
     finally:
         shared.give(outcome)
+        del shared, outcome  # a traceback may keep this frame
 
 
 async def pull_async(shared: Shared) -> None:
@@ -201,9 +210,18 @@ async def pull_async(shared: Shared) -> None:
     except StopAsyncIteration:
         outcome = END
     except Exception as error:  # noqa: BLE001  it belongs to all consumers
-        outcome = Outcome(error=error, last=ended_by(shared.iterator, error))
+        outcome = failed(shared, error)
     finally:
         shared.give(outcome)
+        del shared, outcome  # a traceback may keep this frame
+
+
+def failed(shared: Shared, error: Exception) -> Outcome:
+    """Return an error with the traceback that it had before it was raised here, whose frames know a consumer."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code is not fail.__code__:
+        trace = trace.tb_next
+    return Outcome(None, error, trace and trace.tb_next, ended_by(shared.iterator, error))
 
 
 def signal_of(shared: Shared, number: int) -> Signal:
@@ -235,13 +253,18 @@ def delivered(taken: deque[Outcome], stop: type[Exception]) -> Any:
 
     When it has left `taken` nothing may be called: Ctrl-C could come when that has returned, and the element be lost.
     """
-    for outcome in iter(taken.popleft, None) if taken else ():
-        if outcome is END:
-            raise stop
-        if outcome.error is None:
-            return outcome.value
-        raise outcome.error
-    raise ClosedError("this consumer was closed; begin anew with tee()")
+    outcome = None
+    try:
+        for outcome in iter(taken.popleft, None) if taken else ():
+            if outcome is END:
+                raise stop
+            if outcome.error is None:
+                return outcome.value
+            outcome.error.__traceback__ = outcome.trace  # without the frames of those that it was raised to before
+            raise outcome.error
+        raise ClosedError("this consumer was closed; begin anew with tee()")
+    finally:
+        del taken, outcome  # a traceback may keep this frame
 
 
 def consumers(iterator: DatasetIterator[T], count: int, size: int) -> tuple[Consumer[T], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -142,6 +143,56 @@ def test_who_is_forgotten_holds_up_nobody() -> None:
     del parts[1]
     gc.collect()
     assert read(parts[0]) == list(range(50))
+
+
+def raised_to(elements: Any, kept: list[Any]) -> None:
+    """Have an error raised where a variable still holds its consumer when that is left."""
+    try:
+        next(elements)
+    except Boom as error:
+        kept.append(error)
+
+
+@pytest.mark.parametrize("size", [1, 30])
+def test_who_met_an_error_and_is_forgotten_holds_up_nobody_without_the_garbage_collector(size: int) -> None:
+    """Also where the error is kept by another consumer, which it was raised to later."""
+    first: list[Any] = []
+    others: list[Any] = []
+    parts = list(ad.Dataset.range(7, 50).map(Counted()).tee(2, size))
+    forgotten = weakref.ref(parts[1])
+    gc.disable()
+    try:
+        raised_to(parts.pop(), first)
+        first.clear()
+        raised_to(parts[0], others)
+        assert forgotten() is None
+        assert read(parts[0]) == list(range(8, 50))
+    finally:
+        gc.enable()
+    assert [*map(failed, others)] == [failed(Boom(7))]
+
+
+def test_an_error_that_is_kept_does_not_keep_the_pipeline() -> None:
+    kept: list[Any] = []
+    with leaves_nothing():
+        parts = list(ad.Dataset.counter().map(lambda x: 1 // x).tee(2))
+        for part in parts:
+            with pytest.raises(ZeroDivisionError) as caught:
+                next(part)
+            kept.append(caught.value)
+        del part, caught
+        parts.clear()
+    assert kept[0] is kept[1]
+
+
+def test_an_error_tells_where_it_came_from_and_not_whom_it_was_raised_to_before() -> None:
+    parts = list(ad.Dataset.range(7, 9).map(Counted()).tee(3))
+    for part in parts:
+        with pytest.raises(Boom) as caught:
+            next(part)
+        names = [entry.name for entry in caught.traceback]
+        assert names[-1] == "__call__"
+        assert names.count("__next__") == 1
 
 
 def test_who_is_cancelled_while_it_reads_leaves_it_to_the_others() -> None:
