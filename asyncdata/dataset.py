@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import count as counting
-from os import PathLike
-from typing import Any, TypeVar, cast
+from os import PathLike, fsdecode
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy.typing as npt
 
+from asyncdata.arguments import check_choice, check_flag
 from asyncdata.checkpoint import Place, fingerprint, place_of
 from asyncdata.contents import contents
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.flags import check_choice, check_flag
 from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.kept.saved import Saved, save
 from asyncdata.optimize import Planner, explained
@@ -25,7 +25,7 @@ from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
 from asyncdata.sources.memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
 from asyncdata.storage import local_path, store_for
-from asyncdata.structure import as_arrays, conform, open_level, paired, spec_of
+from asyncdata.structure import as_arrays, check_signature, conform, open_level, paired, spec_of
 from asyncdata.tee import Consumer, consumers
 from asyncdata.transformations import Transformations, check_structures, dataset_for
 from asyncdata.transforms.map import Map
@@ -36,6 +36,8 @@ __all__ = ("Dataset", "matching")
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+Pattern: TypeAlias = str | bytes | PathLike[str]
 
 
 class Dataset(Transformations[T]):
@@ -188,7 +190,7 @@ class Dataset(Transformations[T]):
         if not callable(generator):
             raise PlanError(f"from_generator needs a function that returns an iterable, got {generator!r}")
         declared = signature_for(output_types, output_shapes, output_signature)
-        return Dataset(Generated(generator, tuple(args or ()), declared))
+        return Dataset(Generated(generator, arguments_of(args), declared))
 
     @staticmethod
     def from_iterable(iterable: Iterable[U]) -> Dataset[U]:
@@ -239,15 +241,15 @@ class Dataset(Transformations[T]):
 
     @staticmethod
     def list_files(
-        file_pattern: str | PathLike[str] | Sequence[str | PathLike[str]],
+        file_pattern: Pattern | Sequence[Pattern],
         shuffle: bool | None = None,
         seed: int | None = None,
     ) -> Dataset[str]:
         """The paths that match one or several glob patterns, listed now; shuffled each epoch unless `shuffle=False`.
 
-        Those of all patterns are sorted together, and what matches several comes as often.
-        Raises `FileNotFoundError` if nothing matches. `**` goes into folders, `*` finds no hidden files, and `[^a]` is any
-        character but that, as `[!a]`. Except on Windows a backslash has the `*`, `?` or `[` behind it mean itself.
+        Those of all patterns are sorted together, and what matches several comes as often. Raises `FileNotFoundError`
+        if nothing matches. `**` goes into folders, `*` finds no hidden files, and `[^a]` is any character but that, as
+        `[!a]`. Except on Windows a backslash has the `*`, `?` or `[` behind it mean itself.
 
         >>> import asyncdata as ad, tempfile, pathlib
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -257,7 +259,7 @@ class Dataset(Transformations[T]):
         ['a', 'b']
         """
         in_order = check_choice("list_files", "shuffle", shuffle) is False
-        files: Dataset[str] = Dataset(Items(matching(file_pattern), files=True))
+        files: Dataset[str] = Dataset(Items(matching("list_files", file_pattern), files=True))
         return files if in_order else files.shuffle(len(files), seed=seed)
 
     @staticmethod
@@ -569,15 +571,20 @@ class Dataset(Transformations[T]):
         return Dataset(plan, options or self._options)
 
 
-def matching(pattern: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
+def matching(method: str, pattern: Pattern | Sequence[Pattern]) -> list[str]:
     """Return the paths that match one or several patterns, sorted; `FileNotFoundError` if none does."""
-    patterns = [pattern] if isinstance(pattern, (str, PathLike)) else list(pattern)
+    try:
+        patterns = [*map(fsdecode, [pattern] if isinstance(pattern, (str, bytes, PathLike)) else pattern)]
+    except TypeError:
+        raise PlanError(
+            f"{method}(file_pattern=) is a str, bytes or a PathLike, or a list of such, got {pattern!r:.80}"
+        ) from None
     found: list[str] = []
     for one in patterns:
         store, path = store_for(one)
         found.extend(store.list(path))
     if not found:
-        raise FileNotFoundError(f"list_files: no file matches {', '.join(map(str, patterns)) or 'an empty list'}")
+        raise FileNotFoundError(f"{method}: no file matches {', '.join(patterns) or 'an empty list'}")
     return sorted(found)
 
 
@@ -587,7 +594,16 @@ def signature_for(types: Any, shapes: Any, signature: Any) -> Any:
         raise PlanError("from_generator takes output_signature, or output_types and output_shapes, and got both")
     if types is None and shapes is not None:
         raise PlanError("from_generator(output_shapes=) needs output_types as well; or give output_signature alone")
-    return signature if types is None else paired(types, shapes)
+    if types is not None:
+        return paired(types, shapes)
+    return None if signature is None else check_signature("from_generator(output_signature=)", signature)
+
+
+def arguments_of(args: Any) -> tuple[Any, ...]:
+    """Return the arguments of a generator; `PlanError` if they are no list of them."""
+    if args is not None and (not isinstance(args, Sequence) or isinstance(args, (str, bytes))):
+        raise PlanError(f"from_generator(args=) is a tuple of arguments, as ({args!r:.40},), got {args!r:.80}")
+    return () if args is None else tuple(cast("Sequence[Any]", args))
 
 
 def iterable_for(value: Any) -> Iterable[Any]:
@@ -628,7 +644,7 @@ def loaded(
         dataset = dataset_for("load(reader_func=)", reader_func(shards))
     if spec is None:
         return dataset
-    call = Call("load", partial(conform, signature=spec), spread=False)
+    call = Call("load", partial(conform, signature=check_signature("load(element_spec=)", spec)), spread=False)
     call.label = "load(element_spec=)"  # a line of ours would tell nobody anything
     return Dataset(Map(dataset.plan, (call,)))
 

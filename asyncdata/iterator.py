@@ -13,10 +13,10 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from asyncdata.arguments import check_flag
 from asyncdata.beside.engine import ProcessEngine
 from asyncdata.checkpoint import Place, heading, place_of, state_of
 from asyncdata.errors import ClosedError, ConcurrentUseError
-from asyncdata.flags import check_flag
 from asyncdata.optimize import Planner
 from asyncdata.plan import UnseekableError, check_count
 from asyncdata.runtime.block import Block, Failure, fail

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
+from asyncdata.arguments import check_choice
 from asyncdata.errors import PlanError
-from asyncdata.flags import check_choice
 
 __all__ = ("AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Options", "Placement")
 

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from asyncdata.arguments import check_flag
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
-from asyncdata.flags import check_flag
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.fixed import FixedLayout
 from asyncdata.options import AUTOTUNE

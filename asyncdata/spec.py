@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.arguments import check_dtype
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.ragged import Ragged
 
@@ -36,7 +37,7 @@ class TensorSpec:
         if shape is not None and not hasattr(shape, "__iter__"):
             raise PlanError(f"{type(self).__name__}(shape=) is a list of sizes, as {[shape]}, got {shape!r:.80}")
         object.__setattr__(self, "shape", None if shape is None else tuple(shape))
-        kind = np.dtype(dtype)
+        kind = check_dtype(f"{type(self).__name__}(dtype=)", dtype)
         object.__setattr__(self, "dtype", np.dtype(object) if kind.kind in "US" else kind)
 
     def __repr__(self) -> str:

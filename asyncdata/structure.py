@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import optree
 
+from asyncdata.arguments import check_dtype
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.memory import LARGE, joined
 from asyncdata.ragged import Ragged
@@ -28,6 +29,7 @@ __all__ = (
     "Leading",
     "Opened",
     "as_arrays",
+    "check_signature",
     "common_spec",
     "conform",
     "is_unchanging",
@@ -394,6 +396,18 @@ def conform(value: Any, signature: Any, where: str = "") -> Any:
     return want.rebuild([conform(by_name[name], part, where + name) for name, part in pairs])
 
 
+def check_signature(argument: str, signature: Any) -> Any:
+    """Return a structure of `TensorSpec`; raise `PlanError` if it is made of something else."""
+
+    def check(part: Any, where: str) -> None:
+        if not isinstance(part, TensorSpec):
+            cure = ": make the list a tuple" if isinstance(part, list) else ""
+            raise PlanError(f"{argument} is made of asyncdata.TensorSpec, {leaf(where)} is {part!r:.80}{cure}")
+
+    map_leaves(check, signature)
+    return signature
+
+
 def same_structure(one: Any, other: Any) -> bool:
     """Tell whether two structures have the same parts by the same names, whatever their leaves."""
     first, second = open_level(one), open_level(other)
@@ -406,13 +420,31 @@ def same_structure(one: Any, other: Any) -> bool:
 
 
 def paired(types: Any, shapes: Any) -> Any:
-    """Return the signature that tf.data's older pair `output_types`, `output_shapes` means."""
+    """Return the signature that tf.data's older pair `output_types`, `output_shapes` means; `PlanError` for others."""
     level = open_level(types)
     if level is None:
-        return TensorSpec(shapes, types)
-    opened = None if shapes is None else open_level(shapes)
-    inner: list[Any] = [None] * len(level.parts) if opened is None else opened.parts
-    return level.rebuild([paired(part, shape) for part, shape in zip(level.parts, inner, strict=True)])
+        cure = ", where a structure is a tuple or a dict and no list" if isinstance(types, list) else ""
+        dtype = check_dtype(f"from_generator(output_types=){cure}", types)
+        sizes = shapes if hasattr(shapes, "__iter__") else ()
+        if any(size is not None and not hasattr(size, "__index__") for size in sizes):
+            raise unpaired(types, shapes)
+        return TensorSpec(shapes, dtype)
+    if shapes is None:
+        return level.rebuild([paired(part, None) for part in level.parts])
+    opened = open_level(shapes)
+    if opened is None or sorted(opened.names) != sorted(level.names):
+        raise unpaired(types, shapes)
+    by_name = dict(zip(opened.names, opened.parts, strict=True))
+    pairs = zip(level.names, level.parts, strict=True)
+    return level.rebuild([paired(part, by_name[name]) for name, part in pairs])
+
+
+def unpaired(types: Any, shapes: Any) -> PlanError:
+    """Return the error for shapes that have another structure than dtypes."""
+    return PlanError(
+        f"from_generator(output_shapes=) needs a shape for each dtype, in the structure of {types!r:.80}, "
+        f"got {shapes!r:.80}"
+    )
 
 
 def spec_of(value: Any) -> Any:

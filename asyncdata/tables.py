@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from asyncdata.arguments import check_dtype, check_flag
 from asyncdata.dataset import Dataset, matching
 from asyncdata.errors import PlanError
-from asyncdata.flags import check_flag
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.csv import Column, Dialect, Strings, Table
 from asyncdata.options import AUTOTUNE
@@ -133,7 +133,7 @@ def output_dtypes(types: Any) -> tuple[np.dtype[Any], ...]:
     """Return the dtypes of columns, `object` for strings."""
     if not isinstance(types, (tuple, list)) or not types:
         raise PlanError(f"output_types must have a dtype for each column, got {types!r}")
-    dtypes = [np.dtype(one) for one in cast("Sequence[Any]", types)]
+    dtypes = [check_dtype("a column of output_types", one) for one in cast("Sequence[Any]", types)]
     for told, dtype in zip(cast("Sequence[Any]", types), dtypes, strict=True):
         if dtype.kind not in "biufUSO" or dtype == np.uint64:
             raise PlanError(f"a column of output_types is of integers, floats, bool or str, got {told!r}")
@@ -141,7 +141,7 @@ def output_dtypes(types: Any) -> tuple[np.dtype[Any], ...]:
 
 
 def make_csv_dataset(
-    file_pattern: str | PathLike[str] | Sequence[str | PathLike[str]],
+    file_pattern: Filename | Sequence[Filename],
     batch_size: int,
     column_names: Sequence[str] | None = None,
     column_defaults: Sequence[Any] | None = None,
@@ -186,7 +186,7 @@ def make_csv_dataset(
     ignore_errors = check_flag(method, "ignore_errors", ignore_errors)
     if column_names is None and not header:
         raise PlanError(f"{method}(header=False) needs column_names")
-    files = matching(file_pattern)
+    files = matching(method, file_pattern)
     open_one = partial(csv_file, compression=compression_type or None, block_bytes=BLOCK_BYTES, dialect=dialect)
     names = column_names_of(files, open_one, column_names, encoding)
     chosen = places_of(names, select_columns)
@@ -367,6 +367,7 @@ def columns_of(places: Sequence[int], defaults: Sequence[Any]) -> tuple[Column, 
 
 def column(index: int, default: Any) -> Column:
     """Return a column: of a dtype it is required, as of an array without elements; of a value it is optional."""
+    default = getattr(default, "as_numpy_dtype", default)  # of a dtype of TensorFlow's
     if isinstance(default, (type, np.dtype)):
         kind: np.dtype[Any] = np.dtype(cast("Any", default))
         return Column(index, dtype_of(kind, cast("object", default)))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 import numpy.typing as npt
 
+from asyncdata.arguments import check_choice, check_flag
 from asyncdata.errors import PlanError
-from asyncdata.flags import check_choice, check_flag
 from asyncdata.kept.cache import FileCache
 from asyncdata.optimize import check_rules
 from asyncdata.options import AUTOTUNE, Options

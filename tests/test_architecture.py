@@ -24,7 +24,7 @@ LAYERS = (
     ("copying", "sole"),
     ("memory",),
     ("room",),
-    ("errors", "structure", "flags", "options", "distributed", "ragged", "spec", "trying"),
+    ("errors", "structure", "arguments", "options", "distributed", "ragged", "spec", "trying"),
     ("whole",),
     ("columns", "zeros"),
     ("formats",),

@@ -284,6 +284,91 @@ def test_arguments_that_would_be_ignored_are_refused() -> None:
     assert list(ad.Dataset.zip(datasets=(NUMBERS,))) == [(0,), (1,), (2,), (3,)]
 
 
+class Int32:
+    """A dtype as TensorFlow has them."""
+
+    as_numpy_dtype = np.int32
+
+    def __repr__(self) -> str:
+        return "tf.int32"
+
+
+def generated(*types: Any, **signature: Any) -> ad.Dataset[Any]:
+    return ad.Dataset.from_generator(lambda: [(1, 2)], *types, **signature)
+
+
+TYPED = {
+    "range": lambda dtype: ad.Dataset.range(3, output_type=dtype),
+    "counter": lambda dtype: ad.Dataset.counter(dtype=dtype),
+    "TensorSpec": lambda dtype: ad.TensorSpec((), dtype),
+    "from_generator": generated,
+    "SqlDataset": lambda dtype: ad.experimental.SqlDataset("sqlite", "a", "SELECT 1", (dtype,)),
+    "CsvDataset": lambda dtype: ad.experimental.CsvDataset("a", [dtype]),
+    "ragged_batch": lambda dtype: NUMBERS.ragged_batch(2, row_splits_dtype=dtype),
+    "FixedLenFeature": lambda dtype: ad.FixedLenFeature((), dtype),
+}
+
+
+@pytest.mark.parametrize("what", sorted({*TYPED} - {"CsvDataset"}))  # of which a string is a default
+def test_what_is_no_dtype_is_refused(what: str) -> None:
+    for wrong in ("int23", object()):
+        with pytest.raises(ad.PlanError, match="must be"):
+            TYPED[what](wrong)
+
+
+@pytest.mark.parametrize("what", sorted({*TYPED} - {"FixedLenFeature"}))
+def test_a_dtype_of_tensorflows_is_that_of_numpy(what: str) -> None:
+    found, expected = TYPED[what](Int32()), TYPED[what](np.int32)
+    assert getattr(found, "element_spec", found) == getattr(expected, "element_spec", expected)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: ad.TensorSpec((), None), r"TensorSpec\(dtype=\) must be a dtype, .* got None"),
+        (lambda: generated([np.int32, np.int32]), r"from_generator\(output_types=\), .* tuple or a dict and no list"),
+        (lambda: generated({"a": [int, int]}), "and no list must be a dtype"),
+        (lambda: generated((int, int), ((),)), r"output_shapes=\) needs a shape for each dtype, .*, got \(\(\),\)"),
+        (lambda: generated((int, int), [(), ()]), "needs a shape for each dtype"),
+        (lambda: generated({"a": int}, {"b": ()}), "needs a shape for each dtype"),
+        (lambda: generated(int, ((),)), "needs a shape for each dtype"),
+        (lambda: generated(int, 5), r"TensorSpec\(shape=\) is a list of sizes"),
+        (lambda: generated(output_signature=np.int32), r"from_generator\(output_signature=\) is made of .*TensorSpec"),
+        (lambda: generated(output_signature={"a": "int32"}), r"TensorSpec, leaf \['a'\] is 'int32'"),
+        (lambda: generated(output_signature=[ad.TensorSpec(())]), "make the list a tuple"),
+        (lambda: generated(args=5), r"from_generator\(args=\) is a tuple of arguments, as \(5,\), got 5"),
+        (lambda: generated(args="ab"), r"as \('ab',\), got 'ab'"),
+        (lambda: ad.Dataset.list_files(3), r"list_files\(file_pattern=\) is a str, bytes or a PathLike, or a list"),
+        (lambda: ad.Dataset.list_files([3]), r"list_files\(file_pattern=\) .* got \[3\]"),
+        (lambda: ad.experimental.make_csv_dataset(3, 2), r"make_csv_dataset\(file_pattern=\) is a str"),
+        (
+            lambda: NUMBERS.bucket_by_sequence_length(one, 5, [1, 2]),
+            r"bucket_boundaries=\) must be a list of integers",
+        ),
+        (lambda: NUMBERS.bucket_by_sequence_length(one, [5], 3), r"\(bucket_batch_sizes=\) must be a list of integers"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(build: Any, words: str) -> None:
+    with pytest.raises(ad.PlanError, match=words):
+        build()
+
+
+def test_shapes_belong_to_dtypes_of_their_names() -> None:
+    spec = generated({"a": int, "b": float}, {"b": (2,), "a": ()}).element_spec
+    assert spec == {"a": ad.TensorSpec((), int), "b": ad.TensorSpec((2,), float)}
+
+
+def test_patterns_of_files_may_be_bytes() -> None:
+    for pattern in (__file__.encode(), [__file__.encode()], ad.Dataset.list_files(__file__).to_list()):
+        assert list(ad.Dataset.list_files(pattern)) == [__file__]
+
+
+def test_what_is_saved_is_converted_to_a_signature_only(tmp_path: Any) -> None:
+    NUMBERS.save(tmp_path / "numbers")
+    with pytest.raises(ad.PlanError, match=r"load\(element_spec=\) is made of asyncdata.TensorSpec, the value is 'int"):
+        ad.Dataset.load(tmp_path / "numbers", element_spec="int64")
+
+
 def test_what_is_no_function_is_not_applied() -> None:
     with pytest.raises(ad.PlanError, match="apply needs a function, got 3"):
         NUMBERS.apply(3)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
+from asyncdata.arguments import check_dtype
 from asyncdata.errors import DataLossError, PlanError, StructureError
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def read_features(serialized: bytes) -> Any:
 
 def kind_of_dtype(dtype: DTypeLike) -> str:
     """Return the list that holds values of `dtype`."""
-    wanted = np.dtype(dtype)
+    wanted = check_dtype("the dtype of a feature", dtype)
     if wanted.kind in "SUO":
         return "bytes_list"
     for kind in ("float_list", "int64_list"):

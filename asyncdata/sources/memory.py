@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.arguments import check_choice, check_dtype
 from asyncdata.columns import Columns
 from asyncdata.errors import PlanError, StageError, StructureError
-from asyncdata.flags import check_choice
 from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.plan import Node, check_integer
 from asyncdata.rows import FEW, Placed, Rows
@@ -134,7 +134,7 @@ class Range(Rows):
 
 def number_dtype(argument: str, told: npt.DTypeLike | None) -> np.dtype[Any] | None:
     """Return the dtype that numbers shall have; `None` for Python's integers."""
-    dtype = None if told is None else np.dtype(told)
+    dtype = None if told is None else check_dtype(argument, told)
     if dtype is not None and dtype.kind not in "iuf":
         raise PlanError(f"{argument} must be a dtype of integers or floats, got {told!r:.80}")
     return dtype

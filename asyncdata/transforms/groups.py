@@ -310,8 +310,7 @@ class Buckets(Groups):
         plan: Node, length: Any, bounds: Any, sizes: Any, padding: Padding | None, bounded: bool, drop_remainder: bool
     ) -> Buckets:
         """Return the plan for what the user asked for; without `padding` nothing is padded."""
-        boundaries = [check_count(METHOD, "bucket_boundaries", bound, 1) for bound in bounds]
-        counts = [check_count(METHOD, "bucket_batch_sizes", size, 1) for size in sizes]
+        boundaries, counts = counts_of("bucket_boundaries", bounds), counts_of("bucket_batch_sizes", sizes)
         if sorted(set(boundaries)) != boundaries or (bounded and not boundaries):
             some = "some integers" if bounded else "integers"
             raise PlanError(f"{METHOD}(bucket_boundaries=) must be {some} that rise, got {bounds!r:.80}")
@@ -347,3 +346,12 @@ class Buckets(Groups):
             return stack(items) if self.paddings is None else self.paddings[key].stack(items)
         except (StructureError, ValueError, TypeError, MemoryError) as error:
             return noted(error, f"{METHOD}({len(items)})", tickets)
+
+
+def counts_of(name: str, values: Any) -> list[int]:
+    """Return an argument that is a list of numbers from 1 on; `PlanError` if it is none."""
+    try:
+        found = [*values]
+    except TypeError:
+        raise PlanError(f"{METHOD}({name}=) must be a list of integers, got {values!r:.80}") from None
+    return [check_count(METHOD, name, value, 1) for value in found]

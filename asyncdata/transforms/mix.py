@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.arguments import check_choice, check_flag
 from asyncdata.errors import PlanError
-from asyncdata.flags import check_choice, check_flag
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Planned, check_integer, finite
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.arguments import check_dtype
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.plan import Node
 from asyncdata.ragged import Ragged
@@ -34,8 +35,8 @@ class RaggedBatch(Batch):
     def of(plan: Node, size: int, drop_remainder: bool, row_splits_dtype: npt.DTypeLike) -> RaggedBatch:
         """Return the node; `PlanError` if splits cannot have this dtype."""
         try:
-            name = np.dtype(row_splits_dtype).name
-        except TypeError:
+            name = check_dtype("ragged_batch(row_splits_dtype=)", row_splits_dtype).name
+        except PlanError:
             name = None
         if name not in SPLITS:
             raise PlanError(f"ragged_batch(row_splits_dtype=) must be int64 or int32, got {row_splits_dtype!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
@@ -22,6 +23,12 @@ REFUSED = (
     'from_list([1, "a"])',
     "from_list([1, (1, 2)])",
     "D.from_generator([1, 2])",
+    'D.from_generator(lambda: [1], output_signature="int64")',
+    'D.from_generator(lambda: [(1, 2)], ["int64", "int64"])',
+    'D.from_generator(lambda: [(1, 2)], ("int64", "int64"), ((),))',
+    'D.from_generator(lambda n: [n], "int64", args=5)',
+    'D.range(3, output_type="int23")',
+    "D.list_files(3)",
     "D.zip()",
     "D.zip(1, 2)",
     "D.zip([D.range(2), D.range(2)])",
@@ -79,6 +86,7 @@ REFUSED = (
     "D.range(3).group_by_window(lambda x: x, lambda key, w: w, 0)",
     "D.range(3).group_by_window(lambda x: x, lambda w: w, 2)",
     "D.range(3).bucket_by_sequence_length(lambda x: x, [2], [2])",
+    "D.range(3).bucket_by_sequence_length(lambda x: x, 5, [1, 2])",
     "D.range(3).bucket_by_sequence_length(lambda x: x, [2], [2, 0])",
     "D.range(3).bucket_by_sequence_length(lambda x: x, [3, 2], [2, 2, 2])",
     "D.range(3).shuffle(0)",
@@ -156,6 +164,17 @@ def test_tensorflow_refuses_it_too(tf: Any, code: str) -> None:
 @pytest.mark.parametrize("code", LATER_THERE)
 def test_what_tensorflow_takes(tf: Any, code: str) -> None:
     eval(code, cases.theirs(tf))
+
+
+@pytest.mark.tensorflow
+def test_dtypes_of_tensorflow_are_taken(tf: Any) -> None:
+    spec = ad.TensorSpec((), np.int32)
+    assert ad.Dataset.range(3, output_type=tf.int32).element_spec == spec == ad.TensorSpec((), tf.int32)
+    assert ad.Dataset.from_generator(lambda: [1], tf.int32, tf.TensorShape([])).element_spec == spec
+    assert ad.TensorSpec((), tf.string) == ad.TensorSpec((), str)
+    assert ad.experimental.CsvDataset("a", [tf.int32, tf.string]).element_spec == (spec, ad.TensorSpec((), str))
+    with pytest.raises(ad.PlanError, match=r"is made of asyncdata.TensorSpec, the value is TensorSpec\(.*tf.int32"):
+        ad.Dataset.from_generator(lambda: [1], output_signature=tf.TensorSpec((), tf.int32))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Arguments that are True or False: what else Python takes for one of the two is more likely another argument."""
+"""Arguments that are checked where they are given: flags and dtypes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 
 from asyncdata.errors import PlanError
 
-__all__ = ("check_choice", "check_flag")
+__all__ = ("check_choice", "check_dtype", "check_flag")
 
 BOOLS: Final = (bool, np.bool_)
 
 
 def check_flag(method: str, name: str, value: Any) -> bool:
-    """Return `value` as a bool; raise `PlanError` if it is none."""
+    """Return `value` as a bool; raise `PlanError` if it is none"""
     if type(value) not in BOOLS:
         raise PlanError(f"{method}({name}=) must be True or False, got {value!r:.80}")
     return bool(value)
@@ -25,3 +25,14 @@ def check_choice(method: str, name: str, value: Any) -> bool | None:
     if value is not None and type(value) not in BOOLS:
         raise PlanError(f"{method}({name}=) must be True, False or None, got {value!r:.80}")
     return None if value is None else bool(value)
+
+
+def check_dtype(argument: str, told: Any) -> np.dtype[Any]:
+    """Return a dtype, for one of TensorFlow's that of NumPy; raise `PlanError` if it is none."""
+    kind = getattr(told, "as_numpy_dtype", told)
+    try:
+        if kind is not None:  # which would be float64
+            return np.dtype(kind)
+    except (TypeError, ValueError):
+        pass
+    raise PlanError(f"{argument} must be a dtype, as np.int32, 'int32' or str, got {told!r:.80}")
