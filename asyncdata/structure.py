@@ -9,9 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from copy import copy
 from functools import reduce
-from itertools import chain
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -32,7 +30,6 @@ __all__ = (
     "check_signature",
     "common_spec",
     "conform",
-    "is_unchanging",
     "leading",
     "leaves_of",
     "map_leaves",
@@ -41,8 +38,6 @@ __all__ = (
     "open_level",
     "paired",
     "prefixed",
-    "renew",
-    "renewed",
     "rows_of",
     "same_structure",
     "shared_spec",
@@ -130,44 +125,6 @@ def map_leaves(fn: Callable[[Any, str], Any], value: Any, where: str = "") -> An
     return level.rebuild(
         [map_leaves(fn, part, where + name) for part, name in zip(level.parts, level.names, strict=True)]
     )
-
-
-UNCHANGING = (int, float, bool, complex, str, bytes, type(None), np.ndarray, np.generic)
-"""Types of what is the same whoever has it; arrays count, as they are views or read-only where they are shared."""
-
-
-def is_unchanging(value: Any) -> bool:
-    """Tell whether several readers may have one value, as none can put other parts into it."""
-    return isinstance(value, UNCHANGING)
-
-
-def all_unchanging(values: Iterable[Any]) -> bool:
-    return all(issubclass(kind, UNCHANGING) for kind in set(map(type, values)))
-
-
-def renewed(items: list[Any]) -> list[Any]:
-    """Return elements for one more reader, who may put other parts into the dicts, lists and objects that they are."""
-    kinds = set(map(type, items))
-    if all(issubclass(kind, UNCHANGING) for kind in kinds):
-        return items
-    if kinds == {tuple} and all_unchanging(chain.from_iterable(items)):
-        return items
-    if kinds == {dict} and all_unchanging(chain.from_iterable(map(dict[Any, Any].values, items))):
-        return [item.copy() for item in items]
-    return list(map(renew, items))
-
-
-def renew(value: Any) -> Any:
-    """Return an element with the same leaves, lists among them as lists of their own."""
-    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if issubclass(kind, UNCHANGING):
-        return value
-    if kind is dict:
-        return {key: renew(part) for key, part in cast("dict[Any, Any]", value).items()}
-    if kind is list or dataclasses.is_dataclass(kind):
-        return copy(value)
-    level = open_level(value)
-    return value if level is None else level.rebuild(list(map(renew, level.parts)))
 
 
 def stack(column: list[Any], where: str = "") -> Any:

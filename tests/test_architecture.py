@@ -25,7 +25,7 @@ LAYERS = (
     ("memory",),
     ("room",),
     ("errors", "structure", "arguments", "options", "distributed", "ragged", "spec", "trying"),
-    ("whole",),
+    ("whole", "renewing"),
     ("columns", "zeros"),
     ("formats",),
     ("runtime.anchors", "runtime.interrupts", "runtime.machine", "runtime.packing"),

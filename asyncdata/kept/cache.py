@@ -203,7 +203,7 @@ class FileCache(Unary):
             seeds = self.going_on(writing.heading, place).seeds
             await scope.in_thread(writing.find)
             if writing.whole:
-                async with aclosing(self.stored(self.path, scope, want, done)) as source:
+                async with aclosing(self.stored(self.path, writing.heading, scope, want, done)) as source:
                     async for block in source:
                         yield block
                 return

@@ -15,6 +15,7 @@ from asyncdata.columns import Columns
 from asyncdata.errors import PlanError, StageError, StructureError
 from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.plan import Node, check_integer
+from asyncdata.renewing import renew, renewed
 from asyncdata.rows import FEW, Placed, Rows
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import ENDLESS, Call, Term
@@ -30,8 +31,6 @@ from asyncdata.structure import (
     leading,
     leaves_of,
     map_leaves,
-    renew,
-    renewed,
     slice_rows,
     spec_of,
     unprefixed,

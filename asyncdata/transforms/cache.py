@@ -14,6 +14,7 @@ import numpy as np
 from asyncdata.errors import StageError
 from asyncdata.plan import Node, Unary, picked
 from asyncdata.ragged import Ragged
+from asyncdata.renewing import renew, renewed
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
@@ -30,7 +31,7 @@ from asyncdata.runtime.tickets import (
     natural,
     plain,
 )
-from asyncdata.structure import nbytes, open_level, renew, renewed
+from asyncdata.structure import nbytes, open_level
 
 __all__ = ("Cache", "MemoryCache", "freeze")
 

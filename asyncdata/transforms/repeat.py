@@ -13,13 +13,14 @@ import numpy as np
 
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.plan import Node, Unary, UnseekableError, finite, repeated
+from asyncdata.renewing import is_unchanging
 from asyncdata.rows import FEW, Rows, is_row
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.dealing import Deal
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener, breathe
 from asyncdata.runtime.tickets import END, NOTHING, Children, Given, Position, Start, Ticket, Tickets, children, natural
-from asyncdata.structure import is_unchanging, shared_spec
+from asyncdata.structure import shared_spec
 from asyncdata.transforms.draw import Choices, Draws
 
 __all__ = ("Concatenate", "Repeat", "from_parts", "in_turn", "turn_and_places")
