@@ -128,12 +128,23 @@ def sizes_of(ragged: Ragged) -> tuple[int, ...]:
 
 
 def held(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return `value` as an array of a dtype; an error where numbers would be changed, but for rounding."""
+    """Return `value` as an array of a dtype; an error where numbers would be changed, but for rounding, or made of
+    strings, or bools of anything else."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if (kind is int and dtype.kind in "iu") or getattr(value, "dtype", float if kind is float else None) == dtype:
         return np.asarray(value, dtype=dtype)
     with np.errstate(over="raise", invalid="raise"):
         array = np.asarray(value, dtype=dtype)
-    if dtype.kind in "iu" and (told := np.asarray(value)).dtype.kind in "iufc" and not (told == array).all():
-        raise ValueError(f"{dtype} cannot hold it")
+    if dtype.kind in "biufc":
+        check_held(np.asarray(value), array)
     return array
+
+
+def check_held(told: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
+    """Raise unless an array of bools or numbers has what was told."""
+    dtype, kind = array.dtype, told.dtype.kind
+    textual = kind in "US" or (kind == "O" and any(isinstance(one, (str, bytes)) for one in told.flat))
+    if textual or (dtype.kind == "b" != kind and told.size):
+        raise ValueError(f"{'a string' if textual else told.dtype} is no {dtype}")
+    if dtype.kind in "iu" and kind in "iufc" and not (told == array).all():
+        raise ValueError(f"{dtype} cannot hold it")

@@ -108,6 +108,45 @@ def test_the_message_says_what_was_expected_and_what_came() -> None:
         list(ds)
 
 
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("dtype", "good", "bad"),
+    [
+        (bool, [True, np.False_], [2, 0, 1.0, "x", "", b"1", None, np.int8(1)]),
+        (np.int32, [True, 3, 4.0, np.uint8(5)], ["5", b"5", "x", np.array(["5"], object)[0], 4.5, 1j]),
+        (np.float32, [False, 3, 0.5, np.float64(0.1)], ["0.5", b"1", "nan"]),
+        (np.complex64, [1, 1j], ["1j"]),
+    ],
+)
+def test_numbers_are_made_of_numbers_and_bools_of_bools(way: Any, dtype: Any, good: list[Any], bad: list[Any]) -> None:
+    spec = ad.TensorSpec((), dtype)
+    found = way(ad.Dataset.from_generator(lambda: [*good, *bad, *good], output_signature=spec))
+    assert found[len(good) : -len(good)] == [Failed("StructureError")] * len(bad)
+    assert found[: len(good)] == found[-len(good) :] == [np.dtype(dtype).type(one) for one in good]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "good", "bad"),
+    [
+        (bool, [[True, False], [], np.ones(2, bool)], [[0, 1], [True, 2], np.ones(2, np.uint8), ["a"]]),
+        (np.int32, [[1, 2], [], [True], [2.0]], [["1"], [1, "2"], np.array(["1", 2], object)]),
+        (np.float32, [[1, 0.5], []], [["0.5"], [b"1"], np.array([b"1"])]),
+    ],
+)
+def test_so_are_arrays_of_them(dtype: Any, good: list[Any], bad: list[Any]) -> None:
+    spec = ad.TensorSpec((None,), dtype)
+    found = results(ad.Dataset.from_generator(lambda: [*bad, *good], output_signature=spec))
+    assert found[: len(bad)] == [Failed("StructureError")] * len(bad)
+    assert [one.dtype for one in found[len(bad) :]] == [np.dtype(dtype)] * len(good)
+
+
+def test_why_it_is_none_is_said() -> None:
+    for told, words in ((2, "int64 is no bool"), ("x", "a string is no bool")):
+        ds = ad.Dataset.from_generator(lambda told=told: [told], output_signature=ad.TensorSpec((), bool))
+        with pytest.raises(ad.StructureError, match=rf"expected .*bool\), got {told!r} \({words}\)"):
+            list(ds)
+
+
 def test_element_spec_is_the_signature() -> None:
     spec = ad.TensorSpec((None, 3), np.float32)
     assert ad.Dataset.from_generator(lambda: iter(()), output_signature=spec).element_spec == spec
