@@ -29,6 +29,7 @@ from asyncdata.storage import write_whole
 __all__ = (
     "Place",
     "account",
+    "chosen_seeds",
     "fingerprint",
     "heading",
     "inspect_state",
@@ -77,6 +78,11 @@ def seeds_of(plan: Node) -> dict[int, int]:
     return {place: chance.seed for place, chance in chances_of(plan).items()}
 
 
+def chosen_seeds(plan: Node) -> list[list[int]]:
+    """Return the seeds that somebody chose, each behind its place in the account."""
+    return [[place, chance.seed] for place, chance in chances_of(plan).items() if not chance.drawn]
+
+
 def shares_of(plan: Node) -> list[Share]:
     """Return which shares a plan takes."""
     return [node.share for node in nodes_of(plan) if node.share is not None]
@@ -84,8 +90,8 @@ def shares_of(plan: Node) -> list[Share]:
 
 def fingerprint(plan: Node) -> str:
     """Return a hash of a plan's account, of what it does not tell and of the seeds that somebody chose."""
-    seeds = [[place, chance.seed] for place, chance in chances_of(plan).items() if not chance.drawn]
-    return blake2b(json.dumps([account(plan), contents(plan), seeds]).encode(), digest_size=16).hexdigest()
+    told = json.dumps([account(plan), contents(plan), chosen_seeds(plan)])
+    return blake2b(told.encode(), digest_size=16).hexdigest()
 
 
 def heading(place: Place) -> dict[str, Any]:

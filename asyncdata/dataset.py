@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy.typing as npt
 
 from asyncdata.arguments import check_choice, check_flag
-from asyncdata.checkpoint import Place, fingerprint, place_of
+from asyncdata.checkpoint import Place, chosen_seeds, fingerprint, place_of
 from asyncdata.contents import contents
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator, next_block
@@ -411,8 +411,9 @@ class Dataset(Transformations[T]):
         `shard_func(element)` tells the number of the file that an element goes to; without it they go to one after the
         other, of 256 MB each. `compression` is `"GZIP"`, `"ZLIB"` or none. It is written to `<path>.partial`, which
         gets its name when it is complete. If it is stopped, saving again goes on: from where it was at most five
-        seconds before, or `checkpoint_args={"checkpoint_interval": n}` elements. With other functions or data in memory
-        that is a `ResumeError`: delete what was begun. Elements may be what `cache(filename)` can write.
+        seconds before, or `checkpoint_args={"checkpoint_interval": n}` elements. With other steps, functions, data in
+        memory or seeds that is a `ResumeError`: delete what was begun. Elements may be what `cache(filename)` can
+        write.
 
         >>> import asyncdata as ad, os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "squares")
@@ -421,7 +422,8 @@ class Dataset(Transformations[T]):
         >>> len(squares), squares[3]
         (4, (3, 9))
         """
-        save(self, next_block, local_path(path), compression, shard_func, checkpoint_args, contents(self._plan))
+        told = contents(self._plan), chosen_seeds(self._plan)
+        save(self, next_block, local_path(path), compression, shard_func, checkpoint_args, *told)
 
     # iteration
 

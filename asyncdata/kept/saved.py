@@ -73,8 +73,12 @@ def save(
     shard_func: Callable[..., Any] | None,
     checkpoint_args: Mapping[str, Any] | None,
     contents: Sequence[str],
+    seeds: Sequence[Sequence[int]],
 ) -> None:
-    """Write all elements of a dataset with these contents to a folder, which gets its name when it is complete."""
+    """Write all elements of a dataset to a folder, which gets its name when it is complete.
+
+    It has these contents and seeds that somebody chose, which saving must have again to go on.
+    """
     interval, compression = interval_of(checkpoint_args or {}), None if compression in {"", "AUTO"} else compression
     compressor(compression)  # raises where the mistake is made
     target = Path(path)
@@ -87,12 +91,12 @@ def save(
         raise FileExistsError(f"save: {path} is being saved by another process")
     try:
         partial.mkdir(exist_ok=True)
-        if not (partial / ACCOUNT).exists():
-            fill(dataset, next_block, Shards(partial, compression, shard_func, contents), interval)
-        for left in (partial / STATE, *partial.glob(f".{STATE}.*"), *partial.glob(f".{ACCOUNT}.*")):
-            left.unlink(missing_ok=True)  # also what a process that was killed had begun to write
+        fill(dataset, next_block, Shards(partial, compression, shard_func, contents, seeds), interval)
+        for left in (*partial.glob(f".{STATE}.*"), *partial.glob(f".{ACCOUNT}.*")):
+            left.unlink(missing_ok=True)  # what a process that was killed had begun to write
         sync_folder(partial)
         partial.rename(target)
+        (target / STATE).unlink(missing_ok=True)  # not before: it tells whose the folder is
         sync_folder(target.parent)
     finally:
         lock.release()
@@ -117,6 +121,8 @@ def fill(dataset: Iterated, next_block: NextBlock, shards: Shards, interval: int
                 if not left or (interval is None and time.monotonic() - begin > SECONDS):
                     shards.hold(elements.state_dict())
                     begin, left = time.monotonic(), interval or MOST
+            with suppress(ResumeError):  # a source that cannot tell where it is has come to its end all the same
+                shards.hold(elements.state_dict())
         shards.finish()
     finally:
         shards.close()
@@ -136,12 +142,18 @@ class Shards:
     """The files of a dataset that is being saved."""
 
     def __init__(
-        self, folder: Path, compression: str | None, shard_func: Callable[..., Any] | None, contents: Sequence[str] = ()
+        self,
+        folder: Path,
+        compression: str | None,
+        shard_func: Callable[..., Any] | None,
+        contents: Sequence[str] = (),
+        seeds: Sequence[Sequence[int]] = (),
     ) -> None:
         self.folder = folder
         self.compression = compression
         self.choose = None if shard_func is None else Call("save", shard_func)
         self.contents = [*contents, contents_of(() if shard_func is None else (shard_func,))]
+        self.seeds = seeds
         self.shards: dict[int, Shard] = {}
         self.current = 0
         self.waiting: list[Block] = []
@@ -151,15 +163,28 @@ class Shards:
     def shard(self, number: int, elements: int = 0, size: int = 0) -> Shard:
         """Return one of the files, begun or gone on with."""
         if number not in self.shards:
-            self.shards[number] = Shard(self.folder / f"{number:05}.tfrecord", self.compression, elements, size)
+            self.shards[number] = Shard(self.path(number), self.compression, elements, size)
         return self.shards[number]
+
+    def path(self, number: int) -> Path:
+        """Return where one of the files lies."""
+        return self.folder / f"{number:05}.tfrecord"
 
     def take_up(self) -> dict[str, Any] | None:
         """Take up where another process stopped, and return the state of its iterator; `None` if there was none."""
+        told = self.told()
+        for number, elements, size in told["shards"]:
+            self.shard(number, elements, size)
+            self.current = number
+        return told["state"]
+
+    def told(self) -> dict[str, Any]:
+        """Return what was written down when it was last held; `ResumeError` if that is of something else."""
         try:
             told = shaped((self.folder / STATE).read_bytes(), "contents", "state")
-        except (FileNotFoundError, ValueError):
-            return None
+            seeds = dict[int, int](told["state"]["seeds"])
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return {"shards": [], "state": None}
         if told["compression"] != self.compression:
             raise ResumeError(
                 f"save: {self.folder} was begun with compression={told['compression']!r}, now it is "
@@ -169,10 +194,9 @@ class Shards:
             raise ResumeError(
                 f"save: {self.folder} was begun with other functions or data; delete it to begin anew, or save those"
             )
-        for number, elements, size in told["shards"]:
-            self.shard(number, elements, size)
-            self.current = number
-        return told["state"]
+        if any(seeds.get(place, seed) != seed for place, seed in self.seeds):
+            raise ResumeError(f"save: {self.folder} was begun with another seed; delete it to begin anew, or give that")
+        return told
 
     def add(self, block: Block) -> None:
         """Append elements; those in arrays in groups, as the first blocks of a run are small.

@@ -22,8 +22,9 @@ from asyncdata.kept import saved
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.tickets import Ordinals
 from asyncdata.testing import check_resumes, leaves_nothing, same
+from tests.faults.unnamed import INPUTS
 from tests.reference import Boom, Failed
-from tests.running import WAYS, results
+from tests.running import WAYS, results, unnamed
 
 ROOT = Path(__file__).parents[2]
 
@@ -151,7 +152,7 @@ def test_a_state_is_written_after_each_interval(path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(saved.Shards, "hold", noted)
     ad.Dataset.range(1000).save(path, checkpoint_args={"checkpoint_interval": 300})
-    assert held == [(300, 300), (600, 600), (900, 900)]
+    assert held == [(300, 300), (600, 600), (900, 900), (1000, 1000)]  # at the end too: it tells whose the account is
 
 
 def test_an_exception_that_ends_loops_does_not_end_saving(path: Path) -> None:
@@ -297,7 +298,10 @@ def boom_at_20(x: int) -> int:
     return x
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"compression": null, "shards": [[0, 14, 1]]}'])
+NO_SEEDS = '{"compression": null, "shards": [[0, 14, 1]], "contents": [], "state": {}}'
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"compression": null, "shards": [[0, 14, 1]]}', NO_SEEDS])
 def test_a_saving_whose_state_is_damaged_begins_anew(path: Path, content: str) -> None:
     (stopped(path) / "state.json").write_text(content)
     ad.Dataset.range(30).save(path)
@@ -363,6 +367,84 @@ def test_what_was_begun_with_another_pipeline_is_refused(path: Path) -> None:
     assert "delete it to begin anew" in caught.value.__notes__[0]
     with pytest.raises(ad.ResumeError, match="begun with compression=None"):
         ds.save(path, "GZIP")
+
+
+def test_what_was_begun_with_another_seed_is_refused(path: Path) -> None:
+    def shuffled(**seed: int) -> ad.Dataset:
+        return ad.Dataset.range(40).shuffle(40, **seed).map(boom_at_20)
+
+    with pytest.raises(Boom):
+        shuffled(seed=1).save(path, checkpoint_args={"checkpoint_interval": 1})
+    with pytest.raises(ad.ResumeError, match="begun with another seed"):
+        shuffled(seed=2).save(path)
+    for same_or_any in ({"seed": 1}, {}):
+        with pytest.raises(Boom):
+            shuffled(**same_or_any).save(path)
+
+
+@pytest.mark.parametrize("source", ["ordered", "shuffled", "unordered", "generated", "empty"])
+def test_killed_just_before_the_folder_gets_its_name_saving_again_gives_it(path: Path, source: str) -> None:
+    killed = unnamed("save", path, source)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not path.exists()
+    again = unnamed("save", path, source, "named")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert sorted(ad.Dataset.load(path)) == [x * x for x in range(killed.stdout.count("computed"))]
+    assert sorted(os.listdir(path)) == ["00000.tfrecord", "dataset.json"]
+
+
+def compute(x: int) -> int:
+    return -x
+
+
+@pytest.mark.parametrize(
+    ("ds", "also"),
+    [
+        (ad.Dataset.range(3), {}),
+        (ad.Dataset.range(10).map(compute), {}),
+        (INPUTS["ordered"](), {"compression": "GZIP"}),
+        (INPUTS["ordered"](), {"shard_func": lambda x: 7}),
+    ],
+    ids=["steps", "functions", "compression", "shards"],
+)
+def test_killed_just_before_the_folder_gets_its_name_it_is_not_given_to_others(path: Path, ds: Any, also: Any) -> None:
+    assert unnamed("save", path, "ordered").returncode == -signal.SIGKILL
+    with pytest.raises(ad.ResumeError):
+        ds.save(path, **also)
+    assert not path.exists()
+    INPUTS["ordered"]().save(path)
+    assert list(ad.Dataset.load(path)) == [x * x for x in range(10)]
+
+
+def test_an_account_that_does_not_tell_whose_it_is_is_written_anew(path: Path) -> None:
+    ad.Dataset.range(10).save(path)
+    path.rename(path.with_name("saved.partial"))
+    ad.Dataset.range(3).save(path)
+    assert list(ad.Dataset.load(path)) == [0, 1, 2]
+
+
+class Untold:
+    """An iterator that can tell where it is, until it does."""
+
+    def __init__(self) -> None:
+        self.left = iter(range(10))
+
+    def __iter__(self) -> Untold:
+        return self
+
+    def __next__(self) -> int:
+        return next(self.left)
+
+    def state_dict(self) -> Any:
+        raise Boom
+
+    def load_state_dict(self, state: Any) -> None:
+        raise Boom
+
+
+def test_a_source_that_cannot_tell_where_it_is_is_saved(path: Path) -> None:
+    ad.Dataset.from_generator(Untold).save(path)
+    assert list(ad.Dataset.load(path)) == [*range(10)]
 
 
 def start(path: Path, count: int) -> subprocess.Popen[str]:
