@@ -173,6 +173,8 @@ class Shards:
     def take_up(self) -> dict[str, Any] | None:
         """Take up where another process stopped, and return the state of its iterator; `None` if there was none."""
         told = self.told()
+        for left in {*self.folder.glob("*.tfrecord")} - {self.path(number) for number, _, _ in told["shards"]}:
+            left.unlink()  # begun after that was written down, and maybe not again
         for number, elements, size in told["shards"]:
             self.shard(number, elements, size)
             self.current = number

@@ -382,6 +382,22 @@ def test_what_was_begun_with_another_seed_is_refused(path: Path) -> None:
             shuffled(**same_or_any).save(path)
 
 
+def test_files_that_were_begun_after_the_last_state_are_removed(path: Path) -> None:
+    partial = stopped(path)
+    (partial / "00007.tfrecord").write_bytes(b"begun")
+    assert stopped(path) == partial
+    assert sorted(os.listdir(partial)) == ["00000.tfrecord", "state.json"]
+
+
+def test_a_saving_that_failed_early_leaves_nothing_in_the_next(path: Path) -> None:
+    with pytest.raises(Boom):
+        ad.Dataset.range(30).map(boom_at_20).save(path, shard_func=lambda x: x % 5)
+    assert len(os.listdir(path.with_name("saved.partial"))) == 5
+    ad.Dataset.range(30).save(path, shard_func=lambda x: 0)
+    assert sorted(os.listdir(path)) == ["00000.tfrecord", "dataset.json"]
+    assert list(ad.Dataset.load(path)) == [*range(30)]
+
+
 @pytest.mark.parametrize("source", ["ordered", "shuffled", "unordered", "generated", "empty"])
 def test_killed_just_before_the_folder_gets_its_name_saving_again_gives_it(path: Path, source: str) -> None:
     killed = unnamed("save", path, source)
