@@ -6,12 +6,25 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
 from functools import partial, update_wrapper
-from typing import Any, ParamSpec, TypeVar, cast
+from queue import Empty, SimpleQueue
+from threading import TIMEOUT_MAX
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from asyncdata.errors import PlanError, annotate
 
-__all__ = ("Retried", "Timed", "is_coroutine_function", "unwrapped", "waits_in_thread", "with_retries", "with_timeout")
+__all__ = (
+    "LEAVING",
+    "Leaving",
+    "Retried",
+    "Timed",
+    "is_coroutine_function",
+    "unwrapped",
+    "waits_in_thread",
+    "with_retries",
+    "with_timeout",
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,7 +37,8 @@ def with_retries(
 
     The first wait is of `backoff` seconds, each further one twice as long; then the error is raised, with a note. A
     coroutine function waits without holding anything up. A plain one waits in its thread: `map` and `filter` call it
-    in a thread without being asked to, and `flat_map` and `interleave` refuse it. `TimeoutError` is an `OSError`.
+    in a thread without being asked to, and `flat_map` and `interleave` refuse it. Leaving the pipeline ends the wait,
+    and nothing is called again; a worker process waits on. `TimeoutError` is an `OSError`.
 
     >>> import asyncdata as ad
     >>> async def fetch(name):
@@ -96,6 +110,39 @@ def check_seconds(function: str, name: str, value: Any) -> None:
         raise PlanError(f"{function}({name}=) must be a number of seconds, got {value!r}")
 
 
+class Leaving:
+    """Tells threads that wait that their pipeline was left. Without a lock, as a finalizer may have it said."""
+
+    def __init__(self) -> None:
+        self.gate: SimpleQueue[None] = SimpleQueue()
+
+    def say(self) -> None:
+        """Let all that wait go on."""
+        self.gate.put(None)
+
+    def within(self, seconds: float) -> bool:
+        """Wait so long, or until the pipeline is left; return whether it was."""
+        try:
+            self.gate.get(timeout=min(seconds, TIMEOUT_MAX))
+        except Empty:
+            return False
+        self.gate.put(None)  # for the others
+        return True
+
+
+LEAVING: Final[ContextVar[Leaving | None]] = ContextVar("LEAVING", default=None)
+"""What tells that the pipeline was left that a context belongs to."""
+
+
+def left_within(seconds: float) -> bool:
+    """Wait so long, or until the pipeline is left that this thread works for; return whether it was."""
+    leaving = LEAVING.get()
+    if leaving is not None:
+        return leaving.within(seconds)
+    time.sleep(seconds)
+    return False
+
+
 class Retried:
     """A plain function that is called again where it fails, after a wait in the thread that calls it."""
 
@@ -119,7 +166,8 @@ class Retried:
             try:
                 return self.func(*args, **kwargs)
             except self.on:
-                time.sleep(wait)
+                if left_within(wait):
+                    raise
         try:
             return self.func(*args, **kwargs)
         except self.on as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-from asyncdata.testing import check_resumes, virtual_time
+from asyncdata.testing import check_resumes, leaves_nothing, virtual_time
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
 
@@ -97,6 +98,38 @@ def test_where_functions_run_on_the_loop_a_plain_one_may_not_wait(method: str) -
     how = {"executor": "inline"} if method == "map" else {}
     with pytest.raises(ad.PlanError, match="async def"):
         getattr(ad.Dataset.range(3), method)(fn, **how)
+
+
+def itself(fn: Any) -> Any:
+    return fn
+
+
+def within(fn: Callable[[int], int]) -> Callable[[int], int]:
+    return lambda x: fn(x)
+
+
+@pytest.mark.parametrize("wrap", [itself, within], ids=["in a thread", "on the engine's thread"])
+@pytest.mark.parametrize("steps", [lambda ds: ds, lambda ds: ds.map(abs, 2)], ids=["by hand", "on a loop"])
+@pytest.mark.parametrize("placement", ["thread", "current"])
+def test_who_leaves_ends_the_wait_and_nothing_is_called_again(placement: ad.Placement, steps: Any, wrap: Any) -> None:
+    tries: list[int] = []
+    tried = threading.Event()
+
+    def fail(x: int) -> int:
+        tries.append(x)
+        tried.set()
+        raise ConnectionError
+
+    fn = wrap(ad.with_retries(fail, backoff=20))
+    ds = steps(ad.Dataset.range(9 if wrap is itself else 1)).map(fn).with_options(ad.Options(placement=placement))
+    with leaves_nothing():
+        elements = ds.iterate()
+        leaver = threading.Thread(target=lambda: tried.wait() and elements.close())
+        leaver.start()
+        with pytest.raises((ad.ClosedError, ConnectionError)):  # the error may be there first
+            next(elements)
+        leaver.join()
+    assert tries == [0]
 
 
 def test_a_coroutine_function_that_waits_may_make_datasets() -> None:

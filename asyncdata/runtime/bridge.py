@@ -226,6 +226,7 @@ class LoopEngine:
         if sys.is_finalizing() or self.stopping:
             return
         self.stopping = True
+        self.pipeline.owned.left.say()
         if running_loop() is None and self.turn.acquire(blocking=False):
             try:
                 self.finish()

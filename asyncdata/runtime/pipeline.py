@@ -19,6 +19,7 @@ from asyncdata.runtime.queue import LoopQueue
 from asyncdata.runtime.scope import Owned, Scope
 from asyncdata.runtime.stage import fill
 from asyncdata.runtime.tickets import FRESH, Start
+from asyncdata.trying import LEAVING
 
 __all__ = ("Pipeline", "first_of")
 
@@ -53,6 +54,7 @@ class Pipeline:
     async def run(self) -> None:
         """Run the plan into the queue. What goes wrong travels through the queue, also what is no `Exception`."""
         try:
+            LEAVING.set(self.owned.left)
             if usable_cores() > 1:
                 HELP.set(self.owned.copier.submit)
             async with anyio.create_task_group() as group:

@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.executors import Workers
+from asyncdata.trying import LEAVING, Leaving
 
 __all__ = ("Apart", "Owned", "Scope")
 
@@ -29,6 +30,9 @@ class Owned:
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
+        self.left, self.over = Leaving(), Leaving()
+        """What tells those that wait that the consumer has left: in the thread that runs the stages at once, in others
+        when the stages are closed, so that those threads begin nothing more."""
         self.threads: set[threading.Thread] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.readers = Workers(self.start, READERS, "asyncdata-read")
@@ -40,6 +44,7 @@ class Owned:
     def start(self, run: Callable[[], None], name: str) -> None:
         """Start a daemon thread. Daemon, so that a user's function that never returns cannot hold the interpreter."""
         context = copy_context()
+        context.run(LEAVING.set, self.over)
 
         def main() -> None:
             try:
@@ -62,6 +67,7 @@ class Owned:
         """Tell the shared threads to end. What a loop that was shut down never began, will not begin."""
         self.readers.stop()
         self.copier.stop()
+        self.over.say()
         for coroutine in self.unstarted:
             coroutine.close()
         self.unstarted.clear()

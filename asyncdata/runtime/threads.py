@@ -24,6 +24,7 @@ from asyncdata.runtime.machine import lock_is_held, usable_cores
 from asyncdata.runtime.pipeline import told
 from asyncdata.runtime.queue import BlockQueue, LoopQueue, LoopSignal, ThreadQueue, ThreadSignal
 from asyncdata.runtime.scope import Apart, Owned
+from asyncdata.trying import LEAVING
 
 __all__ = ("ThreadEngine", "new_loop", "thread_engine")
 
@@ -91,6 +92,7 @@ class ThreadEngine:
 
     def stop(self) -> None:
         self.queue.stop()
+        self.owned.left.say()
         if self.begun.acquire(blocking=False):  # interrupted, or left by another thread, before it began
             self.discard()
         else:
@@ -176,6 +178,7 @@ class HandEngine(ThreadEngine):
 
     async def fill(self) -> None:
         """Read the plan into the queue as far as there is room."""
+        LEAVING.set(self.owned.left)
         if usable_cores() > 1:
             HELP.set(self.owned.copier.submit)
         want, plan = Demand(), self.run.plan
