@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from asyncdata.dataset import Dataset
+from asyncdata.iterator import DatasetIterator
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.tables import CsvDataset, SqlDataset, make_csv_dataset
 from asyncdata.transforms.group_by_reducer import Reducer
@@ -64,8 +65,8 @@ def cardinality(dataset: Dataset[Any]) -> int:
     return dataset.cardinality()
 
 
-def get_structure(dataset_or_iterator: Dataset[Any]) -> Any:
-    """Return what elements look like, as a structure of `TensorSpec`: `dataset.element_spec`.
+def get_structure(dataset_or_iterator: Dataset[Any] | DatasetIterator[Any]) -> Any:
+    """Return what elements look like, as a structure of `TensorSpec`: `element_spec` of a dataset or an iterator.
 
     >>> import asyncdata as ad
     >>> ad.experimental.get_structure(ad.Dataset.range(3).batch(2))

@@ -16,7 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 from asyncdata.arguments import check_flag
 from asyncdata.beside.engine import ProcessEngine
 from asyncdata.checkpoint import Place, heading, place_of, state_of
-from asyncdata.errors import ClosedError, ConcurrentUseError
+from asyncdata.errors import ClosedError, ConcurrentUseError, StructureError
 from asyncdata.optimize import Planner
 from asyncdata.plan import UnseekableError, check_count
 from asyncdata.runtime.block import Block, Failure, fail
@@ -26,6 +26,7 @@ from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.threads import thread_engine
 from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.stats import stats_of
+from asyncdata.structure import spec_of
 
 __all__ = ("DatasetIterator", "ended_by", "next_block", "next_within")
 
@@ -361,6 +362,21 @@ class DatasetIterator(Generic[T]):
             return reader.peek()
         finally:
             del self  # see Reader
+
+    @property
+    def element_spec(self) -> Any:
+        """What elements look like, as `Dataset.element_spec`: from the plan, else from the next one, as `peek` sees it.
+
+        >>> import asyncdata as ad
+        >>> with ad.Dataset.range(3).batch(2).iterate() as batches:
+        ...     batches.element_spec
+        TensorSpec(shape=(None,), dtype=int64)
+        """
+        known = self._reader.user_plan.signature
+        try:
+            return spec_of(self.peek()) if known is None else known
+        except StopIteration:
+            raise StructureError("there is no next element to describe") from None
 
     async def apeek(self) -> T:
         """Return the next element without taking it, as `peek` does; `StopAsyncIteration` where there is none."""

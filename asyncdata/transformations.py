@@ -322,10 +322,10 @@ class Transformations(Generic[T]):
     ) -> Dataset[Any]:
         """Stack every `batch_size` consecutive elements into one, arrays of different shapes filled up at their ends.
 
-        `padded_shapes` is a structure like an element's with a shape for each leaf; where a size is `None`, and without
-        shapes everywhere, it is that of the largest in the batch. A leaf that is larger is a `StructureError` in the
-        batch's place. `padding_values` is one value for all leaves or such a structure; a value must be one of the
-        leaf's dtype. `None` is zero, False, or the empty string.
+        `padded_shapes` is a structure like an element's with a shape for each leaf, for one axis also its size; where a
+        size is `None`, and without shapes everywhere, it is that of the largest in the batch. A leaf that is larger is
+        a `StructureError` in the batch's place. `padding_values` is one value for all leaves or such a structure; a
+        value must be one of the leaf's dtype. `None` is zero, False, or the empty string.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_iterable([[1], [2, 3, 4], [5, 6]]).padded_batch(2, padding_values=-1))
@@ -360,7 +360,7 @@ class Transformations(Generic[T]):
         """Split each element along the first axis of its leaves; lists into their items.
 
         A leaf that has no axis, or rows of another number than the others, is a `StructureError` in its place, or a
-        `PlanError` now if elements are known to be numbers.
+        `PlanError` now if that is known already.
 
         >>> import asyncdata as ad
         >>> import numpy as np

@@ -190,3 +190,13 @@ def test_looking_at_nothing_says_who_looked() -> None:
     for method in ("peek", "get_single_element"):
         with pytest.raises(ad.StructureError, match=f"^{method}: the dataset is empty$"):
             getattr(empty, method)()
+
+
+def test_an_iterator_tells_what_its_elements_look_like_and_takes_none() -> None:
+    with ad.Dataset.range(2).batch(2).iterate() as batches:
+        assert batches.element_spec == ad.experimental.get_structure(batches) == ad.TensorSpec((None,), "int64")
+    with ad.Dataset.range(2).map(float).iterate() as numbers:
+        assert numbers.element_spec == ad.TensorSpec((), "float64")
+        assert list(numbers) == [0.0, 1.0]
+        with pytest.raises(ad.StructureError, match="no next element to describe"):
+            _ = numbers.element_spec

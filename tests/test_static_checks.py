@@ -96,6 +96,17 @@ def test_padded_shapes_of_another_structure_are_refused() -> None:
         NUMBERS.padded_batch(2, ([2], [2]))
 
 
+@pytest.mark.parametrize(("method", "args"), [("unbatch", ()), ("rebatch", (2,))])
+def test_rows_that_are_known_to_be_of_different_numbers_are_refused(method: str, args: Any) -> None:
+    unlike = ad.Dataset.from_tensors({"a": np.zeros((3, 2)), "b": np.zeros(2)})
+    with pytest.raises(ad.PlanError, match=rf"{method}\(\): leaf \['b'\] has 2 rows, leaf \['a'\] has 3"):
+        getattr(unlike, method)(*args)
+    batches = ad.Dataset.zip(NUMBERS.batch(2, True), NUMBERS.batch(3, True))
+    with pytest.raises(ad.PlanError, match=rf"{method}\(\): leaf \[1\] has 3 rows, leaf \[0\] has 2"):
+        getattr(batches, method)(*args)
+    getattr(ad.Dataset.zip(NUMBERS.batch(2, True), NUMBERS.batch(3)), method)(*args)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("deterministic", "no"), ("optimize", 1), ("disabled_rules", "map_fusion"), ("placement", "moon")],

@@ -46,6 +46,7 @@ class Padding:
     @staticmethod
     def of(method: str, shapes: Any, values: Any) -> Padding:
         """Return what the user asked for; `PlanError` if those can be no shapes."""
+        shapes = [shapes] if isinstance(shapes, (int, np.integer)) else shapes  # of an element that is one leaf
         shapes = map_leaves(lambda part, _: part.tolist() if isinstance(part, np.ndarray) else part, shapes)
         map_leaves(lambda part, _: check_shape(method, part), shapes)
         return Padding(shapes, values)
@@ -99,6 +100,8 @@ class Padding:
         """Return the shape that was asked for, of as many dimensions as the leaf has."""
         if shape is None:
             return [self.bound, *[None] * (rank - 1)][:rank]
+        if isinstance(shape, (int, np.integer)):
+            shape = [shape]
         if not isinstance(shape, (list, tuple)):
             raise StructureError(f"{leaf(where)} is to be padded to {shape!r:.80}, and a shape is a list, as {[shape]}")
         wanted = [None if size in (None, -1) else size for size in cast("Sequence[Any]", shape)]

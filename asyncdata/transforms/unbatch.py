@@ -36,7 +36,7 @@ from asyncdata.runtime.tickets import (
 )
 from asyncdata.sole import is_sole
 from asyncdata.spec import TensorSpec
-from asyncdata.structure import map_leaves, unprefixed, unstack
+from asyncdata.structure import leaf, map_leaves, unprefixed, unstack
 from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.padded import PaddedBatch
@@ -64,8 +64,9 @@ class Unbatch(Unary):
 
     @staticmethod
     def of(plan: Node, method: str = "unbatch", alone: bool = False) -> Unbatch:
-        """Return the node; `PlanError` if it is known already that elements have no first axis."""
+        """Return the node; `PlanError` if it is known already that elements have no first axis, or of several sizes."""
         map_leaves(partial(check_axis, method), plan.signature)
+        check_rows(method, plan.signature)
         return Unbatch(plan, alone)
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
@@ -140,6 +141,21 @@ def check_axis(method: str, spec: TensorSpec | None, where: str) -> None:
     """Raise if a leaf is known to be a scalar; of dtype `object` it may still be a list."""
     if spec is not None and spec.shape == () and spec.dtype != object:
         raise PlanError(f"{method}(): {f'leaf {where}' if where else 'each element'} is a scalar and has no first axis")
+
+
+def check_rows(method: str, signature: Any) -> None:
+    """Raise if leaves are known to have first axes of different sizes."""
+    rows: dict[str, int] = {}
+
+    def note(spec: TensorSpec | None, where: str) -> None:
+        if spec is not None and spec.shape and spec.shape[0] is not None:
+            rows[where] = spec.shape[0]
+
+    map_leaves(note, signature)
+    first = next(iter(rows), "")
+    for where, size in rows.items():
+        if size != rows[first]:
+            raise PlanError(f"{method}(): {leaf(where)} has {size} rows, {leaf(first)} has {rows[first]}")
 
 
 class Unbatcher(Step):

@@ -177,7 +177,7 @@ def test_each_leaf_has_its_own(element: Any, shapes: Any, values: Any) -> None:
         ([[1], [2, 3]], {"padded_shapes": [1]}, ["element 1", "(2,)", "(1,)"]),
         ([[1], [[2]]], {}, ["element 1", "shape (1, 1)", "shape (1,)"]),
         ([[1], [2]], {"padded_shapes": [None, 2]}, ["rank 1", "[None, 2]"]),
-        ([[1], [2]], {"padded_shapes": 6}, ["padded to 6", "a list, as [6]"]),
+        ([[[1]], [[2]]], {"padded_shapes": 6}, ["rank 2", "[6]"]),
         ([([1], 2)], {"padded_shapes": ([1],)}, ["[0]", "[1]", "padding"]),
         ([{"a": [1]}], {"padded_shapes": {"b": [1]}}, ["a", "b"]),
         ([(1, 2), (1, 2, 3)], {}, ["element 1"]),
@@ -282,3 +282,17 @@ def test_a_short_batch_is_told_as_it_was_written(build: Any, words: str) -> None
     with pytest.raises(ad.StructureError) as caught:
         list(build(ad.Dataset.from_iterable([np.zeros(1), np.zeros(1), np.zeros(2)])))
     assert caught.value.__notes__ == [words]
+
+
+def test_a_size_is_the_shape_of_a_leaf_with_one_axis() -> None:
+    rows = ad.Dataset.from_iterable([[1], [2, 3]])
+    (batch,) = rows.padded_batch(2, 3)
+    assert batch.tolist() == [[1, 0, 0], [2, 3, 0]]
+    (pairs,) = rows.map(lambda row: {"a": row, "b": row}).padded_batch(2, {"a": np.int64(3), "b": [None]})
+    assert (pairs["a"].shape, pairs["b"].shape) == ((2, 3), (2, 2))
+    known = ad.Dataset.from_tensor_slices(np.ones((2, 2)))
+    assert known.padded_batch(2, 3).element_spec == ad.TensorSpec((None, 3), float)
+    with pytest.raises(ad.PlanError, match="has rank 1, and padded_shapes has"):
+        known.padded_batch(2, [3, 3])
+    with pytest.raises(ad.PlanError, match="what is said of their padding"):
+        ad.Dataset.zip(known, known).padded_batch(2, 3)

@@ -92,7 +92,7 @@ def test_what_cannot_be_split_fails_in_place(element: Any, way: Any) -> None:
 
 def test_the_message_names_leaf_and_rows() -> None:
     with pytest.raises(ad.StructureError, match=r"\['b'\].*3.*\['a'\].*2"):
-        list(ad.Dataset.from_tensors({"a": np.zeros(2), "b": np.zeros(3)}).unbatch())
+        list(ad.Dataset.from_iterable([{"a": np.zeros(2), "b": np.zeros(3)}]).unbatch())
 
 
 def test_failures_pass() -> None:
