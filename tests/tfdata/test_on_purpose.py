@@ -92,3 +92,51 @@ def test_floats_of_c_are_no_numbers(there: Any, tmp_path: Path, field: str, valu
         np.testing.assert_equal(rows, [(value,), (0.5,)])
     else:
         assert results(CsvDataset(path, [np.float64])) == [Failed("DataLossError"), (0.5,)]
+
+
+def test_one_dataset_has_one_order_in_an_epoch(there: Any) -> None:
+    dataset = there.data.Dataset if there else ad.Dataset
+    one = dataset.range(1000).shuffle(1000)
+    assert all(int(a) == int(b) for a, b in dataset.zip((one, one))) is not bool(there)
+    other = dataset.range(1000).shuffle(1000)
+    assert not all(int(a) == int(b) for a, b in dataset.zip((one, other)))
+
+
+def test_each_loop_is_an_epoch_and_repeat_draws_for_its_repetitions() -> None:
+    def ds() -> ad.Dataset[int]:
+        return ad.Dataset.range(100).shuffle(100, seed=1)
+
+    one = ds()
+    assert [*one, *one] != list(ds().repeat(2))
+
+
+def test_a_generator_gets_its_arguments_as_they_are(there: Any) -> None:
+    found: list[type] = []
+
+    def generate(numbers: Any) -> Any:
+        found.append(type(numbers))
+        yield 1
+
+    list((there.data.Dataset if there else ad.Dataset).from_generator(generate, "int64", args=([1, 2],)))
+    assert found == [np.ndarray if there else list]
+
+
+def test_a_number_of_numpys_is_no_bool(there: Any) -> None:
+    ds = (there.data.Dataset if there else ad.Dataset).from_generator(lambda: iter([np.int64(3)]), np.bool_)
+    assert ([bool(one) for one in ds] == [True]) if there else (results(ds) == [Failed("StructureError")])
+
+
+def test_windows_are_arrays_for_numpy(there: Any) -> None:
+    windows = (there.data.Dataset if there else ad.Dataset).range(3).window(2)
+    if there:
+        with pytest.raises(TypeError):
+            windows.as_numpy_iterator()
+        return
+    assert [one.tolist() for one in windows.as_numpy_iterator()] == [[0, 1], [2]]
+
+
+def test_a_reader_of_shards_leaves_the_length_open(there: Any, tmp_path: Path) -> None:
+    dataset, path = there.data.Dataset if there else ad.Dataset, str(tmp_path / "saved")
+    dataset.range(5).save(path)
+    ds = dataset.load(path, reader_func=lambda shards: shards.interleave(lambda shard: shard))
+    assert int(ds.cardinality()) == (5 if there else ad.UNKNOWN_CARDINALITY)
