@@ -147,7 +147,7 @@ class Retried:
     """A plain function that is called again where it fails, after a wait in the thread that calls it."""
 
     def __init__(self, fn: Callable[..., Any], retries: int, backoff: float, on: tuple[type[Exception], ...]) -> None:
-        update_wrapper(self, fn)
+        update_wrapper(self, fn, updated=())  # an object that is called may have attributes with the names of ours
         self.func = fn
         self.retries = retries
         self.backoff = backoff
@@ -195,7 +195,7 @@ class Timed:
     """A coroutine function that is given up after some time."""
 
     def __init__(self, fn: Callable[..., Awaitable[Any]], seconds: float) -> None:
-        update_wrapper(self, fn)
+        update_wrapper(self, fn, updated=())  # an object that is called may have attributes with the names of ours
         self.func = fn
         self.seconds = seconds
 

@@ -162,6 +162,33 @@ def test_names_in_plans_and_errors_are_those_of_the_function() -> None:
     assert "partial(decode)" in repr(ad.Dataset.range(1).map(ad.with_retries(partial(decode))))
 
 
+class Named:
+    """A function whose attributes have the names of those of a wrapper."""
+
+    def __init__(self) -> None:
+        self.note = self.waits = self.func = self.retries = self.backoff = self.on = self.seconds = "its own"
+        self.calls = 0
+
+    def __call__(self, x: int) -> int:
+        self.calls += 1
+        if self.calls % 3:
+            raise ConnectionError
+        return x
+
+
+class Awaited(Named):
+    async def __call__(self, x: int) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Named.__call__(self, x)
+
+
+@pytest.mark.parametrize("kind", [Named, Awaited])
+def test_attributes_of_a_callable_object_are_its_own(kind: type[Any]) -> None:
+    assert list(ad.Dataset.range(2).map(ad.with_retries(kind(), 2, backoff=0))) == [0, 1]
+    with pytest.raises(ConnectionError) as caught:
+        list(ad.Dataset.range(1).map(ad.with_retries(kind(), 1, backoff=0)))
+    assert caught.value.__notes__[0] == "after 1 retries"
+
+
 def test_a_batch_is_tried_again_too() -> None:
     calls: list[Any] = []
 
