@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial, update_wrapper
+from operator import attrgetter
 from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX
+from types import MethodType
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from asyncdata.errors import PlanError, annotate
@@ -83,25 +87,30 @@ def with_timeout(fn: Callable[P, Awaitable[R]], seconds: float) -> Callable[P, A
 
 def is_coroutine_function(fn: Any) -> bool:
     """Tell whether to call this is to make a coroutine: also an object with such a `__call__`, and partials of it."""
-    called = without_partials(fn)
+    called = innermost(fn)
     return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)
 
 
 def waits_in_thread(fn: Any) -> bool:
     """Tell whether this is a plain function that may be tried again."""
-    return type(without_partials(fn)) is Retried
+    return type(innermost(fn)) is Retried
 
 
-def without_partials(fn: Any) -> Any:
-    while isinstance(fn, partial):
-        fn = cast("Any", fn).func
-    return fn
+def innermost(fn: Any) -> Any:
+    """Return what partials, and methods of these wrappers, call in the end."""
+    while True:
+        if isinstance(fn, partial):
+            fn = cast("Any", fn).func
+        elif isinstance(fn, MethodType) and isinstance(fn.__func__, Wrapper):
+            fn = fn.__func__
+        else:
+            return fn
 
 
 def unwrapped(fn: Any) -> Any:
     """Return the user's function that stands in any number of these wrappers and partials."""
-    while isinstance(fn, (Retried, Timed, partial)):
-        fn = cast("Any", fn).func
+    while isinstance(fn := innermost(fn), Wrapper):
+        fn = fn.func
     return fn
 
 
@@ -143,12 +152,39 @@ def left_within(seconds: float) -> bool:
     return False
 
 
-class Retried:
+class Wrapper:
+    """What calls a function, and passes for it: by its names, as a method of a class, and where it is pickled."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        update_wrapper(self, fn, updated=())  # an object that is called may have attributes with the names of ours
+        self.func = fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.__name__ = name  # by which pickle finds a method, which need not be its function's
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Return it bound to what its function would be bound to, itself if to nothing."""
+        bind = getattr(type(self.func), "__get__", None)
+        bound: Any = None if bind is None else bind(self.func, instance, owner)
+        return MethodType(self, bound.__self__) if getattr(bound, "__func__", None) is self.func else self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Return the name by which another process finds it, where its function would be; else what it consists of."""
+        module, name = getattr(self, "__module__", ""), getattr(self, "__qualname__", "")
+        with suppress(KeyError, AttributeError):  # not there by that name
+            if module != "__main__" and attrgetter(name)(sys.modules[module]) is self:
+                return name
+        return super().__reduce_ex__(protocol)
+
+
+class Retried(Wrapper):
     """A plain function that is called again where it fails, after a wait in the thread that calls it."""
 
     def __init__(self, fn: Callable[..., Any], retries: int, backoff: float, on: tuple[type[Exception], ...]) -> None:
-        update_wrapper(self, fn, updated=())  # an object that is called may have attributes with the names of ours
-        self.func = fn
+        super().__init__(fn)
         self.retries = retries
         self.backoff = backoff
         self.on = on
@@ -191,12 +227,11 @@ class AwaitedAgain(Retried):
             raise
 
 
-class Timed:
+class Timed(Wrapper):
     """A coroutine function that is given up after some time."""
 
     def __init__(self, fn: Callable[..., Awaitable[Any]], seconds: float) -> None:
-        update_wrapper(self, fn, updated=())  # an object that is called may have attributes with the names of ours
-        self.func = fn
+        super().__init__(fn)
         self.seconds = seconds
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata.contents import contents_of
 from asyncdata.testing import check_resumes, leaves_nothing, virtual_time
+from asyncdata.trying import unwrapped
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
 
@@ -187,6 +190,128 @@ def test_attributes_of_a_callable_object_are_its_own(kind: type[Any]) -> None:
     with pytest.raises(ConnectionError) as caught:
         list(ad.Dataset.range(1).map(ad.with_retries(kind(), 1, backoff=0)))
     assert caught.value.__notes__[0] == "after 1 retries"
+
+
+again = partial(ad.with_retries, backoff=0)
+soon = partial(ad.with_timeout, seconds=60)
+
+
+class Methods:
+    """Methods of every kind that fail the first two times for each element."""
+
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+        self.calls: dict[int, int] = {}
+
+    def _go(self, x: int) -> int:
+        self.calls[x] = self.calls.get(x, 0) + 1
+        if self.calls[x] < 3:
+            raise ConnectionError(x)
+        return self.factor * x
+
+    renamed = again(_go)
+
+    @again
+    def plain(self, x: int) -> int:
+        return self._go(x)
+
+    @again
+    async def awaited(self, x: int) -> int:
+        return self._go(x)
+
+    @again
+    @soon
+    async def timed_each(self, x: int) -> int:
+        return self._go(x)
+
+    @soon
+    @again
+    async def timed_in_all(self, x: int) -> int:
+        return self._go(x)
+
+    @classmethod
+    @again
+    def of_class(cls, x: int) -> int:
+        return PRESENT._go(x)
+
+    @again
+    @staticmethod
+    def of_nothing(x: int) -> int:
+        return PRESENT._go(x)
+
+    bound = again(Flaky(2).awaited)
+    called = again(Flaky(2))
+
+
+PRESENT = Methods(1)
+METHODS = ["plain", "renamed", "awaited", "timed_each", "timed_in_all"]
+
+
+@pytest.mark.parametrize("name", [*METHODS, "of_class", "of_nothing", "bound", "called"])
+def test_a_method_is_bound_to_what_it_would_be_bound_to_without(name: str) -> None:
+    PRESENT.calls.clear()
+    factor = 3 if name in METHODS else 1
+    fn = getattr(Methods(3), name)
+    assert list(ad.Dataset.range(4).map(fn)) == [0, factor, 2 * factor, 3 * factor]
+
+
+@pytest.mark.parametrize("wrap", [lambda fn: fn, partial], ids=["itself", "partial"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_waits_where_its_function_does(name: str, wrap: Any) -> None:
+    fn = wrap(getattr(Methods(3), name))
+    if name in ("plain", "renamed"):
+        assert "num_parallel_calls=1" in repr(ad.Dataset.range(3).map(fn))
+        with pytest.raises(ad.PlanError, match="async def"):
+            ad.Dataset.range(3).flat_map(fn)
+    else:
+        assert list(ad.Dataset.range(4).map(ad.with_timeout(fn, 60), 2)) == [0, 3, 6, 9]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_error_of_a_method_tells_where_that_is(name: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        list(ad.Dataset.from_list([[]]).map(getattr(Methods(3), name)))
+    inner = unwrapped(getattr(Methods, name))
+    assert caught.value.__notes__[-1].endswith(f" at test_trying.py:{inner.__code__.co_firstlineno}, element 0")
+
+
+class Inherited(Methods):
+    """The same methods, of another class."""
+
+
+def test_a_method_is_told_by_its_function_and_the_class_of_what_it_is_bound_to() -> None:
+    def told(fn: Any) -> str:
+        return contents_of((fn,))
+
+    first, second = Methods(3), Methods(4)
+    assert told(first.plain) == told(second.plain) == told(ad.with_retries(second.plain))
+    assert len({told(fn) for fn in (first.plain, first.renamed, Inherited(3).plain, Methods.plain)}) == 4
+
+
+@again
+def decorated(x: int) -> int:
+    return x
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_can_be_imported_is_pickled_by_name(name: str) -> None:
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    method = pickle.loads(pickle.dumps(getattr(Methods(3), name)))
+    assert (type(method.__self__), method.__func__) == (Methods, getattr(Methods, name))
+
+
+@pytest.mark.parametrize("name", ["plain", "renamed"])
+def test_a_method_is_tried_again_in_a_worker_process(name: str) -> None:
+    ds = ad.Dataset.range(4).map(getattr(Methods(3), name), 1, executor="process")
+    assert list(ds) == [0, 3, 6, 9]
+
+
+def test_what_cannot_be_imported_is_pickled_whole() -> None:
+    @again
+    def local(x: int) -> int:
+        return -x
+
+    assert list(ad.Dataset.range(3).map(local, 1, executor="process")) == [0, -1, -2]
 
 
 def test_a_batch_is_tried_again_too() -> None:
