@@ -19,7 +19,7 @@ from asyncdata.checkpoint import Place, heading, place_of, state_of
 from asyncdata.errors import ClosedError, ConcurrentUseError, StructureError
 from asyncdata.optimize import Planner
 from asyncdata.plan import UnseekableError, check_count
-from asyncdata.runtime.block import Block, Failure, fail
+from asyncdata.runtime.block import DELIVERED, Block, Failure, fail
 from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.interrupts import Interrupts
@@ -71,6 +71,7 @@ class Reader:
         self.engine = None
         self.budget = Budget()
         self.items: Iterator[Any] = iter(())
+        self.failures: Iterator[Failure] = iter(())  # that of the piece, until it is raised
         self.piece: Block | None = None
         self.pieces: Iterator[Block] = iter(())
         self.heading: dict[str, Any] | None = None
@@ -79,7 +80,7 @@ class Reader:
 
     def state(self) -> dict[str, Any]:
         """Return where the consumer stands."""
-        given = 0 if self.piece is None else len(self.piece) - length_hint(self.items)
+        given = 0 if self.piece is None else len(self.piece) - self.left
         if self.exhausted:
             position: Position = END
         elif self.piece is None:
@@ -90,17 +91,24 @@ class Reader:
             self.heading = heading(self.place)
         return state_of(self.heading, self.delivered + given, position)
 
+    @property
+    def left(self) -> int:
+        """How many elements of the piece have not been given out."""
+        return length_hint(self.items) + length_hint(self.failures)
+
     def read(self) -> Any:
         """Return the next element when `items` is used up."""
-        with Interrupts() as interrupts, self.alone:
-            failure = self.enter(self.following(interrupts))
-        return self.first_item(failure)
+        if not self.left:
+            with Interrupts() as interrupts, self.alone:
+                self.enter(self.following(interrupts))
+        return self.first_item()
 
     def read_within(self, interrupts: Interrupts) -> Any:
         """Return the next element, as `read` does, for somebody who keeps Ctrl-C meanwhile."""
-        with self.alone:
-            failure = self.enter(self.following(interrupts))
-        return self.first_item(failure)
+        if not self.left:
+            with self.alone:
+                self.enter(self.following(interrupts))
+        return self.first_item()
 
     def following(self, interrupts: Interrupts) -> Block:
         """Return the next piece, of this block or the next one."""
@@ -110,11 +118,12 @@ class Reader:
 
     async def read_async(self) -> Any:
         """Return the next element when `items` is used up."""
-        with self.alone:
-            while (piece := next(self.pieces, None)) is None:
-                self.pieces = (await self.next_block_async()).pieces()
-            failure = self.enter(piece)
-        return self.first_item(failure)
+        if not self.left:
+            with self.alone:
+                while (piece := next(self.pieces, None)) is None:
+                    self.pieces = (await self.next_block_async()).pieces()
+                self.enter(piece)
+        return self.first_item()
 
     def peek(self) -> Any:
         """Return the next element, and leave it to be read."""
@@ -132,7 +141,7 @@ class Reader:
 
     def next_piece(self) -> Block | None:
         """Return what the next element is in, `None` if that is not here yet."""
-        if length_hint(self.items):
+        if self.left:
             return self.piece
         waiting = [*self.pieces]
         self.pieces = iter(waiting)
@@ -140,16 +149,17 @@ class Reader:
 
     def take(self, most: int) -> Block:
         """Return at most so many elements as they lie in their block, of which none has been read by itself."""
-        with Interrupts() as interrupts, self.alone:
-            piece = self.following(interrupts)
-            if len(piece) > most:
-                self.pieces = chain((piece.part(most, len(piece)),), self.pieces)
-                piece = piece.part(0, most)
-            self.leave_piece()
-            self.piece = piece
-        if piece.failed:
-            fail(piece.items[0].release())
-        return piece
+        if not self.left:
+            with Interrupts() as interrupts, self.alone:
+                piece = self.following(interrupts)
+                if len(piece) > most:
+                    self.pieces = chain((piece.part(most, len(piece)),), self.pieces)
+                    piece = piece.part(0, most)
+                self.enter(piece)
+                if not piece.failed:
+                    self.items = iter(())
+                    return piece
+        return self.first_item()
 
     def look(self, piece: Block) -> Any:
         """Return the next element of a piece, or raise its failure, which will be raised again."""
@@ -157,24 +167,29 @@ class Reader:
             fail(piece.items[0].error)
         return piece.items[-length_hint(self.items) if piece is self.piece else 0]
 
-    def enter(self, piece: Block) -> Failure | None:
-        """Stand before the first element of a piece, or behind its failure, which is returned."""
+    def enter(self, piece: Block) -> None:
+        """Stand before the first element of a piece, or before its failure."""
         self.leave_piece()
         self.piece = piece
         self.items = iter(() if piece.failed else piece.items)
-        return piece.items[0] if piece.failed else None
+        self.failures = iter(piece.items if piece.failed else ())
 
     def leave_piece(self) -> None:
         """Take note that all of a piece has been given out."""
         if self.piece is not None:
             self.delivered += len(self.piece)
 
-    def first_item(self, failure: Failure | None) -> Any:
+    def first_item(self) -> Any:
         """Return the first element of the piece that was entered, or raise its failure."""
-        if failure is not None:
-            fail(failure.release())
         for item in self.items:  # not by `next`: Ctrl-C could come when that has returned, and the element be lost
             return item
+        error: BaseException = self.piece.items[0].error if self.piece is not None and self.piece.failed else DELIVERED
+        try:
+            for failure in self.failures:  # nor here by `fail`, or `release`
+                failure.error = DELIVERED
+                raise error
+        finally:
+            del error
         self.check_open()  # another thread has closed it meanwhile
         raise AssertionError("a piece of a block has no elements")
 
@@ -236,8 +251,8 @@ class Reader:
 
     def skip(self, count: int) -> None:
         """Go on `count` elements further: past those that are here, else where the plan says, else by reading on."""
-        here = min(count, length_hint(self.items))
-        deque(islice(self.items, here), 0)
+        here = min(count, self.left)
+        deque(islice(chain(self.items, self.failures), here), 0)
         if count == here:
             return
         state = self.state()
@@ -248,8 +263,8 @@ class Reader:
         """Tell the pipeline to end; nothing more is given out."""
         self.closed = True
         if self.piece is not None:  # a state still tells what was delivered
-            self.piece = self.piece.part(0, len(self.piece) - length_hint(self.items))
-        self.items = self.pieces = iter(())
+            self.piece = self.piece.part(0, len(self.piece) - self.left)
+        self.items = self.pieces = self.failures = iter(())
         self.abandon()
 
     def abandon(self) -> None:

@@ -11,7 +11,7 @@ from asyncdata.errors import StageError
 from asyncdata.runtime.tickets import NOTHING, Joined, Tickets
 from asyncdata.structure import nbytes
 
-__all__ = ("Block", "Blocks", "Demand", "Failure", "fail")
+__all__ = ("DELIVERED", "Block", "Blocks", "Demand", "Failure", "fail")
 
 
 @final

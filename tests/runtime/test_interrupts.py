@@ -111,6 +111,64 @@ def but_seven(number: int) -> int:
     return number
 
 
+@pytest.mark.parametrize("placement", ["thread", "current"])
+def test_an_element_that_failed_is_not_lost(placement: ad.Placement) -> None:
+    ds = ad.Dataset.range(10).map(but_seven).with_options(ad.Options(placement=placement))
+    expected, press, came = [*range(7), failed(Boom(7)), 8, 9], CtrlC(), 0
+    assert press.read(ds, 0) == (expected, 0)
+    for at in range(1, press.calls):
+        found, interrupts = press.read(ds, at)
+        assert (found, interrupts) in [(expected, 0), (expected, 1)], at
+        came += interrupts
+    assert came >= TRIES
+
+
+def test_an_element_that_failed_is_still_to_come_where_it_was_not_raised() -> None:
+    """As a state, a look, a skip and the end of an iterator tell that was interrupted just before."""
+    ds = ad.Dataset.range(10).map(but_seven).with_options(ad.Options(placement="current"))
+
+    def before(at: int) -> ad.DatasetIterator[int]:
+        elements, press = ds.iterate(), CtrlC()
+        press.at = at
+        for _ in range(7):
+            next(elements)
+        sys.setprofile(press)
+        try:
+            next(elements)
+        except KeyboardInterrupt:
+            return elements
+        except Boom:
+            pass
+        finally:
+            sys.setprofile(None)
+        elements.close()
+        raise LookupError
+
+    tried = 0
+    for at in range(1, 100):
+        try:
+            looking, skipping, closing = before(at), before(at), before(at)
+        except LookupError:
+            continue
+        tried += 1
+        for _ in range(2):
+            with pytest.raises(Boom):
+                looking.peek()
+        state = looking.state_dict()
+        with pytest.raises(Boom):
+            next(looking)
+        assert [*looking] == [8, 9]
+        skipping.skip(1)
+        assert [*skipping] == [8, 9]
+        closing.close()
+        for one in (state, closing.state_dict()):
+            with ds.iterate(state=one) as rest:
+                with pytest.raises(Boom):
+                    next(rest)
+                assert [*rest] == [8, 9]
+    assert tried
+
+
 @pytest.mark.parametrize("size", [1, 100])
 def test_one_of_several_consumers_is_interrupted_and_all_of_them_get_everything(size: int) -> None:
     ds = ad.Dataset.range(20).map(but_seven)
