@@ -28,7 +28,7 @@ from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.stats import stats_of
 from asyncdata.structure import spec_of
 
-__all__ = ("DatasetIterator", "ended_by", "next_block", "next_within")
+__all__ = ("DatasetIterator", "Reader", "ended_by", "next_block", "next_within")
 
 T = TypeVar("T")
 

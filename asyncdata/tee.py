@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from asyncdata.errors import ClosedError
-from asyncdata.iterator import DatasetIterator, ended_by, next_within
+from asyncdata.iterator import DatasetIterator, Reader, ended_by, next_within
 from asyncdata.runtime.block import fail
 from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.queue import LoopSignal, Signal, ThreadSignal
@@ -36,6 +36,9 @@ PULL: Final = Outcome()
 """Whoever is told this is to read the next element, for all."""
 GONE: Final = Outcome()
 """Whoever is told this was closed."""
+
+RAISING: Final = (fail.__code__, Reader.first_item.__code__)
+"""What raises errors with the traceback that they had."""
 
 
 class Shared:
@@ -219,7 +222,7 @@ async def pull_async(shared: Shared) -> None:
 def failed(shared: Shared, error: Exception) -> Outcome:
     """Return an error with the traceback that it had before it was raised here, whose frames know a consumer."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code is not fail.__code__:
+    while trace is not None and trace.tb_frame.f_code not in RAISING:
         trace = trace.tb_next
     return Outcome(None, error, trace and trace.tb_next, ended_by(shared.iterator, error))
 
