@@ -121,9 +121,10 @@ def fill(dataset: Iterated, next_block: NextBlock, shards: Shards, interval: int
                 if not left or (interval is None and time.monotonic() - begin > SECONDS):
                     shards.hold(elements.state_dict())
                     begin, left = time.monotonic(), interval or MOST
+            state = None
             with suppress(ResumeError):  # a source that cannot tell where it is has come to its end all the same
-                shards.hold(elements.state_dict())
-        shards.finish()
+                state = elements.state_dict()
+        shards.finish(state)
     finally:
         shards.close()
 
@@ -237,21 +238,32 @@ class Shards:
 
     def hold(self, state: Mapping[str, Any]) -> None:
         """Write down how far it has come, once all of that is on the disk."""
+        self.sync()
+        self.write_state(state, durable=True)
+
+    def sync(self) -> None:
+        """Have all elements on the disk."""
         self.write()
         for shard in self.shards.values():
             shard.sync()
+
+    def write_state(self, state: Mapping[str, Any], *, durable: bool) -> None:
+        """Write down how far it has come, and whose that is."""
         told = [[number, shard.elements, shard.size] for number, shard in sorted(self.shards.items())]
         content = json.dumps(
             {"compression": self.compression, "shards": told, "contents": self.contents, "state": state}
         )
-        write_whole(self.folder / STATE, content.encode(), durable=True)
+        write_whole(self.folder / STATE, content.encode(), durable=durable)
 
-    def finish(self) -> None:
-        """Write the account, once all shards are on the disk."""
-        self.write()
+    def finish(self, state: Mapping[str, Any] | None = None) -> None:
+        """Write the account, once all shards are on the disk, beside the state at the end, which tells whose they are.
+
+        Where the machine stops before that is on the disk, saving begins anew.
+        """
         self.shard(0)
-        for shard in self.shards.values():
-            shard.sync()
+        self.sync()
+        if state is not None:
+            self.write_state(state, durable=False)
         told = [[shard.path.name, shard.elements, shard.size] for _, shard in sorted(self.shards.items())]
         content = json.dumps({"version": 1, "compression": self.compression, "shards": told}, indent=1)
         write_whole(self.folder / ACCOUNT, content.encode(), durable=True)
