@@ -155,9 +155,11 @@ class Reader:
                 if len(piece) > most:
                     self.pieces = chain((piece.part(most, len(piece)),), self.pieces)
                     piece = piece.part(0, most)
-                self.enter(piece)
-                if not piece.failed:
-                    self.items = iter(())
+                if piece.failed:
+                    self.enter(piece)
+                else:  # whose elements need not be made
+                    self.leave_piece()
+                    self.piece = piece
                     return piece
         return self.first_item()
 
