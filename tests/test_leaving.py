@@ -360,20 +360,3 @@ def test_an_interrupt_while_the_engine_starts_leaves_nothing(begun: bool, monkey
             pass
     monkeypatch.undo()
     assert list(ad.Dataset.range(3)) == [0, 1, 2]
-
-
-def test_an_engine_that_is_told_to_end_just_before_its_thread_runs_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """By another thread: it has no loop any more when it comes to run."""
-    elements = iter(ad.Dataset.counter())
-    start = threading.Thread.start
-
-    def late(thread: threading.Thread) -> None:
-        if thread.name == "asyncdata-engine":
-            elements.close()
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", late)
-    with pytest.raises(ad.ClosedError):
-        next(elements)
