@@ -14,7 +14,7 @@ BOOLS: Final = (bool, np.bool_)
 
 
 def check_flag(method: str, name: str, value: Any) -> bool:
-    """Return `value` as a bool; raise `PlanError` if it is none"""
+    """Return `value` as a bool; raise `PlanError` if it is none."""
     if type(value) not in BOOLS:
         raise PlanError(f"{method}({name}=) must be True or False, got {value!r:.80}")
     return bool(value)

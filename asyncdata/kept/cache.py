@@ -10,6 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
+from asyncdata.checkpoint import chosen_seeds
 from asyncdata.columns import Columns
 from asyncdata.contents import contents
 from asyncdata.errors import DataLossError, ResumeError, StructureError
@@ -17,7 +18,7 @@ from asyncdata.kept.heading import HEAD, TAIL, Heading, told_count
 from asyncdata.kept.reading import decoded, elements_at
 from asyncdata.kept.writing import Mark, Writing, begin_writing
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, nodes_of, picked
+from asyncdata.plan import Node, Unary, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
@@ -325,7 +326,5 @@ def size_of(block: Block) -> int:
 
 def snapshot_path(heading: Heading, plan: Node, folder: str) -> str:
     """Return where in a folder the elements of a pipeline are kept: a name for its heading, without seeds by chance."""
-    told = [node for node in nodes_of(plan) if node.identity is not None]
-    chosen = [pair for pair in heading.seeds if (chance := told[pair[0]].chance) is not None and not chance.drawn]
-    words = repr((heading.plan, heading.contents, heading.shares, chosen)).encode()
+    words = repr((heading.plan, heading.contents, heading.shares, chosen_seeds(plan))).encode()
     return str(Path(folder, blake2b(words, digest_size=16).hexdigest()))
