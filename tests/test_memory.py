@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import pickle
+import platform
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -135,3 +138,34 @@ def test_batches_and_rows_that_are_kept_stay_as_they_are(how: Any) -> None:
     for place, row in enumerate(rows):
         wanted = 4 * place + np.arange(4)[:, None] if place % 3 == 0 else 4 * place + 1
         assert (row == wanted).all()
+
+
+FAULTS = """
+import resource
+import threading
+import numpy as np
+from asyncdata.memory import keep_memory_warm
+
+def made():
+    pictures = [np.ones(150_528, np.uint8) for _ in range(50)]
+    pictures.reverse()  # lists let go of their last one first
+
+def work():
+    held = [np.ones(100_000, np.uint8) for _ in range(660)]
+    made()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        made()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+keep_memory_warm()
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about glibc's heaps of 64 MB")
+def test_blocks_across_the_border_of_two_heaps_of_a_thread_are_of_memory_that_is_there() -> None:
+    ran = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 1_000  # 16,000 if the second heap is unmapped each time
