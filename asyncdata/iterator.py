@@ -28,7 +28,7 @@ from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.stats import stats_of
 from asyncdata.structure import spec_of
 
-__all__ = ("DatasetIterator", "Reader", "ended_by", "next_block", "next_within")
+__all__ = ("DatasetIterator", "Reader", "at_hand", "ended_by", "next_block", "next_within")
 
 T = TypeVar("T")
 
@@ -484,6 +484,11 @@ def next_within(iterator: DatasetIterator[T], interrupts: Interrupts) -> T:
     for item in reader.items:
         return item
     return reader.read_within(interrupts)
+
+
+def at_hand(iterator: DatasetIterator[T], most: int) -> list[T]:
+    """Return at most so many of the next elements, as far as they lie where `next` gives them without a look around."""
+    return [*islice(iterator._reader.items, most)]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def ended_by(iterator: DatasetIterator[Any], error: BaseException) -> bool:

@@ -6,13 +6,14 @@ import asyncio
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from operator import length_hint
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from asyncdata.errors import ClosedError
-from asyncdata.iterator import DatasetIterator, Reader, ended_by, next_within
+from asyncdata.iterator import DatasetIterator, Reader, at_hand, ended_by, next_within
 from asyncdata.runtime.block import fail
 from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.queue import LoopSignal, Signal, ThreadSignal
@@ -23,9 +24,8 @@ T = TypeVar("T")
 
 
 class Outcome(NamedTuple):
-    """An element, or the error in its place and its traceback; nothing comes after the `last` one."""
+    """An error in an element's place and its traceback, or what a consumer is told; nothing comes after the `last`."""
 
-    value: Any = None
     error: Exception | None = None
     trace: TracebackType | None = None
     last: bool = False
@@ -33,7 +33,9 @@ class Outcome(NamedTuple):
 
 END: Final = Outcome(last=True)
 PULL: Final = Outcome()
-"""Whoever is told this is to read the next element, for all."""
+"""Whoever is told this is to read what comes next, for all."""
+HERE: Final = Outcome()
+"""Whoever is told this has elements at its seat."""
 GONE: Final = Outcome()
 """Whoever is told this was closed."""
 
@@ -41,70 +43,131 @@ RAISING: Final = (fail.__code__, Reader.first_item.__code__)
 """What raises errors with the traceback that they had."""
 
 
+class Seat:
+    """What is kept for one consumer: what has been read for it, in order."""
+
+    __slots__ = ("at_once", "items", "signal", "taken", "waiting")
+
+    def __init__(self) -> None:
+        self.taken: deque[Any] = deque()
+        """An error, or an element in a tuple, that Ctrl-C may have kept from being given out."""
+        self.items: Iterator[Any] = iter(())
+        """Elements that it takes without asking. Others may take them back as long as it has not."""
+        self.waiting: deque[Any] = deque()
+        """Elements and errors behind them, for which it asks."""
+        self.at_once = 1
+        self.signal: Signal | None = None
+
+    def __len__(self) -> int:
+        return length_hint(self.items) + len(self.waiting)
+
+    def take_one(self) -> Outcome:
+        """Take what comes next, so that it is counted no more."""
+        first = self.waiting.popleft()
+        self.taken.append(first if type(first) is Outcome else (first,))
+        return HERE
+
+    def take_some(self) -> Outcome:
+        """Take elements up to the next error, each time twice as many; an error by itself."""
+        waiting, some, most = self.waiting, list[Any](), self.at_once
+        while waiting and type(waiting[0]) is not Outcome and len(some) < most:
+            some.append(waiting.popleft())
+        if not some:
+            return self.take_one()
+        if len(some) == most:
+            self.at_once *= 2
+        self.items = iter(some)
+        return HERE
+
+    def take_back(self) -> None:
+        """Have it ask for each element again, as somebody waits until it has fewer."""
+        self.waiting.extendleft(reversed([*self.items]))  # in one step: the consumer may be taking one meanwhile
+        self.at_once = 1
+
+    def leave(self) -> None:
+        """Give out nothing more."""
+        self.taken.clear()
+        self.items = iter(())
+
+
 class Shared:
     """What the consumers have in common: the iterator, what each has not taken yet, and who waits.
 
-    One consumer at a time reads an element, for all of them, when nobody holds too many.
+    One consumer at a time reads, for all of them, as many elements as are there and as the slowest has room for.
     """
 
     def __init__(self, iterator: DatasetIterator[Any], count: int, size: int) -> None:
         self.iterator = iterator
         self.size = size
         self.lock = threading.Lock()
-        self.waiting: dict[int, deque[Outcome]] = {number: deque() for number in range(count)}
-        self.signals: dict[int, Signal] = {}
+        self.seats = {number: Seat() for number in range(count)}
         self.gone: deque[int] = deque()
-        self.pulling = False
+        self.room = size
+        self.pulling = self.starved = False
         self.ended: Outcome | None = None
 
     def look(self, number: int) -> Outcome | None:
-        """Return the next element of a consumer, or what it is to do; `None` to wait."""
+        """Tell a consumer that has taken all of its items where there are more; `None` to wait."""
         with self.lock:
             self.let_go()
-            if number not in self.waiting:
+            seat = self.seats.get(number)
+            if seat is None:
                 return GONE
-            mine = self.waiting[number]
-            if mine:
-                outcome = mine.popleft()
-            elif self.ended is not None:
-                return self.ended
-            elif self.pulling or any(len(other) >= self.size for other in self.waiting.values()):
-                return None
-            else:
-                self.pulling = True
-                return PULL
+            if not seat.waiting:
+                return self.ended or self.pulled()
+            outcome = seat.take_one() if self.starved else seat.take_some()
+            self.starved = self.starved and not self.has_room()
         self.wake()
         return outcome
 
+    def pulled(self) -> Outcome | None:
+        """Have a consumer read on if nobody does and there is room; if not, who is behind says what it takes."""
+        if self.pulling:
+            return None
+        for seat in self.seats.values():
+            if len(seat) >= self.size:
+                self.starved = True
+                seat.take_back()
+        self.room = self.size - max(map(len, self.seats.values()))
+        if self.room < 1:
+            return None
+        self.starved, self.pulling = False, True
+        return PULL
+
     def may_look(self, number: int) -> bool:
         """Tell whether waiting is over."""
-        if self.waiting.get(number, True) or self.ended or self.gone:
+        seat = self.seats.get(number)
+        if seat is None or seat.waiting or self.ended or self.gone:
             return True
-        return not self.pulling and all(len(other) < self.size for other in [*self.waiting.values()])
+        return not self.pulling and self.has_room()
 
-    def give(self, outcome: Outcome | None) -> None:
-        """Hand out what was read; `None` if nothing was, as whoever read it has been cancelled."""
+    def has_room(self) -> bool:
+        """Tell whether nobody is as far behind as one may be."""
+        return all(len(seat) < self.size for seat in [*self.seats.values()])
+
+    def give(self, read: list[Any]) -> None:
+        """Hand out what was read; nothing if whoever read has been cancelled."""
         with self.lock:
             self.let_go()
             self.pulling = False
-            if outcome is not None and outcome.last:
-                self.ended = outcome
-            elif outcome is not None:
-                for other in self.waiting.values():
-                    other.append(outcome)
+            if read and type(read[-1]) is Outcome and read[-1].last:
+                self.ended = read.pop()
+            for seat in self.seats.values():
+                seat.waiting.extend(read)
         self.wake()
 
     def wake(self) -> None:
         """Let all look again."""
-        for signal in [*self.signals.values()]:
-            signal.notify()
+        for seat in [*self.seats.values()]:
+            if seat.signal is not None:
+                seat.signal.notify()
 
     def leave(self, number: int) -> bool:
         """Let a consumer go; return whether it was the last one."""
         self.forget(number)
         with self.lock:
             self.let_go()
-            return not self.waiting
+            return not self.seats
 
     def forget(self, number: int) -> None:
         """Take note that a consumer is gone; also from a finalizer, which may not take the lock."""
@@ -114,7 +177,7 @@ class Shared:
     def let_go(self) -> None:
         """Hold nothing for consumers that are gone."""
         while self.gone:
-            self.waiting.pop(self.gone.popleft(), None)
+            self.seats.pop(self.gone.popleft(), None)
 
 
 class Consumer(Generic[T]):
@@ -123,7 +186,7 @@ class Consumer(Generic[T]):
     def __init__(self, shared: Shared, number: int) -> None:
         self._shared = shared
         self._number = number
-        self._taken: deque[Outcome] = deque()  # what Ctrl-C kept from being given out
+        self._seat = shared.seats[number]
         weakref.finalize(self, shared.forget, number)
 
     def __iter__(self) -> Self:
@@ -133,44 +196,45 @@ class Consumer(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        shared, number, taken, outcome = self._shared, self._number, self._taken, None
+        seat = self._seat
+        for item in seat.items:
+            return item
+        shared, number, outcome = self._shared, self._number, HERE
         try:
-            with Interrupts() as interrupts:
-                while not taken and (outcome := shared.look(number)) is not GONE:
-                    if outcome is PULL:
-                        pull(shared, interrupts)
-                    elif outcome is None:
-                        signal = shared.signals.setdefault(number, ThreadSignal())
-                        thread_wait(signal, partial(shared.may_look, number), interrupts)
-                    else:
-                        taken.append(outcome)
-            return delivered(taken, StopIteration)
+            while True:
+                with Interrupts() as interrupts:
+                    outcome = settled(shared, number, seat, interrupts)
+                for item in seat.items:
+                    return item
+                if seat.taken or outcome is not HERE:
+                    return delivered(seat.taken, outcome, StopIteration)
         finally:
-            del self, shared, taken, outcome  # a traceback may keep this frame
+            del self, shared, seat, outcome  # a traceback may keep this frame
 
     async def __anext__(self) -> T:
-        shared, number, taken, outcome = self._shared, self._number, self._taken, None
+        seat = self._seat
+        for item in seat.items:
+            return item
+        shared, number, outcome = self._shared, self._number, HERE
         try:
-            while not taken and (outcome := shared.look(number)) is not GONE:
-                if outcome is PULL:
-                    await pull_async(shared)
-                elif outcome is None:
-                    await loop_wait(signal_of(shared, number), partial(shared.may_look, number))
-                else:
-                    taken.append(outcome)
-            return delivered(taken, StopAsyncIteration)
+            while True:
+                outcome = await settled_async(shared, number, seat)
+                for item in seat.items:
+                    return item
+                if seat.taken or outcome is not HERE:
+                    return delivered(seat.taken, outcome, StopAsyncIteration)
         finally:
-            del self, shared, taken, outcome  # a traceback may keep this frame
+            del self, shared, seat, outcome  # a traceback may keep this frame
 
     def close(self) -> None:
         """Read no more. The others go on; the last one to be closed ends the pipeline."""
-        self._taken = deque()
+        self._seat.leave()
         if self._shared.leave(self._number):
             self._shared.iterator.close()
 
     async def aclose(self) -> None:
         """Read no more, as `close` does, without blocking the event loop."""
-        self._taken = deque()
+        self._seat.leave()
         if self._shared.leave(self._number):
             await self._shared.iterator.aclose()
 
@@ -191,32 +255,59 @@ class Consumer(Generic[T]):
         await self.aclose()
 
 
+def settled(shared: Shared, number: int, seat: Seat, interrupts: Interrupts) -> Outcome:
+    """Return what a consumer is told when it need not wait any more; what is to be read it has read."""
+    outcome: Outcome | None = HERE
+    while not seat.taken:
+        outcome = shared.look(number)
+        if outcome is PULL:
+            pull(shared, interrupts)
+        elif outcome is None:
+            thread_wait(seat, partial(shared.may_look, number), interrupts)
+        else:
+            return outcome
+    return HERE
+
+
+async def settled_async(shared: Shared, number: int, seat: Seat) -> Outcome:
+    """Return what a consumer is told when it need not wait any more; what is to be read it has read."""
+    while not seat.taken:
+        outcome = shared.look(number)
+        if outcome is PULL:
+            await pull_async(shared)
+        elif outcome is None:
+            await loop_wait(seat, partial(shared.may_look, number))
+        else:
+            return outcome
+    return HERE
+
+
 def pull(shared: Shared, interrupts: Interrupts) -> None:
-    """Read an element for all consumers; one that is interrupted meanwhile leaves it to the others."""
-    outcome: Outcome | None = None
+    """Read on for all consumers; one that is interrupted meanwhile leaves it to the others."""
+    read: list[Any] = []
     try:
-        outcome = Outcome(next_within(shared.iterator, interrupts))
+        read = [next_within(shared.iterator, interrupts), *at_hand(shared.iterator, shared.room - 1)]
     except StopIteration:
-        outcome = END
+        read = [END]
     except Exception as error:  # noqa: BLE001  it belongs to all consumers
-        outcome = failed(shared, error)
+        read = [failed(shared, error)]
     finally:
-        shared.give(outcome)
-        del shared, outcome  # a traceback may keep this frame
+        shared.give(read)
+        del shared, read  # a traceback may keep this frame
 
 
 async def pull_async(shared: Shared) -> None:
-    """Read an element for all consumers; one that is cancelled meanwhile leaves it to the others."""
-    outcome: Outcome | None = None
+    """Read on for all consumers; one that is cancelled meanwhile leaves it to the others."""
+    read: list[Any] = []
     try:
-        outcome = Outcome(await anext(shared.iterator))
+        read = [await anext(shared.iterator), *at_hand(shared.iterator, shared.room - 1)]
     except StopAsyncIteration:
-        outcome = END
+        read = [END]
     except Exception as error:  # noqa: BLE001  it belongs to all consumers
-        outcome = failed(shared, error)
+        read = [failed(shared, error)]
     finally:
-        shared.give(outcome)
-        del shared, outcome  # a traceback may keep this frame
+        shared.give(read)
+        del shared, read  # a traceback may keep this frame
 
 
 def failed(shared: Shared, error: Exception) -> Outcome:
@@ -224,50 +315,50 @@ def failed(shared: Shared, error: Exception) -> Outcome:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code not in RAISING:
         trace = trace.tb_next
-    return Outcome(None, error, trace and trace.tb_next, ended_by(shared.iterator, error))
+    return Outcome(error, trace and trace.tb_next, ended_by(shared.iterator, error))
 
 
-def signal_of(shared: Shared, number: int) -> Signal:
-    """Return what wakes a consumer on the loop that runs; it may have been begun on another one."""
-    loop = asyncio.get_running_loop()
-    signal = shared.signals.setdefault(number, LoopSignal(loop, threadsafe=True))
-    if isinstance(signal, LoopSignal) and signal.loop is not loop:
-        signal = shared.signals[number] = LoopSignal(loop, threadsafe=True)
-    return signal
-
-
-def thread_wait(signal: Signal, ready: Callable[[], object], interrupts: Interrupts) -> None:
+def thread_wait(seat: Seat, ready: Callable[[], object], interrupts: Interrupts) -> None:
     """Wait until `ready()`, or until Ctrl-C."""
-    if not isinstance(signal, ThreadSignal):
+    if seat.signal is None:
+        seat.signal = ThreadSignal()
+    if not isinstance(seat.signal, ThreadSignal):
         raise TypeError("this consumer was begun with `async for`: go on with it")
-    interrupts.to_stop(partial(signal.gate.put, None))
-    signal.until(lambda: ready() or interrupts.came)
+    interrupts.to_stop(partial(seat.signal.gate.put, None))
+    seat.signal.until(lambda: ready() or interrupts.came)
     interrupts.check()
 
 
-async def loop_wait(signal: Signal, ready: Callable[[], object]) -> None:
-    if not isinstance(signal, LoopSignal):
+async def loop_wait(seat: Seat, ready: Callable[[], object]) -> None:
+    """Wait until `ready()` on the loop that runs; the consumer may have been begun on another one."""
+    loop = asyncio.get_running_loop()
+    if seat.signal is None or (isinstance(seat.signal, LoopSignal) and seat.signal.loop is not loop):
+        seat.signal = LoopSignal(loop, threadsafe=True)
+    if not isinstance(seat.signal, LoopSignal):
         raise TypeError("this consumer was begun with `for`: go on with it")
-    await signal.until(ready)
+    await seat.signal.until(ready)
 
 
-def delivered(taken: deque[Outcome], stop: type[Exception]) -> Any:
-    """Return the element that was taken, or raise the error in its place.
+def delivered(taken: deque[Any], outcome: Outcome, stop: type[Exception]) -> Any:
+    """Return the element that was taken, or raise the error in its place, or what a consumer was told.
 
     When it has left `taken` nothing may be called: Ctrl-C could come when that has returned, and the element be lost.
     """
-    outcome = None
+    first = None
     try:
-        for outcome in iter(taken.popleft, None) if taken else ():
-            if outcome is END:
-                raise stop
-            if outcome.error is None:
-                return outcome.value
-            outcome.error.__traceback__ = outcome.trace  # without the frames of those that it was raised to before
-            raise outcome.error
-        raise ClosedError("this consumer was closed; begin anew with tee()")
+        for first in iter(taken.popleft, None) if taken else ():
+            if type(first) is not Outcome:
+                return first[0]
+            outcome = first
+            break
+        if outcome is END:
+            raise stop
+        if outcome.error is None:
+            raise ClosedError("this consumer was closed; begin anew with tee()")
+        outcome.error.__traceback__ = outcome.trace  # without the frames of those that it was raised to before
+        raise outcome.error
     finally:
-        del taken, outcome  # a traceback may keep this frame
+        del taken, outcome, first  # a traceback may keep this frame
 
 
 def consumers(iterator: DatasetIterator[T], count: int, size: int) -> tuple[Consumer[T], ...]:

@@ -6,12 +6,15 @@ import asyncio
 import gc
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 import asyncdata as ad
+from asyncdata.tee import Shared
 from asyncdata.testing import leaves_nothing
 from tests.reference import Boom, failed
 
@@ -109,6 +112,42 @@ def test_nobody_runs_further_ahead_than_the_buffer() -> None:
         await second.aclose()
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 16])
+@pytest.mark.parametrize("ahead", [0, 1, 3, 20])
+def test_each_element_that_who_is_behind_takes_lets_the_others_go_on_by_one(size: int, ahead: int) -> None:
+    """However many it has at hand: first nobody waits, which lets it take more at once."""
+    first, second = ad.Dataset.range(200).tee(2, size)
+    with leaves_nothing(), first, second:
+        for number in range(ahead):
+            assert (next(second), next(first)) == (number, number)
+        found: SimpleQueue[int] = SimpleQueue()
+        thread = threading.Thread(target=lambda: deque(map(found.put, first), 0))
+        thread.start()
+        assert [found.get(timeout=60) for _ in range(size)] == [*range(ahead, ahead + size)]
+        for number in range(ahead, 200):
+            assert found.empty()
+            assert next(second) == number
+            if number + size < 200:
+                assert found.get(timeout=60) == number + size
+        thread.join()
+
+
+def test_elements_that_are_there_are_taken_without_asking_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    look = Shared.look
+    monkeypatch.setattr(Shared, "look", lambda shared, number: [looks.append(number), look(shared, number)][1])
+    for first, second in zip(*ad.Dataset.range(10_000).tee(2, 1000), strict=True):
+        assert first == second
+    assert len(looks) < 1_000
+
+
+@pytest.mark.parametrize("nothing", [None, 0, (), ""])
+def test_elements_that_are_nothing_are_given_out_too(nothing: Any) -> None:
+    for size in (1, 9):
+        first, second = ad.Dataset.from_list([nothing] * 5).tee(2, size)
+        assert [*zip(first, second, strict=True)] == [(nothing, nothing)] * 5
 
 
 def test_a_consumer_may_go_on_in_another_loop() -> None:

@@ -54,7 +54,12 @@ async def read_together(ds: ad.Dataset[Any], size: int, readings: list[Reading])
     return found
 
 
-@given(pipe=pipelines(), size=st.integers(1, 9), readings=READINGS, placement=st.sampled_from(["thread", "current"]))
+@given(
+    pipe=pipelines(),
+    size=st.integers(1, 9) | st.integers(10, 60),
+    readings=READINGS,
+    placement=st.sampled_from(["thread", "current"]),
+)
 def test_all_consumers_see_the_same(pipe: Pipeline, size: int, readings: list[Reading], placement: Any) -> None:
     with leaves_nothing():
         ds = pipe.build().with_options(ad.Options(placement=placement))
