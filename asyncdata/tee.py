@@ -257,7 +257,6 @@ class Consumer(Generic[T]):
 
 def settled(shared: Shared, number: int, seat: Seat, interrupts: Interrupts) -> Outcome:
     """Return what a consumer is told when it need not wait any more; what is to be read it has read."""
-    outcome: Outcome | None = HERE
     while not seat.taken:
         outcome = shared.look(number)
         if outcome is PULL:
