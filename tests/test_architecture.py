@@ -242,7 +242,7 @@ def is_string(node: ast.AST) -> bool:
 def test_files_are_short(module: Module) -> None:
     documentation = sum(lines(node) for node in ast.walk(module.tree) if isinstance(node, ast.stmt) and is_string(node))
     size = len(module.path.read_text(encoding="utf-8").splitlines()) - documentation
-    assert size <= 450, f"{module.path}: {size} lines without docstrings, at most 450"
+    assert size <= 800, f"{module.path}: {size} lines without docstrings, at most 800"
 
 
 @each_module

@@ -14,7 +14,11 @@ frameworks = pytest.mark.parametrize(
     [
         NumpyClassifier,
         pytest.param(
-            TorchClassifier, marks=pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is optional")
+            TorchClassifier,
+            marks=[
+                pytest.mark.torch,
+                pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is optional"),
+            ],
         ),
     ],
 )
