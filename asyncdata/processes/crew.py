@@ -150,9 +150,10 @@ class Crew:
 
     def hand(self, executor: ProcessPoolExecutor, job: Job) -> None:
         """Give a job to the pool. One that is broken gives it back when it is built anew."""
+        order = job.ask(job)
         try:
-            job.future = executor.submit(do, job.ask(job))
-        except RuntimeError:  # BrokenProcessPool, or shut down
+            job.future = executor.submit(do, order)
+        except (RuntimeError, OSError):  # it is broken or shut down, or no process could be started for it
             self.report(executor)
             return
         job.future.add_done_callback(partial(self.settle, job, executor))
@@ -204,21 +205,41 @@ class Crew:
         """Start the processes, all at once, and hand out what is waiting."""
         if self.executor is not None:  # ordered once more, while they were started anew
             return
-        preload(self.modules)
+        preload(self.modules if not self.barren else set())  # one of them may be why the fork server ends
         executor = ProcessPoolExecutor(
             self.count,
             mp_context=cast("Any", self.context),
             initializer=prepare,
             initargs=(self.board.segment.handle if self.board.segment else "", most_slots() // self.count),
         )
-        with suppress(BrokenProcessPool):  # one has died already: the first job says so
-            for future in [executor.submit(be_ready) for _ in range(self.count)]:
-                future.add_done_callback(self.started)
+        self.start(executor)
         with self.lock:
             self.broken = self.opening = False
             self.executor = executor
             for job in list(self.jobs.values()):
                 self.hand(executor, job)
+
+    def start(self, executor: ProcessPoolExecutor) -> None:
+        """Start the processes of a pool. One of them may die meanwhile, which the first job says."""
+        try:
+            for future in [executor.submit(be_ready) for _ in range(self.count)]:
+                future.add_done_callback(self.started)
+        except BrokenProcessPool:
+            return
+        except Exception:
+            if getattr(executor, "_broken", False):  # while a process was being started for it
+                return
+            self.abandon(executor)
+            raise
+
+    def abandon(self, executor: ProcessPoolExecutor) -> None:
+        """End a pool of which not all processes could be started: if the first one could not, nobody minds them."""
+        begun = [process for process in self.context.started if process.pid is not None]
+        each(begun, WorkerProcess.kill)
+        executor.shutdown(wait=True, cancel_futures=True)
+        each(begun, WorkerProcess.join)
+        self.bury()
+        self.barren = 0
 
     def started(self, _: Future[None]) -> None:
         """Take note that there is a process, or that one has died."""
@@ -300,7 +321,7 @@ class Crew:
         self.board.close()
 
 
-def each(processes: list[WorkerProcess], end: Callable[[WorkerProcess], None]) -> None:
+def each(processes: list[WorkerProcess], end: Callable[[WorkerProcess], object]) -> None:
     for process in processes:
         end(process)
 

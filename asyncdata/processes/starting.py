@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import sys
-import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from functools import cache
-from importlib.machinery import ModuleSpec
+from multiprocessing import spawn
 from multiprocessing.util import Finalize
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 __all__ = ("Context", "WorkerProcess", "at_exit", "modules_of", "preload")
@@ -25,43 +25,87 @@ else:
     Process = BASE.Process
 
 
-STARTING: Final = threading.Lock()
-"""Held while the main module has no name: of two threads one would find it so, and leave it so."""
+class Spawn:
+    """`multiprocessing.spawn` as the processes of this package are started with: it does not name the main module.
+
+    Else each worker would run the user's script up to its `if __name__ == "__main__"`, and fail without that line.
+    """
+
+    def get_preparation_data(self, name: str) -> dict[str, Any]:
+        """Return what a process does before it unpickles its target, except importing the parent's main module."""
+        data: dict[str, Any] = spawn.get_preparation_data(name)
+        return {key: value for key, value in data.items() if not key.startswith("init_main")}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(spawn, name)
+
+
+def popen_without_main(base: Any) -> Any:
+    """Return a subclass of one of multiprocessing's `Popen` classes that passes on nothing about the main module.
+
+    The method that starts a process is bound to another `spawn`. Nothing changes for processes that others start.
+    """
+    name = "_launch" if hasattr(base, "_launch") else "__init__"  # the latter on Windows
+    launch: Any = getattr(base, name)
+    names = {**launch.__globals__, "spawn": Spawn()}
+    return type("Popen", (base,), {name: FunctionType(launch.__code__, names, name, None, launch.__closure__)})
+
+
+@cache
+def popen() -> Any:
+    """Return the class that starts worker processes on this system."""
+    module = "popen_forkserver"
+    if METHOD == "spawn":
+        module = "popen_spawn_win32" if sys.platform == "win32" else "popen_spawn_posix"
+    return popen_without_main(importlib.import_module(f"multiprocessing.{module}").Popen)
+
+
+START_TRIES: Final = 5
+START_PAUSE: Final = 0.02
+"""Seconds before a process is started again whose server has died; twice as long each time."""
 
 
 class WorkerProcess(Process):
     """A process that does not import the parent's main module: functions from there travel whole."""
 
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802 - multiprocessing's own name for it
+        return popen()(process_obj)
+
     def start(self) -> None:
-        with STARTING, nameless_main():
-            super().start()
+        """Start it. If the fork server dies meanwhile, start again with a new one, a few times."""
+        for attempt in range(START_TRIES):
+            try:
+                super().start()
+            except SERVER_DIED as error:  # the next try starts a server
+                if attempt == START_TRIES - 1:
+                    raise ServerDiedError(
+                        f"the fork server of multiprocessing has ended {START_TRIES} times while a process was being "
+                        f"started ({error!r}); what it printed says why: a module that fails when it is imported, too "
+                        "little memory, or somebody who kills it"
+                    ) from error
+                time.sleep(START_PAUSE * 2**attempt)  # it may still be ending, and is replaced only then
+            else:
+                return
 
 
-@contextmanager
-def nameless_main() -> Generator[None]:
-    """Let multiprocessing believe that the main module is nothing to import.
+SERVER_DIED: Final = (EOFError, ConnectionError, FileNotFoundError)
+"""What is raised where the fork server does not answer, or its socket has gone."""
 
-    Else each worker would run the user's script up to its `if __name__ == "__main__"`, and fail without that line.
-    """
-    main: Any = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    main.__spec__ = ModuleSpec("__main__", None)
-    try:
-        yield
-    finally:
-        main.__spec__ = spec
+
+class ServerDiedError(RuntimeError):
+    """No process could be started, as the fork server ends again and again."""
 
 
 def without_server() -> None:
     """Forget the fork server in a fork of this process: it is not that one's child, and would be refused there."""
-    STARTING.release()
     server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
     if server is not None:
         server.__init__()
 
 
-if hasattr(os, "register_at_fork"):  # not while the main module has no name
-    os.register_at_fork(before=STARTING.acquire, after_in_parent=STARTING.release, after_in_child=without_server)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=without_server)
 
 
 @cache

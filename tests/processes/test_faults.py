@@ -26,7 +26,6 @@ import asyncdata as ad
 from asyncdata.processes import crew
 from asyncdata.processes.arena import Attached, Slots, pack
 from asyncdata.processes.crew import Job, Pool, pool_of
-from asyncdata.processes.starting import BASE, WorkerProcess
 from asyncdata.processes.worker import Reply, be_ready
 from asyncdata.testing import leaves_nothing
 from tests.processes.children import alive, children_of, workers
@@ -177,34 +176,6 @@ def test_processes_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatc
             list(ds)
     monkeypatch.undo()
     assert [number for number, _ in ds] == [0, 1, 2]
-
-
-def test_processes_that_are_started_at_once_leave_the_main_module_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    main: Any = sys.modules["__main__"]
-    name, found = object(), []
-    second, over = threading.Event(), threading.Event()
-
-    def start(_: object) -> None:
-        found.append(main.__spec__.name)
-        if len(found) == 1:
-            second.wait(0.2)  # in vain, as they take turns
-        else:
-            second.set()
-            over.wait(0.2)
-
-    def start_one() -> None:
-        WorkerProcess().start()
-        over.set()
-
-    monkeypatch.setattr(main, "__spec__", name)
-    monkeypatch.setattr(BASE.Process, "start", start)
-    threads = [threading.Thread(target=start_one) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == ["__main__"] * 2
-    assert main.__spec__ is name
 
 
 def test_a_job_that_is_done_just_as_it_is_dropped_is_no_error() -> None:
