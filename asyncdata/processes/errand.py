@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ import numpy as np
 from asyncdata.columns import Columns
 from asyncdata.errors import WorkerCrashed
 from asyncdata.memory import Empty
-from asyncdata.processes.arena import whole
+from asyncdata.processes.raised import pickled_error, unpickled_error, words_of
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import LATE, Note, Place, noted
 from asyncdata.runtime.tickets import Kept, Position, Ticket, Tickets, plain
@@ -96,17 +95,13 @@ class Carried(NamedTuple):
 
     @staticmethod
     def of(error: BaseException) -> Carried:
-        """Return an exception that can travel, or another one that says what it was."""
+        """Return an exception for its way."""
         shown = traceback.TracebackException.from_exception(error)
         shown.__notes__ = None
-        text = "".join(shown.format())
-        if not travels(error):
-            notes = getattr(error, "__notes__", [])
-            error = RuntimeError(
-                f"{type(error).__name__}: {words_of(error)} (which cannot be sent from a worker process)"
-            )
-            error.__notes__ = notes
-        return Carried(error, text)
+        return Carried(error, "".join(shown.format()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return arrived, (pickled_error(self.error), self.text, f"{type(self.error).__name__}: {words_of(self.error)}")
 
     def forget_frames(self) -> None:
         """Let go of where it was raised: those frames, in a circle with it, would keep the results of its group."""
@@ -120,7 +115,8 @@ class Carried(NamedTuple):
         notes: Any = getattr(self.error, "__notes__", None)
         if isinstance(notes, list):
             name_notes(cast("list[object]", notes), ticket)
-        self.error.__cause__ = self.error.__cause__ or RaisedInWorkerError(self.text)
+        cause = self.error.__cause__ or RaisedInWorkerError(self.text)
+        BaseException.__setattr__(self.error, "__cause__", cause)  # a frozen dataclass lets nobody else set it
         return Failure(self.error)
 
 
@@ -131,20 +127,13 @@ def name_notes(notes: list[object], ticket: Ticket) -> None:
             notes[index] = note.naming(ticket)
 
 
-def travels(error: BaseException) -> bool:
-    """Tell whether an exception is one again after it was pickled."""
+def arrived(pickled: bytes, text: str, words: str) -> Carried:
+    """Return a failure that has arrived, as a RuntimeError if its class is not to be found in this process."""
     try:
-        return isinstance(pickle.loads(whole(error)), BaseException)
-    except Exception:
-        return False
-
-
-def words_of(error: BaseException) -> str:
-    """Return what an exception says, if it can."""
-    try:
-        return str(error)
-    except Exception as failure:
-        return f"which cannot say what it is, {type(failure).__name__}"
+        return Carried(unpickled_error(pickled), text)
+    except Exception as error:
+        refusal = RuntimeError(f"{words} (whose class cannot be loaded in this process: {error!r})")
+        return Carried(refusal, text)
 
 
 @final

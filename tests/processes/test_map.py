@@ -248,7 +248,7 @@ def test_what_failed_before_stays_and_is_not_sent() -> None:
     assert outcomes(twice) == outcomes(ad.Dataset.range(20).map(fail_sometimes).map(double))
 
 
-def test_an_error_that_cannot_travel_is_told_in_words() -> None:
+def test_an_error_of_which_a_part_cannot_travel_keeps_its_class() -> None:
     class Odd(Exception):
         def __init__(self, number: int) -> None:
             super().__init__("odd one")
@@ -258,9 +258,10 @@ def test_an_error_that_cannot_travel_is_told_in_words() -> None:
         raise Odd(number)
 
     ((kind, text, notes),) = outcomes(processes(ad.Dataset.range(1), raise_odd))
-    assert kind is RuntimeError
-    assert "Odd: odd one" in text
+    assert kind is Odd
+    assert text == "odd one"
     assert "element 0" in notes[0]
+    assert "lock" in notes[1]
 
 
 class Silent(Exception):
@@ -292,21 +293,17 @@ def test_odd_errors_stay_in_their_places(how: str) -> None:
         ds = ds.map(raises_odd).with_options(ad.Options(placement="process"))
     else:
         ds = ds.map(raises_odd, 2, executor=how)
-    words = ["Silent: which cannot say what it is, LookupError", "Frozen: 2", "Number: "]
-    found: list[BaseException] = []
+    found: list[Any] = []
     with ds.iterate() as elements:
-        for name in words:
-            with pytest.raises(Exception, match=None) as caught:
+        for kind in (Silent, Frozen, Number):
+            with pytest.raises(kind) as caught:
                 next(elements)
             found.append(caught.value)
-            if how != "thread":
-                assert str(caught.value) == f"{name} (which cannot be sent from a worker process)"
         with pytest.raises(StopIteration):
             next(elements)
     where = f"in map(raises_odd) at test_map.py:{raises_odd.__code__.co_firstlineno}"
     assert [error.__notes__ for error in found] == [[f"{where}, element {number}"] for number in range(3)]
-    if how == "thread":
-        assert [type(error) for error in found] == [Silent, Frozen, Number]
+    assert found[1].code == 2
 
 
 def test_a_result_that_cannot_travel_fails_in_its_place() -> None:
