@@ -40,6 +40,7 @@ from asyncdata.formats.tfrecord import checksum
 from asyncdata.plan import Node, nodes_of
 from asyncdata.runtime.executors import Call
 from asyncdata.structure import open_level
+from asyncdata.tensors import is_tensor, tensor_content
 from asyncdata.trying import Retried, Timed
 
 __all__ = ("changed", "contents", "contents_of")
@@ -195,6 +196,8 @@ class Digest:
             self.members(kind, [*HOLDING[base](value)], Digest.data)
         elif base is not None and base is not tuple:
             self.each(kind, [*HOLDING[base](value)])
+        elif is_tensor(value):
+            self.each(kind, tensor_content(value))
         elif (level := open_level(value)) is not None:
             self.each(kind, level.parts)
         else:
@@ -262,6 +265,8 @@ class Digest:
             self.tell(kind.__qualname__, len(parts))
             for one in parts:
                 self.part(one)
+        elif is_tensor(value):
+            self.data(value)
         elif base is frozenset:
             self.members(kind, [*HOLDING[base](value)], Digest.part)
         elif base is not None:

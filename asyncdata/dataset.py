@@ -135,7 +135,7 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.from_tensors([1, 2]))
         [array([1, 2])]
         """
-        return Dataset(Tensors(as_arrays(tensors, Dataset)))
+        return Dataset(Tensors(as_arrays(tensors, Dataset, tensors=True)))
 
     @staticmethod
     def from_tensor_slices(tensors: Any) -> Dataset[Any]:

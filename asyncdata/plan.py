@@ -16,6 +16,7 @@ import numpy as np
 
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from asyncdata.renewing import renew
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, Share, behind
 from asyncdata.runtime.executors import Call, describe
@@ -365,7 +366,7 @@ def another(item: Any) -> Any:
     """Return an item that is wanted more than once, so that nobody gets what somebody else has."""
     if type(item) is Failure:
         return Failure(item.error)
-    return map_leaves(lambda leaf, _: leaf.copy() if type(leaf) is np.ndarray else leaf, item)
+    return map_leaves(lambda leaf, _: leaf.copy() if type(leaf) is np.ndarray else renew(leaf), item)
 
 
 def in_turn(found: Mapping[Ticket, Any], tickets: Sequence[Ticket], want: Demand) -> Iterator[Block]:

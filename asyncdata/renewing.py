@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from asyncdata.structure import open_level
+from asyncdata.tensors import clone, is_tensor
 
 __all__ = ("is_unchanging", "renew", "renewed")
 
@@ -48,5 +49,7 @@ def renew(value: Any) -> Any:
         return {key: renew(part) for key, part in cast("dict[Any, Any]", value).items()}
     if kind is list or dataclasses.is_dataclass(kind):
         return copy(value)
+    if is_tensor(value):
+        return clone(value)
     level = open_level(value)
     return value if level is None else level.rebuild(list(map(renew, level.parts)))

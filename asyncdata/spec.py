@@ -12,6 +12,7 @@ import numpy.typing as npt
 from asyncdata.arguments import check_dtype
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.ragged import Ragged
+from asyncdata.tensors import as_array, from_array, is_tensor
 
 __all__ = ("RaggedTensorSpec", "TensorSpec")
 
@@ -48,12 +49,20 @@ class TensorSpec:
         if self.dtype == object and (self.shape is None or self.shape == ()):
             return value
         try:
+            if is_tensor(value):
+                return self.conform_tensor(value, where)
             array = held(value, self.dtype)
         except (TypeError, ValueError, ArithmeticError) as error:
             raise StructureError(f"{where}: expected {self}, got {value!r:.80} ({error})") from None
         if not self.fits(array.shape):
             raise StructureError(f"{where}: expected {self}, got an array of shape {array.shape}")
         return array if array.ndim or isinstance(value, np.ndarray) else array[()]
+
+    def conform_tensor(self, tensor: Any, where: str) -> Any:
+        """Return a tensor with this dtype."""
+        given = as_array(tensor)
+        array = np.asarray(self.conform(given, where))
+        return tensor if array.dtype == given.dtype else from_array(array)
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Tell whether an array of `shape` is allowed."""

@@ -21,12 +21,14 @@ from asyncdata.errors import PlanError, StructureError
 from asyncdata.memory import LARGE, joined
 from asyncdata.ragged import Ragged
 from asyncdata.spec import RaggedTensorSpec, TensorSpec
+from asyncdata.tensors import any_tensor, as_array, is_tensor, numpy_dtype, stack_tensors, tensor_bytes
 
 __all__ = (
     "LEAVES",
     "Leading",
     "Opened",
     "as_arrays",
+    "check_all_tensors",
     "check_signature",
     "common_spec",
     "conform",
@@ -131,7 +133,8 @@ def stack(column: list[Any], where: str = "") -> Any:
     """Stack elements of one structure into one element whose leaves have a new first axis.
 
     Python ints become int64, floats float64, bools bool; arrays are stacked under NumPy's rules; `str`, `bytes`
-    and other objects become an object array. Raises `StructureError` that names leaf, element and both shapes.
+    and other objects become an object array, tensors of PyTorch a tensor. Raises `StructureError` that names leaf,
+    element and both shapes.
     """
     kinds = set(map(type, column))
     if len(kinds) > 1:
@@ -162,8 +165,8 @@ def stack_dicts(column: list[dict[Any, Any]], where: str) -> dict[Any, Any]:
 
 def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
     """Stack what is neither an array, a number, a tuple nor a dict."""
-    if is_number(kind):
-        return np.array(column)
+    if is_number(kind) or is_tensor(column[0]):
+        return np.array(column) if is_number(kind) else stack_leaves_of_torch(column, where)
     if issubclass(kind, np.ma.MaskedArray):
         check_same(column, [array.shape for array in column], "shape", where)
         return np.ma.stack(column)
@@ -180,6 +183,25 @@ def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
     return opened[0].rebuild([stack(list(p), where + name) for p, name in zip(parts, opened[0].names, strict=True)])
 
 
+def stack_leaves_of_torch(column: list[Any], where: str) -> Any:
+    """Stack tensors, all of which have one shape; `StructureError` if some leaves are none."""
+    check_all_tensors(column, where)
+    check_same(column, [tuple(tensor.shape) for tensor in column], "shape", where)
+    return stack_tensors(column)
+
+
+def check_all_tensors(column: list[Any], where: str) -> None:
+    """Raise `StructureError` if some leaves are tensors and others are not."""
+    tensors = [is_tensor(value) for value in column]
+    if not all(tensors):
+        odd = tensors.index(not tensors[0])
+        kinds = [f"a {type(column[place]).__name__}" for place in (odd, 0)]
+        raise StructureError(
+            f"{leaf(where)} of element {odd} of the batch is {kinds[0]}, that of element 0 is {kinds[1]}; make all of "
+            "them tensors with torch.as_tensor, or arrays with .numpy(), in a map"
+        )
+
+
 def is_number(kind: type[Any]) -> bool:
     return kind in NUMBERS or (issubclass(kind, np.generic) and not issubclass(kind, (np.character, np.void)))
 
@@ -193,6 +215,8 @@ def stack_mixed(column: list[Any], kinds: set[type[Any]], where: str) -> Any:
             f"{leaf(where)} of element {odd} of the batch is a {type(column[odd]).__name__}, "
             f"that of element 0 a {type(column[0]).__name__}"
         )
+    if any_tensor(column):
+        return stack_leaves_of_torch(column, where)
     others = {kind for kind in kinds if not is_number(kind)}
     if not others:
         return numbers(column, where)
@@ -219,7 +243,7 @@ def array_of(value: Any, index: int, where: str) -> npt.NDArray[Any]:
 
 def asarray(value: Any) -> npt.NDArray[Any]:
     """Return an array-like as an array; strings as objects, since NumPy's own lose zeros at their end."""
-    array = np.asarray(value)
+    array = as_array(value) if is_tensor(value) else np.asarray(value)
     if array.dtype.kind not in "US":
         return array
     return array.astype(object) if isinstance(value, np.ndarray) else np.asarray(value, dtype=object)
@@ -296,7 +320,7 @@ def rows_of(value: Any, rows: int) -> list[Any]:
     """Return the elements whose leaves lie along the first axis of the leaves of `value`, `rows` long."""
     level = open_level(value)
     if level is None:
-        return list(value)
+        return list(value.detach()) if is_tensor(value) else list(value)
     if not level.parts:  # no column tells how many
         return [level.rebuild(()) for _ in range(rows)]
     columns = [rows_of(part, rows) for part in level.parts]
@@ -313,20 +337,23 @@ def slice_rows(value: Any, start: int, stop: int) -> list[Any]:
     return rows_of(map_leaves(lambda part, _: part[start:stop], value), stop - start)
 
 
-def as_arrays(value: Any, *whole: type[Any]) -> Any:
+def as_arrays(value: Any, *whole: type[Any], tensors: bool = False) -> Any:
     """Return the structure with lists and other array-likes as NumPy arrays; strings become object arrays.
 
-    A `Ragged` stays one. What is of a type of `whole` is left as it is, and lists of such become object arrays.
+    A `Ragged` stays one. With `tensors` those stay too, and lists of them become one. What is of a type of `whole`
+    is left as it is, and lists of such become object arrays.
     """
 
     def convert(part: Any, where: str) -> Any:
         if isinstance(part, (str, bytes, Ragged, *whole)) or part is None:
             return part
+        if is_tensor(part):
+            return part if tensors else as_array(part)[()]
         try:
             array = stack([convert(one, where) for one in part]) if begins_with(part, whole) else asarray(part)
         except ValueError as error:
             raise PlanError(f"{leaf(where)} is not an array: {error}") from None
-        return array if array.ndim or isinstance(part, np.ndarray) else array[()]
+        return array if array.ndim or isinstance(part, np.ndarray) or is_tensor(array) else array[()]
 
     return map_leaves(convert, value)
 
@@ -335,7 +362,7 @@ def begins_with(value: Any, whole: tuple[type[Any], ...]) -> bool:
     """Tell whether a list, or the first of those in it, begins with an object of one of these types."""
     while isinstance(value, (list, tuple)) and value:
         value = cast("Sequence[Any]", value)[0]
-    return isinstance(value, whole)
+    return isinstance(value, whole) or is_tensor(value)
 
 
 def conform(value: Any, signature: Any, where: str = "") -> Any:
@@ -411,6 +438,8 @@ def spec_of(value: Any) -> Any:
         if isinstance(part, (np.ndarray, np.generic, bool, int, float, complex, list)):
             array = np.asarray(part)
             return TensorSpec(array.shape, array.dtype)
+        if is_tensor(part):
+            return TensorSpec(part.shape, numpy_dtype(part))
         return RaggedTensorSpec(part.shape, part.dtype) if isinstance(part, Ragged) else TensorSpec((), object)
 
     return map_leaves(describe, value)
@@ -455,6 +484,8 @@ def nbytes(value: Any) -> int:
     level = open_level(value)
     if level is not None:
         return sum(map(nbytes, level.parts)) + 100
+    if is_tensor(value):
+        return tensor_bytes(value) + 100
     return sys.getsizeof(value)
 
 

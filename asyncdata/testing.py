@@ -27,6 +27,7 @@ from asyncdata.dataset import Dataset
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import Options
 from asyncdata.runtime.threads import new_loop
+from asyncdata.tensors import is_tensor, tensor_content
 
 __all__ = ("check_resumes", "check_transform", "leaves_nothing", "virtual_time")
 
@@ -279,8 +280,10 @@ def same(one: Any, other: Any) -> bool:
     """Tell whether two structures of arrays and objects are equal, in type and dtype too."""
     if type(one) is not type(other):
         return False
-    if isinstance(one, np.ndarray):
-        return same_arrays(cast("Array", one), other)
+    if isinstance(one, np.ndarray) or is_tensor(one):
+        return (
+            tensor_content(one) == tensor_content(other) if is_tensor(one) else same_arrays(cast("Array", one), other)
+        )
     if isinstance(one, (tuple, list)):
         parts = cast("Sequence[Any]", one)
         return len(parts) == len(other) and all(map(same, parts, other))

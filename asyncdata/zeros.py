@@ -10,6 +10,7 @@ import numpy.typing as npt
 from asyncdata.ragged import Ragged
 from asyncdata.spec import RaggedTensorSpec, TensorSpec
 from asyncdata.structure import map_leaves, objects
+from asyncdata.tensors import is_tensor, tensor_zeros
 
 __all__ = ("zeros_like", "zeros_of")
 
@@ -33,6 +34,8 @@ def zero(part: Any) -> Any:
         return [zero(one) for one in part]
     if kind is Ragged:
         return Ragged(zero(part.values), part.row_splits)
+    if is_tensor(part):
+        return tensor_zeros(part)
     return kind() if issubclass(kind, (bool, int, float, complex, str, bytes, bytearray)) else None
 
 

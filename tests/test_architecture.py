@@ -24,7 +24,7 @@ LAYERS = (
     ("copying", "sole"),
     ("memory",),
     ("room",),
-    ("errors", "structure", "arguments", "options", "distributed", "ragged", "spec", "trying"),
+    ("errors", "structure", "arguments", "options", "distributed", "ragged", "spec", "tensors", "trying"),
     ("whole", "renewing"),
     ("columns", "zeros"),
     ("formats",),

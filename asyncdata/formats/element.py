@@ -5,6 +5,7 @@ An element is a tag and what it says, little-endian; structures hold elements:
     -  None        t f  bools         i  int64          j  any int       d  float64     c  complex128
     b  bytes       y  bytearray       s  str in UTF-8   l  list          u  tuple       m  dict
     a  array       g  NumPy scalar    o  array of objects                n  named tuple k  dataclass
+    r  Ragged      p  tensor of PyTorch: an array, and the name of a dtype that NumPy does not have
 
 The data of an array lie at a multiple of 16 bytes and are not copied when it is read: it is read-only. Named tuples and
 dataclasses tell their class by module and name; reading one looks it up in the modules that are imported, imports none,
@@ -25,6 +26,7 @@ import numpy as np
 
 from asyncdata.errors import DataLossError, StructureError
 from asyncdata.ragged import Ragged
+from asyncdata.tensors import array_and_dtype, from_array_and_dtype, is_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -148,6 +150,11 @@ class Writer:
             self.put(b"r")
             self.array(value.values)
             self.array(value.row_splits)
+        elif is_tensor(value):
+            array, name = array_and_dtype(value)
+            self.put(b"p")
+            self.array(array)
+            self.text(name)
         elif isinstance(value, np.generic) and not isinstance(value, np.void):
             self.array(np.asarray(cast("Any", value)), b"g")
         elif isinstance(value, tuple) and hasattr(kind, "_fields"):
@@ -266,6 +273,15 @@ class Reader:
             raise ValueError("a class has fields")
         return cast("dict[str, Any]", parts)
 
+    def tensor(self) -> Any:
+        array, name = self.take(), self.take()
+        if not isinstance(array, np.ndarray) or type(name) is not str:
+            raise ValueError("a tensor is made of an array and the name of a dtype")
+        try:
+            return from_array_and_dtype(cast("Any", array).copy(), name)  # a tensor is never read-only
+        except RuntimeError as error:
+            raise ValueError(f"no tensor: {error}") from None
+
     def named_tuple(self) -> Any:
         kind, parts = self.kind(), self.fields()
         if not issubclass(kind, tuple):
@@ -308,6 +324,7 @@ READERS: Final[dict[int, Callable[[Reader], Any]]] = {
     ord("o"): Reader.objects,
     ord("n"): Reader.named_tuple,
     ord("k"): Reader.record,
+    ord("p"): Reader.tensor,
     ord("r"): lambda reader: Ragged(reader.take(), reader.take()),
 }
 

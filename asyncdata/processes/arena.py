@@ -30,6 +30,7 @@ import numpy.typing as npt
 from asyncdata.copying import copy
 from asyncdata.processes.segment import Segment
 from asyncdata.room import ROOMY
+from asyncdata.tensors import array_and_dtype, from_array_and_dtype, is_dense, is_tensor
 
 __all__ = ("INLINE", "Attached", "Draft", "Parcel", "Slots", "Spot", "dumps", "entire", "is_passing", "pack", "whole")
 
@@ -259,19 +260,15 @@ class Tensors(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
-        if (
-            kind.__module__ == "torch"
-            and kind.__name__ == "Tensor"
-            and obj.device.type == "cpu"
-            and obj.is_contiguous()
-        ):
-            return tensor_of, (obj.detach().numpy(),)
+        if is_tensor(obj) and kind.__module__ == "torch" and kind.__name__ == "Tensor" and is_dense(obj):
+            return tensor_of, array_and_dtype(obj)
         return NotImplemented
 
 
-def tensor_of(array: Any) -> Any:
+def tensor_of(array: Any, name: str = "") -> Any:
     """Return a tensor that shares an array's memory."""
-    return importlib.import_module("torch").from_numpy(array)
+    importlib.import_module("torch")
+    return from_array_and_dtype(array, name)
 
 
 def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:

@@ -35,6 +35,7 @@ from asyncdata.structure import (
     spec_of,
     unprefixed,
 )
+from asyncdata.tensors import is_tensor
 
 __all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
 
@@ -243,7 +244,7 @@ class Slices(Rows):
     @staticmethod
     def of(tensors: Any, *whole: type[Any]) -> Slices:
         """Return the source for the rows of a structure of arrays or lists; what is of a type of `whole` stays so."""
-        arrays = as_arrays(tensors, *whole)
+        arrays = as_arrays(tensors, *whole, tensors=True)
         rows, problem = leading(arrays)
         if problem is not None:
             raise PlanError(f"from_tensor_slices: {problem}; every leaf needs the same number of rows")
@@ -254,7 +255,8 @@ class Slices(Rows):
         return (self.arrays,)
 
     def rows(self, start: int, stop: int) -> list[Any]:
-        return slice_rows(self.arrays, start, stop)
+        rows = slice_rows(self.arrays, start, stop)
+        return rows if self.plain else renewed(rows)
 
     def block(self, start: int, stop: int) -> Block:
         if not self.plain or stop - start < FEW:
@@ -286,7 +288,12 @@ class Slices(Rows):
 
 def is_told(leaf: Any) -> bool:
     """Tell whether rows are what an array says: one of objects may hold other arrays, or numbers of some dtype."""
-    return leaf.dtype != object or not len(leaf) or spec_of(leaf[0]) == TensorSpec(leaf.shape[1:], object)
+    return (
+        is_tensor(leaf)
+        or leaf.dtype != object
+        or not len(leaf)
+        or spec_of(leaf[0]) == TensorSpec(leaf.shape[1:], object)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,7 +336,7 @@ class Elements(Rows):
                 f"from_list needs a list with at least one element, got {tensors!r:.60}; for anything else, and for a "
                 "list of any objects, take from_iterable"
             )
-        elements = [as_arrays(element, *whole) for element in cast("list[Any]", tensors)]
+        elements = [as_arrays(element, *whole, tensors=True) for element in cast("list[Any]", tensors)]
         spec = spec_of(elements[0])
         for place, element in enumerate(elements):
             try:
@@ -367,10 +374,10 @@ class Items(Rows):
     files: bool = False
 
     def rows(self, start: int, stop: int) -> list[Any]:
-        return list(self.items[start:stop])
+        return renewed(list(self.items[start:stop]))
 
     def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
-        return Block([self.items[place] for place in places], tickets)
+        return Block(renewed([self.items[place] for place in places]), tickets)
 
     @property
     def at_hand(self) -> bool:

@@ -20,6 +20,7 @@ from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Apply, Fold, Opener, Step
 from asyncdata.runtime.tickets import END, Position, Start, Ticket, Tickets
+from asyncdata.tensors import is_tensor, tensor_content
 from asyncdata.transforms.label import Labeller
 
 __all__ = ("Distinct", "key_digest")
@@ -55,6 +56,8 @@ def canonical_float(value: float) -> bytes:
 
 def canonical_structure(value: Any, kind: type[Any]) -> bytes:
     """Return the bytes of what has parts."""
+    if is_tensor(value):
+        return canonical(value.item()) if not value.ndim else b"t" + several(tensor_content(value))
     if issubclass(kind, np.ndarray):
         content = several(value.ravel().tolist()) if value.dtype == object else value.tobytes()
         return b"a%s%s" % (repr((value.dtype.str, value.shape)).encode(), content)

@@ -13,6 +13,8 @@ import numpy as np
 from asyncdata.runtime.block import Failure
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.tickets import Ticket
+from asyncdata.structure import leaves_of
+from asyncdata.tensors import any_tensor, as_array, is_tensor
 
 __all__ = ("Classifier", "Keyer", "Labeller", "in_key_order")
 
@@ -72,6 +74,7 @@ class Keyer(Labeller):
     __slots__ = ()
 
     def label_of(self, found: Any) -> Any:
+        found = as_key(found)
         scalar = isinstance(found, (np.generic, np.ndarray)) and np.ndim(cast("Any", found)) == 0
         key = cast("Any", found).item() if scalar else cast("Any", found)
         try:
@@ -79,6 +82,15 @@ class Keyer(Labeller):
         except TypeError:
             raise TypeError(f"{self.name} must return a key that has a hash, got {found!r:.60}") from None
         return key
+
+
+def as_key(found: Any) -> Any:
+    """Return a tensor, or those in a tuple, as what is equal for equal ones: a tensor's own hash is not."""
+    if is_tensor(found):
+        return found.item() if not found.ndim else as_array(found)
+    if type(found) is not tuple or not any_tensor(leaves_of(found)):
+        return cast("Any", found)
+    return tuple([as_key(part) for part in cast("tuple[Any, ...]", found)])
 
 
 def in_key_order(keys: Iterable[Any]) -> list[Any]:

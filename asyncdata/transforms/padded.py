@@ -17,7 +17,19 @@ from asyncdata.errors import PlanError, StructureError
 from asyncdata.memory import empty
 from asyncdata.plan import Node
 from asyncdata.spec import RaggedTensorSpec, TensorSpec
-from asyncdata.structure import Opened, array_of, check_same, leaf, map_leaves, objects, open_level, stack, stack_arrays
+from asyncdata.structure import (
+    Opened,
+    array_of,
+    check_all_tensors,
+    check_same,
+    leaf,
+    map_leaves,
+    objects,
+    open_level,
+    stack,
+    stack_arrays,
+)
+from asyncdata.tensors import any_tensor, filled_tensors, stack_tensors
 from asyncdata.transforms.batch import Batch
 
 __all__ = ("PaddedBatch", "Padding", "are_sequences", "fitting", "join_leaves")
@@ -59,14 +71,13 @@ class Padding:
         """Stack one leaf of every element."""
         if are_sequences(column):
             return self.sequences(column, where, shape, value)
+        if any_tensor(column):
+            return self.tensors(column, where, shape, value)
         if not shape and not any(isinstance(one, (list, np.ndarray)) for one in column):
             return stack(column, where)
         arrays, of_one_dtype = arrays_of(column, where)
         shapes = [array.shape for array in arrays]
-        if len({*map(len, shapes)}) > 1:
-            check_same(column, [shapes[0] if len(one) == len(shapes[0]) else one for one in shapes], "shape", where)
-        largest = tuple(map(max, zip(*shapes, strict=True)))
-        target = self.target(arrays, largest, shape, where)
+        target = self.target(arrays, largest_of(column, shapes, where), shape, where)
         if shapes.count(target) == len(shapes):
             return stack_arrays(arrays, where)
         if not of_one_dtype:
@@ -81,6 +92,13 @@ class Padding:
         if lengths.count(target[0]) < len(lengths):
             return filled(column, target, value, True, where)
         return stack_arrays(column, where)
+
+    def tensors(self, column: list[Any], where: str, shape: Any, value: Any) -> Any:
+        """Stack tensors, each filled up."""
+        check_all_tensors(column, where)
+        shapes = [tuple(tensor.shape) for tensor in column]
+        target = self.target(column, largest_of(column, shapes, where), shape, where)
+        return stack_tensors(column) if shapes.count(target) == len(shapes) else filled_tensors(column, target, value)
 
     def target(self, arrays: list[Array], largest: tuple[int, ...], shape: Any, where: str) -> tuple[int, ...]:
         """Return the shape that all are filled up to."""
@@ -144,6 +162,13 @@ class Padding:
             return TensorSpec((size, *wanted), spec.dtype)
 
         return join_leaves([signature], padded, "", self.shapes)
+
+
+def largest_of(column: list[Any], shapes: list[tuple[int, ...]], where: str) -> tuple[int, ...]:
+    """Return the smallest shape into which all fit; raise `StructureError` if they have different ranks."""
+    if len({*map(len, shapes)}) > 1:
+        check_same(column, [shapes[0] if len(one) == len(shapes[0]) else one for one in shapes], "shape", where)
+    return tuple(map(max, zip(*shapes, strict=True)))
 
 
 def check_shape(method: str, part: Any) -> None:

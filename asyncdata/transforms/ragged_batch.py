@@ -15,6 +15,7 @@ from asyncdata.plan import Node
 from asyncdata.ragged import Ragged
 from asyncdata.spec import RaggedTensorSpec, TensorSpec
 from asyncdata.structure import array_of, leaf, map_leaves, stack
+from asyncdata.tensors import any_tensor, is_tensor
 from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.padded import are_sequences, join_leaves
 
@@ -57,7 +58,12 @@ class RaggedBatch(Batch):
         """Return one leaf of every element as rows; what has no axis is stacked as in a batch."""
         if are_sequences(column):
             return Ragged(np.concatenate(column), self.row_splits(column))
-        if not any(map(is_array, column)):
+        if any_tensor(column) and any(tensor.ndim for tensor in column if is_tensor(tensor)):
+            raise StructureError(
+                f"{leaf(where)} is a tensor, and a Ragged is made of arrays: take .numpy() of it in a map, or "
+                "padded_batch"
+            )
+        if any_tensor(column) or not any(map(is_array, column)):
             return stack(column, where)
         arrays: list[Array] = [
             cast("Array", value) if isinstance(value, np.ndarray) else array_of(value, index, where)

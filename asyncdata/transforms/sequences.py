@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from asyncdata.errors import StructureError
 from asyncdata.spec import TensorSpec
+from asyncdata.tensors import any_tensor, as_array, from_array, is_tensor
 from asyncdata.transforms.padded import fitting
 
 __all__ = ("Piece", "RowLayout", "Tokens")
@@ -25,6 +26,8 @@ class Tokens(NamedTuple):
 
     features: dict[str, Array]
     size: int
+    tensors: bool = False
+    """Whether a feature was a tensor of PyTorch: the features of the row are then."""
 
 
 class Piece(NamedTuple):
@@ -68,7 +71,7 @@ class RowLayout:
                 self.checked.add((name, array.dtype))
         if type(element) is np.ndarray:
             self.sound.add(element.dtype)
-        return Tokens(features, next(iter(sizes.values())))
+        return Tokens(features, next(iter(sizes.values())), any_tensor([*given.values()]))
 
     def value(self, name: str) -> Any:
         """Return what a feature is filled up with."""
@@ -90,7 +93,8 @@ class RowLayout:
             row[name] = self.filled(name, [piece.feature(name) for piece in pieces], used)
             row[f"{name}_segment_ids"] = segments.copy() if number else segments
             row[f"{name}_positions"] = positions.copy() if number else positions
-        return row
+        tensors = any(piece.tokens.tensors for piece in pieces)
+        return {name: from_array(array) for name, array in row.items()} if tensors else row
 
     def filled(self, name: str, parts: Sequence[Array], used: int) -> Array:
         """Return the parts of one feature one after the other, and padding."""
@@ -115,6 +119,8 @@ class RowLayout:
 def array_of(name: str, value: Any) -> Array:
     """Return the tokens of one feature; `StructureError` if they are no array of numbers with one dimension."""
     what = f"feature {name!r} of a sequence" if name else "a sequence"
+    if is_tensor(value):
+        value = as_array(value)
     if not isinstance(value, (np.ndarray, list)):
         raise StructureError(f"{what} must be an array of numbers or a list, got {type(value).__name__}")
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Any, Final, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +20,13 @@ from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Step
 from asyncdata.runtime.tickets import END, FRESH, Kept, Position, Start, Ticket, Tickets, going_on, natural
-from asyncdata.structure import open_level
+from asyncdata.structure import leaves_of, open_level
+from asyncdata.tensors import any_tensor, is_tensor, tensor_content
 
 __all__ = ("Unique",)
+
+PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
+"""Types of what has no parts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +66,7 @@ def again(item: Any, ticket: Ticket) -> Any:
 def added(keys: set[Any], item: Any, ticket: Ticket) -> Failure | None:
     """Add what is equal for equal elements to `keys`; return the failure of what cannot be."""
     try:
-        keys.add(item)
+        keys.add(key_of(item) if has_tensors(item) else item)
     except TypeError:
         try:
             keys.add(key_of(item))
@@ -92,7 +97,7 @@ class Seen(Step):
         return min(self.past, 1024) or want
 
     def feed(self, block: Block) -> Block:
-        if block.failed:
+        if block.failed or any(map(has_tensors, block.items)):
             items, places = self.one_by_one(block)
         else:
             try:
@@ -169,14 +174,21 @@ class Found(Tickets):
         return [going_on(self.whole.at(come), known), sum(map(len, known))]
 
 
+def has_tensors(item: Any) -> bool:
+    """Tell whether there are tensors in an element, whose hash and `==` do not compare them by value."""
+    if "torch" not in sys.modules or type(item) in PLAIN:
+        return False
+    return any_tensor(leaves_of(item))
+
+
 def key_of(item: Any) -> Any:
     """Return what is equal for equal elements and can be in a set: for arrays, their dtype, shape and bytes."""
     if isinstance(item, np.ndarray):
         array = cast("npt.NDArray[Any]", item)
         content = tuple(map(key_of, array.ravel().tolist())) if array.dtype.kind == "O" else array.tobytes()
         return (np.ndarray, array.dtype.str, array.shape, content)
-    if isinstance(item, Ragged):
-        return (Ragged, key_of(item.values), key_of(item.row_splits))
+    if isinstance(item, Ragged) or is_tensor(item):
+        return tensor_content(item) if is_tensor(item) else (Ragged, key_of(item.values), key_of(item.row_splits))
     if isinstance(item, list):
         return (list, *map(key_of, cast("list[Any]", item)))
     level = open_level(item)

@@ -21,6 +21,23 @@ class Tensor:
     def is_contiguous(self) -> bool:
         return self.array.flags.c_contiguous
 
+    @property
+    def dtype(self) -> Any:
+        return self.array.dtype
+
+    layout = "torch.strided"
+
+    def resolve_conj(self) -> Tensor:
+        return self
+
+    resolve_neg = resolve_conj
+
+    def numel(self) -> int:
+        return self.array.size
+
+    def element_size(self) -> int:
+        return self.array.itemsize
+
     def detach(self) -> Tensor:
         return self
 

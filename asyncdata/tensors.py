@@ -1,0 +1,168 @@
+"""Tensors of PyTorch: all that the package does with them, without importing torch: who has a tensor has done so."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.errors import StructureError
+
+__all__ = (
+    "any_tensor",
+    "array_and_dtype",
+    "as_array",
+    "clone",
+    "common_tensor_dtype",
+    "filled_tensors",
+    "from_array",
+    "from_array_and_dtype",
+    "is_dense",
+    "is_tensor",
+    "numpy_dtype",
+    "stack_tensors",
+    "tensor_bytes",
+    "tensor_content",
+    "tensor_zeros",
+)
+
+WIDER: Final = {"bfloat16": "float32", "float8_e4m3fn": "float32", "float8_e5m2": "float32"}
+"""Dtypes that NumPy does not have, and one of NumPy's that holds all of their values."""
+
+
+def is_tensor(value: Any) -> bool:
+    """Tell whether a value is a tensor of PyTorch, or of a subclass."""
+    kind = getattr(sys.modules.get("torch"), "Tensor", None)
+    return kind is not None and isinstance(value, kind)
+
+
+def any_tensor(values: Sequence[Any]) -> bool:
+    """Tell whether one of some values is a tensor."""
+    return "torch" in sys.modules and any(map(is_tensor, values))
+
+
+def loaded() -> Any:
+    """Return the module torch; `StructureError` if nobody has imported it."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise StructureError("the element has a tensor of PyTorch, and torch is not imported: import torch first")
+    return torch
+
+
+def dtype_name(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def numpy_dtype(tensor: Any) -> np.dtype[Any]:
+    """Return the dtype of a tensor; `object` for one that NumPy does not have."""
+    try:
+        return np.dtype(dtype_name(tensor))
+    except TypeError:
+        return np.dtype(object)
+
+
+def tensor_bytes(tensor: Any) -> int:
+    """Return how many bytes the numbers of a tensor take."""
+    return tensor.numel() * tensor.element_size()
+
+
+def is_dense(tensor: Any) -> bool:
+    """Tell whether the numbers of a tensor lie in this computer's memory, as those of an array do."""
+    kind = str(getattr(tensor, "layout", "torch.strided"))
+    quantized = getattr(tensor, "is_quantized", False)
+    return tensor.device.type == "cpu" and kind == "torch.strided" and not quantized
+
+
+def plain(tensor: Any) -> Any:
+    """Return a tensor on the CPU without its gradient and with its numbers as they are read."""
+    if not is_dense(tensor):
+        raise StructureError(
+            f"a tensor on device {tensor.device} with layout {tensor.layout} has no array: take .cpu() or .to_dense()"
+        )
+    return tensor.detach().resolve_conj().resolve_neg()
+
+
+def as_array(tensor: Any) -> npt.NDArray[Any]:
+    """Return a tensor as an array, which may share its memory; of a dtype that NumPy does not have as float32."""
+    torch, name = loaded(), dtype_name(tensor)
+    return plain(tensor if name not in WIDER else tensor.to(getattr(torch, WIDER[name]))).numpy()
+
+
+def from_array(array: npt.NDArray[Any]) -> Any:
+    """Return a tensor that shares the memory of an array."""
+    return loaded().from_numpy(array)
+
+
+def clone(tensor: Any) -> Any:
+    """Return a copy of a tensor, without its gradient: a tensor cannot be made read-only."""
+    return tensor.detach().clone()
+
+
+def array_and_dtype(tensor: Any) -> tuple[npt.NDArray[Any], str]:
+    """Return the numbers of a tensor as an array, and the dtype's name if NumPy has none such: then they are bytes."""
+    if numpy_dtype(tensor).kind != "O":
+        return as_array(tensor), ""
+    data = plain(tensor).contiguous().reshape(-1).view(loaded().uint8).numpy()
+    return data.reshape(*tensor.shape, tensor.element_size()), dtype_name(tensor)
+
+
+def from_array_and_dtype(array: npt.NDArray[Any], name: str) -> Any:
+    """Return the tensor of which `array_and_dtype` told this."""
+    torch = loaded()
+    if not name:
+        return torch.from_numpy(array)
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise StructureError(f"torch has no dtype {name!r:.40}: take the version of it that has")
+    return torch.from_numpy(array).reshape(-1).view(dtype).reshape(array.shape[:-1])
+
+
+def tensor_content(tensor: Any) -> tuple[Any, ...]:
+    """Return what is equal for tensors of equal dtype, shape and numbers, and can be in a set."""
+    array, _ = array_and_dtype(tensor)
+    return ("tensor", dtype_name(tensor), tuple(tensor.shape), array.tobytes())
+
+
+def stack_tensors(column: Sequence[Any]) -> Any:
+    """Return tensors of one shape as one, without their gradients."""
+    try:
+        return loaded().stack([tensor.detach() for tensor in column])
+    except RuntimeError as error:
+        raise StructureError(f"torch cannot stack these tensors: {error}") from None
+
+
+def common_tensor_dtype(column: Sequence[Any]) -> Any:
+    """Return the dtype that can hold the numbers of some tensors, as torch has it."""
+    torch, dtype = loaded(), column[0].dtype
+    for tensor in column:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    return dtype
+
+
+def filled_tensors(column: Sequence[Any], shape: Sequence[int], value: Any) -> Any:
+    """Return tensors as one, each filled up to a shape with `value`, zero if it is `None`.
+
+    `StructureError` for a value that the dtype cannot hold.
+    """
+    torch, dtype = loaded(), common_tensor_dtype(column)
+    out = torch.full((len(column), *shape), 0, dtype=dtype, device=column[0].device)
+    if value is not None:
+        try:
+            held = torch.tensor(value, dtype=dtype)
+            same = not held.ndim and np.array_equal(held.item(), value, equal_nan=dtype.is_floating_point)
+        except (RuntimeError, TypeError, ValueError, OverflowError):
+            held, same = None, False
+        if not same:
+            raise StructureError(f"padding_values: {value!r:.80} is no {dtype}, as the tensors are")
+        out.fill_(held)
+    for row, tensor in zip(out, column, strict=True):
+        row[tuple(map(slice, tensor.shape))] = tensor.detach()
+    return out
+
+
+def tensor_zeros(tensor: Any) -> Any:
+    """Return a tensor like another, of zeros."""
+    return loaded().zeros_like(tensor.detach())

@@ -1,0 +1,226 @@
+"""Tensors of PyTorch as elements: what goes in comes out, equal by value, and nobody can change another's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+
+pytestmark = pytest.mark.torch
+
+DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "int64", "uint8", "bool", "complex64")
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+def tensors(torch: Any, sizes: list[int]) -> ad.Dataset[Any]:
+    return ad.Dataset.from_iterable(sizes).map(torch.arange)
+
+
+def half(number: int) -> Any:
+    import torch
+
+    return {"x": torch.full((3,), number, dtype=torch.bfloat16), "y": torch.tensor(number)}
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_a_batch_of_tensors_is_a_tensor_of_their_dtype(torch: Any, name: str) -> None:
+    dtype = getattr(torch, name)
+    ds = ad.Dataset.range(4).map(lambda i: torch.full((2,), i % 2).to(dtype)).batch(2)
+    for batch in ds:
+        assert type(batch) is torch.Tensor
+        assert batch.dtype is dtype
+        assert torch.equal(batch, torch.tensor([[0, 0], [1, 1]], dtype=dtype))
+
+
+def test_a_batch_of_tensors_without_axes_is_a_tensor(torch: Any) -> None:
+    (batch,) = ad.Dataset.range(3).map(torch.tensor).batch(3)
+    assert torch.equal(batch, torch.arange(3))
+
+
+def test_gradients_are_left_behind(torch: Any) -> None:
+    weights = torch.ones(2, requires_grad=True)
+    (batch,) = ad.Dataset.range(2).map(lambda i: weights * i).batch(2)
+    assert not batch.requires_grad
+    assert batch.tolist() == [[0, 0], [1, 1]]
+    ((element,), rows) = ad.Dataset.from_tensors(weights), [*ad.Dataset.from_tensor_slices(weights)]
+    assert not element.requires_grad
+    assert not rows[0].requires_grad
+
+
+@pytest.mark.parametrize("other", [1, np.arange(2)])
+def test_tensors_and_others_in_a_batch_are_told_apart(torch: Any, other: Any) -> None:
+    ds = ad.Dataset.from_iterable([torch.arange(2), other])
+    for joined in (ds.batch(2), ds.padded_batch(2)):
+        with pytest.raises(ad.StructureError, match=r"element 1 of the batch is a .*torch.as_tensor"):
+            list(joined)
+
+
+def test_a_batch_of_unlike_tensors_fails_in_its_place(torch: Any) -> None:
+    it = iter(tensors(torch, [1, 2, 3, 3]).batch(2))
+    with pytest.raises(ad.StructureError, match=r"has shape \(2,\)"):
+        next(it)
+    assert next(it).tolist() == [[0, 1, 2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float32", "int64"])
+def test_unbatch_rebatch_window_and_shuffle_keep_tensors(torch: Any, name: str) -> None:
+    ds = ad.Dataset.from_tensor_slices(torch.arange(6).to(getattr(torch, name)))
+    batches = ds.batch(4)
+    windows = [batch for window in ds.window(3) for batch in window.batch(3)]
+    for found in (batches.unbatch().batch(6), batches.rebatch(6), ds.shuffle(3, seed=1).batch(6)):
+        (whole,) = found
+        assert whole.dtype is getattr(torch, name)
+        assert sorted(whole.tolist()) == [*range(6)]
+    assert [window.tolist() for window in windows] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_padded_batches_and_buckets_fill_tensors_up(torch: Any) -> None:
+    ds = tensors(torch, [1, 3]).map(lambda row: {"x": row.to(torch.bfloat16)})
+    for made in (
+        ds.padded_batch(2, padding_values=-1),
+        ds.bucket_by_sequence_length(lambda e: torch.tensor(len(e["x"])), [9], [2, 2], padding_values=-1),
+        ds.bucket_by_token_count(100, padding_values=-1),
+    ):
+        ((batch),) = made
+        assert batch["x"].dtype is torch.bfloat16
+        assert sorted(batch["x"].tolist()) == [[0, -1, -1], [0, 1, 2]]
+
+
+def test_a_padding_that_a_tensor_cannot_hold_is_refused(torch: Any) -> None:
+    with pytest.raises(ad.StructureError, match="padding_values: 0.5 is no torch.int64"):
+        list(tensors(torch, [1, 2]).padded_batch(2, padding_values=0.5))
+    with pytest.raises(ad.StructureError, match="does not fit into"):
+        list(tensors(torch, [1, 3]).padded_batch(2, padded_shapes=[2]))
+
+
+def test_packed_sequences_of_tensors_are_tensors(torch: Any) -> None:
+    (row,) = tensors(torch, [2, 3]).pack_sequences(6)
+    assert {type(value) for value in row.values()} == {torch.Tensor}
+    assert sorted(row["inputs"].tolist()) == [0, 0, 0, 1, 1, 2]
+
+
+def test_ragged_batch_says_what_to_do_with_tensors(torch: Any) -> None:
+    with pytest.raises(ad.StructureError, match=r"\.numpy\(\) of it in a map"):
+        list(tensors(torch, [1, 2]).ragged_batch(2))
+
+
+def test_unique_and_distinct_compare_tensors_by_value(torch: Any) -> None:
+    ds = ad.Dataset.range(6).map(lambda i: torch.tensor([i % 2, 1]))
+    for one in (ds, ds.map(lambda t: (t, 1)), ds.map(lambda t: {"t": t.to(torch.bfloat16)})):
+        assert len(list(one.unique())) == len(list(one.distinct())) == 2
+
+
+def test_tensors_are_keys_by_value(torch: Any) -> None:
+    ds = ad.Dataset.range(6)
+    for key in (lambda x: torch.tensor(x % 2), lambda x: (torch.tensor(x % 2), 0)):
+        groups = ds.group_by_window(key, lambda _, window: window.batch(3), window_size=3)
+        assert [group.tolist() for group in groups] == [[0, 2, 4], [1, 3, 5]]
+        counting = ad.Reducer(lambda _: 0, lambda count, _: count + 1, lambda count: count)
+        assert list(ds.group_by_reducer(key, counting)) == [3, 3]
+    with pytest.raises(TypeError, match="must return a key that has a hash"):
+        list(ds.group_by_window(lambda x: torch.ones(2), lambda _, window: window, window_size=3))
+
+
+def test_who_writes_into_a_tensor_changes_nobody_elses(torch: Any) -> None:
+    own = torch.arange(4)
+    for ds in (
+        ad.Dataset.from_tensors({"x": own}),
+        ad.Dataset.from_tensor_slices({"x": own}),
+        ad.Dataset.from_list([{"x": own}]),
+        ad.Dataset.from_iterable([{"x": own}]),
+        ad.Dataset.range(3).map(lambda i: {"x": own * i}).cache(),
+    ):
+        first, second = ([element["x"].tolist() for element in ds.map(spoiled)] for _ in range(2))
+        assert first == second
+    assert own.tolist() == [0, 1, 2, 3]
+
+
+def spoiled(element: Any) -> Any:
+    element["x"] += 1
+    return element
+
+
+def test_lists_of_tensors_are_tensors_in_sources(torch: Any) -> None:
+    (whole,) = ad.Dataset.from_tensors([torch.tensor([1, 2]), torch.tensor([3, 4])])
+    assert torch.equal(whole, torch.tensor([[1, 2], [3, 4]]))
+    assert [row.tolist() for row in ad.Dataset.from_tensor_slices([torch.tensor([1]), torch.tensor([2])])] == [[1], [2]]
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_files_keep_tensors(torch: Any, name: str, tmp_path: Path) -> None:
+    dtype = getattr(torch, name)
+    ds = ad.Dataset.range(3).map(lambda i: (torch.ones(2, 3).to(dtype).t(), torch.tensor(i).to(dtype)))
+    ds.save(tmp_path / "saved")
+    expected = list(ds)
+    for found in (
+        ad.Dataset.load(tmp_path / "saved"),
+        *(made for made in [ds.cache(tmp_path / "kept")] for _ in range(2)),
+        *(made for made in [ds.snapshot(tmp_path / "snapshot")] for _ in range(2)),
+    ):
+        for got, want in zip(found, expected, strict=True):
+            assert all(one.dtype is dtype and torch.equal(one, other) for one, other in zip(got, want, strict=True))
+            got[0].zero_()
+
+
+def test_no_tensors_in_files_from_other_devices(torch: Any, tmp_path: Path) -> None:
+    ds = ad.Dataset.range(1).map(lambda _: torch.ones(2, device="meta"))
+    assert next(iter(ds.batch(1))).shape == (1, 2)
+    with pytest.raises(ad.StructureError, match="device meta"):
+        ds.save(tmp_path / "saved")
+
+
+def test_specs_arrays_and_weights_of_tensors(torch: Any) -> None:
+    ds = ad.Dataset.from_tensor_slices(torch.ones(2, 3))
+    assert ds.element_spec == ad.TensorSpec((3,), "float32")
+    assert ds.batch(2).element_spec == ad.TensorSpec((None, 3), "float32")
+    halves = ad.Dataset.range(1).map(half)
+    assert halves.element_spec == {"x": ad.TensorSpec((3,), object), "y": ad.TensorSpec((), "int64")}
+    (element,) = halves.as_numpy_iterator()
+    assert element["x"].dtype == np.float32
+    assert type(element["y"]) is np.int64
+    cached = ad.Dataset.range(4).map(lambda _: torch.zeros(1000)).cache(max_bytes=10_000)
+    assert len(list(cached)) == len(list(cached)) == 4
+
+
+def test_a_signature_converts_tensors(torch: Any) -> None:
+    spec = ad.TensorSpec((None,), "float32")
+    made = ad.Dataset.from_generator(lambda: [torch.arange(2), torch.ones(2), [1]], output_signature=spec)
+    first, second, third = made
+    assert torch.equal(first, torch.tensor([0.0, 1.0]))
+    assert torch.equal(second, torch.ones(2))
+    assert type(third) is np.ndarray
+    wrong = ad.Dataset.from_generator(lambda: [torch.ones(2, 2)], output_signature=spec)
+    with pytest.raises(ad.StructureError, match="expected TensorSpec"):
+        list(wrong)
+
+
+def test_tensors_cross_processes(torch: Any) -> None:
+    there = ad.Dataset.range(3).map(half, 1, executor="process").map(lambda e: e["x"].t().unsqueeze(0))
+    beside = ad.Dataset.range(3).map(half).with_options(ad.Options(placement="process")).map(lambda e: e["x"])
+    for ds in (there, beside):
+        found = list(ds)
+        assert all(type(one) is torch.Tensor and one.dtype is torch.bfloat16 for one in found)
+        assert [one.reshape(-1).tolist() for one in found] == [[i] * 3 for i in range(3)]
+
+
+def test_tensors_by_number_in_pairs_and_for_several(torch: Any) -> None:
+    ds = ad.Dataset.from_tensor_slices(torch.arange(3))
+    assert ds[1].item() == 1
+    assert type(ds[1]) is torch.Tensor
+    assert [(one.item(), two) for one, two in ad.Dataset.zip(ds, ad.Dataset.range(3))] == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_fingerprints_tell_tensors_apart(torch: Any) -> None:
+    def over(tensor: Any) -> str:
+        return ad.Dataset.range(2).map(lambda i: tensor[i]).fingerprint()
+
+    assert over(torch.arange(3)) == over(torch.arange(3)) != over(torch.arange(1, 4))
+    assert over(torch.ones(2).bfloat16()) != over(torch.ones(2))
