@@ -478,15 +478,16 @@ def shared_spec(signatures: Sequence[Any]) -> Any:
 
 
 def nbytes(value: Any) -> int:
-    """Return about how many bytes an element occupies."""
+    """Return about how many bytes an element occupies; one that cannot be weighed is taken for a plain object."""
     if isinstance(value, (np.ndarray, Ragged)):
         return value.nbytes + 100
-    level = open_level(value)
-    if level is not None:
-        return sum(map(nbytes, level.parts)) + 100
-    if is_tensor(value):
-        return tensor_bytes(value) + 100
-    return sys.getsizeof(value)
+    try:
+        level = open_level(value)
+        if level is not None:
+            return sum(map(nbytes, level.parts)) + 100
+        return tensor_bytes(value) + 100 if is_tensor(value) else sys.getsizeof(value)
+    except Exception:  # noqa: BLE001 - of its own `__sizeof__`, or as a field of it cannot be read
+        return object.__sizeof__(value)
 
 
 def prefixed(signature: Any, size: int | None) -> Any:

@@ -321,7 +321,10 @@ def size_of(block: Block) -> int:
     """Return about how many bytes some elements make; what is nested is taken to be large."""
     if block.columns:
         return sum([len(part) * part.weight for part in block.columns])
-    return sum([getattr(item, "nbytes", 1024) for item in block.items])
+    try:
+        return sum([getattr(item, "nbytes", 1024) for item in block.items])
+    except Exception:  # noqa: BLE001 - of an element's own `nbytes`
+        return SMALL
 
 
 def snapshot_path(heading: Heading, plan: Node, folder: str) -> str:

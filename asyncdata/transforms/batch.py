@@ -86,7 +86,7 @@ class Batch(Unary):
         """Return a batch, of elements whose tickets begin at `at`, or the failure in its place."""
         try:
             return self.join(items)
-        except (StructureError, ValueError, TypeError, MemoryError) as error:
+        except Exception as error:  # also what an element's own methods raise
             return noted(error, self.written, tickets.part(at, at + len(items)))
 
     def whole(self, block: Block) -> Any:

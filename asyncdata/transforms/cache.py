@@ -353,7 +353,10 @@ def freeze(value: Any) -> None:
     if isinstance(value, Ragged):
         freeze((value.values, value.row_splits))
         return
-    level = open_level(value)
+    try:
+        level = open_level(value)
+    except Exception:  # as a field of it cannot be read: then there is nothing to be changed by it
+        return
     if level is not None:
         for part in level.parts:
             freeze(part)

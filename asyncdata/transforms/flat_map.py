@@ -35,7 +35,7 @@ async def inner_plan(call: Call, block: Block) -> Node | Failure:
         return result
     try:
         return node_of(result, call)
-    except TypeError as error:
+    except Exception as error:  # also what its `repr`, for the message, raises
         return call.failure(error, ticket)
 
 

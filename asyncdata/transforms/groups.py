@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any, Final, final
 
-from asyncdata.errors import PlanError, StructureError
+from asyncdata.errors import PlanError
 from asyncdata.plan import Node, Unary, check_arguments, check_called, check_count, regrouped
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
@@ -344,7 +344,7 @@ class Buckets(Groups):
     def made(self, key: int, items: list[Any], tickets: Tickets) -> Any:
         try:
             return stack(items) if self.paddings is None else self.paddings[key].stack(items)
-        except (StructureError, ValueError, TypeError, MemoryError) as error:
+        except Exception as error:  # also what an element's own methods raise
             return noted(error, f"{METHOD}({len(items)})", tickets)
 
 

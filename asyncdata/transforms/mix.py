@@ -176,7 +176,7 @@ def choices_at_once(block: Block, inputs: int) -> Choices | None:
         return None
     try:
         numbers = np.array(block.items)
-    except ValueError:
+    except Exception:  # also what an element's own methods raise; one by one it is seen which
         return None
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or (numbers < 0).any() or (numbers >= inputs).any():
         return None
@@ -192,13 +192,20 @@ def choices_one_by_one(block: Block, inputs: int) -> list[int | Failure]:
 def choice(item: Any, inputs: int, ticket: Ticket) -> int | Failure:
     """Return a choice as a number, or a failure if it is none of an input."""
     try:
+        return sound_choice(item, inputs)
+    except Exception as error:  # also what its own `__index__` raises
+        return noted(error, "choose_from_datasets", ticket)
+
+
+def sound_choice(item: Any, inputs: int) -> int:
+    """Return a choice as a number; an error if it is none of an input."""
+    try:
         number = index(item)
     except TypeError:
-        wrong = TypeError(f"a choice must be an integer, got {type(item).__name__}: {item!r:.60}")
-        return noted(wrong, "choose_from_datasets", ticket)
-    if 0 <= number < inputs:
-        return number
-    return noted(IndexError(f"there is no dataset {number} among {inputs}"), "choose_from_datasets", ticket)
+        raise TypeError(f"a choice must be an integer, got {type(item).__name__}: {item!r:.60}") from None
+    if not 0 <= number < inputs:
+        raise IndexError(f"there is no dataset {number} among {inputs}")
+    return number
 
 
 async def refused(source: Blocks, inputs: int) -> Blocks:

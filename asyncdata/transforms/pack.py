@@ -132,7 +132,7 @@ class PackSequences(Unary):
         """Return why an element that came out as a failure is in no row."""
         try:
             error = odd_one(self.sequence(layout, item))
-        except StructureError as found:
+        except Exception as found:
             error = found
         return self.failure(error, ticket)
 
@@ -359,7 +359,7 @@ class Packer(Step):
         """Put an element into rows; one that failed, or is no sequence, passes at once."""
         try:
             tokens = None if type(item) is Failure else self.accepted(item)
-        except StructureError as error:
+        except Exception as error:  # also what an element's own methods raise
             item, tokens = self.node.failure(error, ticket), None
         if tokens is None:
             self.out.append((item, alone(ticket), self.spot()))
@@ -416,7 +416,7 @@ class Packer(Step):
         members = Given(row.members, 0, len(row.members), END)
         try:
             item: Any = self.layout.row(row.pieces)
-        except (ValueError, TypeError, MemoryError) as error:
+        except Exception as error:
             item = self.node.failure(error, members)
         self.out.append((item, members, self.spot(*begun)))
 
@@ -440,7 +440,7 @@ class Packer(Step):
             if type(item) is not Failure:
                 return self.accepted(item)
             cause = item.error
-        except StructureError as error:
+        except Exception as error:
             cause = error
         what = f"{describe(ticket)} was a sequence that fits"
         raise ResumeError(f"{self.node.label()}: {what} when the state was saved, and is not now") from cause

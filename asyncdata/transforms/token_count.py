@@ -87,11 +87,9 @@ class BucketByTokenCount(Unary):
             return value
         label = self.length_func.label
         try:
-            length = index(value)
-        except TypeError:
-            return noted(TypeError(f"a length is a whole number, got {value!r:.80}"), label, ticket)
-        if length < 0:
-            return noted(ValueError(f"a length is at least 0, got {length}"), label, ticket)
+            length = whole_length(value)
+        except Exception as error:  # also what its own `__index__` raises
+            return noted(error, label, ticket)
         if length <= self.max_tokens or self.overlong == "keep":
             return length
         if self.overlong == "drop":
@@ -105,7 +103,7 @@ class BucketByTokenCount(Unary):
         """Return a batch, or the failure in its place."""
         try:
             return self.padding.stack(items)
-        except (StructureError, ValueError, TypeError, MemoryError) as error:
+        except Exception as error:  # also what an element's own methods raise
             return noted(error, f"{METHOD}({self.max_tokens})", tickets)
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
@@ -118,6 +116,17 @@ class BucketByTokenCount(Unary):
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         return [self.input.dealt([listed(at)[0] for at in positions], deal), 0]
+
+
+def whole_length(value: Any) -> int:
+    """Return what a length function returned as a number; an error if it is none."""
+    try:
+        length = index(value)
+    except TypeError:
+        raise TypeError(f"a length is a whole number, got {value!r:.80}") from None
+    if length < 0:
+        raise ValueError(f"a length is at least 0, got {length}")
+    return length
 
 
 def length_of(element: Any) -> int:

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any, final
 
 from asyncdata.columns import Columns
-from asyncdata.errors import PlanError, StructureError
+from asyncdata.errors import PlanError
 from asyncdata.plan import Node, Unary, another, regrouped, repeated_ones, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, dealt_begun, listed
@@ -193,7 +193,7 @@ class Unbatcher(Step):
             return None
         try:
             columns = [self.columns(block, place) for place in range(len(block))]
-        except StructureError:
+        except Exception:  # also what an element's own methods raise; one by one it is seen which
             return None
         found = [part for part in columns if part is not None]
         if len(found) < len(columns):
@@ -208,7 +208,7 @@ class Unbatcher(Step):
         try:
             columns = self.columns(block, 0)
             items = unstack(block.items[0]) if columns is None else []
-        except StructureError as error:
+        except Exception as error:  # also what an element's own methods raise
             return self.failure(block, noted(error, self.name, block.tickets[0]), skip)
         count, element, skips = len(items) if columns is None else len(columns), block.tickets, self.skips
         rows = Children(element[0], Ordinals(0, count), lambda row: self.after(element, row, count, skips))

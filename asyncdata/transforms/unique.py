@@ -70,8 +70,10 @@ def added(keys: set[Any], item: Any, ticket: Ticket) -> Failure | None:
     except TypeError:
         try:
             keys.add(key_of(item))
-        except TypeError as error:
+        except Exception as error:
             return noted(error, "unique()", ticket)
+    except Exception as error:  # of its own `__hash__` or `__eq__`
+        return noted(error, "unique()", ticket)
     return None
 
 
@@ -103,7 +105,7 @@ class Seen(Step):
             try:
                 places = self.new(block.items)
                 items = [block.items[place] for place in places]
-            except TypeError:  # some cannot be in a set as they are
+            except Exception:  # some cannot be in a set as they are, or not be compared
                 items, places = self.one_by_one(block)
         before, past, given = self.count, self.past, len(self.given)
         self.count += len(block)

@@ -79,7 +79,7 @@ class Window(Unary):
         """Return a window of these elements, or the failure in its place, which has ticket number `index`."""
         try:
             return opened(members, self.make)
-        except StructureError as error:
+        except Exception as error:  # also what an element's own methods raise
             return noted(error, self.label(), tickets[index])
 
 
