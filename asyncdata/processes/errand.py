@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from asyncdata.runtime.tickets import Kept, Position, Ticket, Tickets, plain
 from asyncdata.runtime.usage import queued
 from asyncdata.runtime.work import Work
 
-__all__ = ("Carried", "Errand", "Outcome", "Sent", "back", "carry_out", "outward", "reached")
+__all__ = ("Alone", "Carried", "Errand", "Outcome", "Sent", "back", "carry_out", "outward", "reached")
 
 
 CHECKS: Final = 16
@@ -46,6 +47,8 @@ class Errand(NamedTuple):
     whole: bool
     careful: bool = False
     blamed: dict[int, str] | None = None
+    apart: bool = False
+    """Whether each result is pickled alone, since those of a group could not be unpickled together."""
 
 
 class Outcome(NamedTuple):
@@ -78,6 +81,12 @@ class Outcome(NamedTuple):
     def worked(self) -> float:
         """For how many seconds there was a core for it: on a busy machine the work is no more than before."""
         return self.seconds - self.queued
+
+
+class Alone(NamedTuple):
+    """A result that is pickled by itself, so that if it cannot be unpickled others can."""
+
+    pickled: bytes
 
 
 class RaisedInWorkerError(Exception):
@@ -184,11 +193,17 @@ def reached(block: Block, outcome: Outcome) -> int:
     return good[outcome.done] if outcome.done < len(good) else len(block)
 
 
-def back(block: Block, outcome: Outcome) -> Block:
-    """Return the results in the places of elements that a worker has done; what had failed before stays."""
+ODD: Final = frozenset({Carried, Alone})
+
+
+def back(block: Block, outcome: Outcome, label: str) -> Block:
+    """Return the results in the places of elements that a worker has done; what had failed before stays.
+
+    `label` names the step that one is to be blamed on which cannot be unpickled.
+    """
     items, places = outcome.items, outcome.places
     batches = not block.columns and type(block.items[0]) is Block
-    if not block.failed and not batches and (isinstance(items, tuple) or Carried not in set(map(type, items))):
+    if not block.failed and not batches and (isinstance(items, tuple) or ODD.isdisjoint(map(type, items))):
         tickets = block.tickets if places is None else Kept(block.tickets, places)
         return Block.of_columns(items, tickets) if isinstance(items, tuple) else Block(items, tickets)
     if isinstance(items, tuple):
@@ -199,24 +214,29 @@ def back(block: Block, outcome: Outcome) -> Block:
         bad = [(place, item) for place, item in enumerate(block.items) if type(item) is Failure]
         found = sorted([*((good[place], item) for place, item in found), *bad], key=lambda pair: pair[0])
     if batches:
-        return Block([rejoined(block.items[place], rows) for place, rows in found], block.tickets)
-    items = [opened(item, block.tickets, place) for place, item in found]
+        return Block([rejoined(block.items[place], rows, label) for place, rows in found], block.tickets)
+    items = [opened(item, block.tickets, place, label) for place, item in found]
     whole = len(found) == len(block)
     tickets = block.tickets if whole else Kept(block.tickets, [place for place, _ in found])
     return Block(items, tickets, Failure in set(map(type, items)))
 
 
-def rejoined(batch: Block, rows: list[Any]) -> Block:
+def rejoined(batch: Block, rows: list[Any], label: str) -> Block:
     """Return the results of a batch as a block; what had failed before stays."""
     items = [
-        before if type(before) is Failure else opened(row, batch.tickets, place)
+        before if type(before) is Failure else opened(row, batch.tickets, place, label)
         for place, (before, row) in enumerate(zip(batch.items, rows, strict=True))
     ]
     return Block(items, batch.tickets, Failure in set(map(type, items)))
 
 
-def opened(item: Any, tickets: Tickets, place: int) -> Any:
+def opened(item: Any, tickets: Tickets, place: int, label: str) -> Any:
     """Return an item as it is in this process."""
+    if type(item) is Alone:
+        try:
+            return pickle.loads(item.pickled)
+        except Exception as error:
+            return noted(error, label, tickets[place])
     return item.failure(tickets[place]) if type(item) is Carried else item
 
 

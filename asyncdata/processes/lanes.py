@@ -41,6 +41,10 @@ def pickled(work: Work) -> bytes:
         ) from error
 
 
+class UnreadableError(Exception):
+    """The results of a group cannot be unpickled together; never seen by users."""
+
+
 class ProcessLanes(Lanes):
     """Worker processes that run functions over groups of about sixteen milliseconds."""
 
@@ -57,6 +61,7 @@ class ProcessLanes(Lanes):
         self.lesson: Lesson = self.crew.lesson(pickled(work))
         self.jobs: dict[Group, Job] = {}
         self.by_value = False  # elements, with functions and classes of the main script
+        self.apart = False  # results, each pickled by itself
         self.resent: set[Group] = set()
 
     def begun(self) -> bool:
@@ -81,7 +86,7 @@ class ProcessLanes(Lanes):
 
     def parcel(self, group: Group, job: Job) -> Parcel:
         """Return a group as it travels."""
-        errand = Errand(outward(self.work, group.what), self.epoch, self.in_order, job.suspect, job.blamed)
+        errand = Errand(outward(self.work, group.what), self.epoch, self.in_order, job.suspect, job.blamed, self.apart)
         return pack(errand, self.crew.slots, INPUT_INLINE, dump=entire if self.by_value else dumps)
 
     def done(self, group: Group, finished: Finished, reply: Reply | BaseException) -> None:
@@ -89,6 +94,13 @@ class ProcessLanes(Lanes):
         self.jobs.pop(group, None)
         try:
             group.result = self.result(group, reply)
+        except UnreadableError as error:  # the calls are made again, as after the death of a worker
+            if group not in self.resent:
+                self.apart = True
+                self.resent.add(group)
+                self.submit(group, finished)
+                return
+            group.error = StageError(f"{self.work.label}: results of a worker process cannot be unpickled: {error}")
         except ForeignError as error:
             if group not in self.resent:
                 self.by_value = True
@@ -106,7 +118,12 @@ class ProcessLanes(Lanes):
         """Return the results of a group, or raise what no element is to blame for."""
         if isinstance(reply, BaseException):
             raise reply
-        answer: Outcome | Carried = self.crew.attached.open(reply.parcel, self.copied)
+        try:
+            answer: Outcome | Carried = self.crew.attached.open(reply.parcel, self.copied)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise UnreadableError(repr(error)) from error
         if isinstance(answer, Carried):
             raise answer.failure(None).error
         if (self.copied or is_passing(reply.parcel)) and self.work.rows is None:
@@ -115,7 +132,7 @@ class ProcessLanes(Lanes):
         group.count = reached(group.what, answer)
         self.pace.measured(group.count, answer.worked)
         what = group.what
-        return back(what if group.count == len(what) else what.part(0, group.count), answer)
+        return back(what if group.count == len(what) else what.part(0, group.count), answer, self.work.label)
 
     def stop(self) -> None:
         for job in list(self.jobs.values()):
@@ -211,7 +228,7 @@ class ExecutorLanes(Lanes):
             outcome = future.result()
             group.count = reached(group.what, outcome)
             self.pace.measured(group.count, outcome.worked)
-            group.result = back(group.what.part(0, group.count), outcome)
+            group.result = back(group.what.part(0, group.count), outcome, self.errands.work.label)
         except BaseException as error:  # ends the pipeline, not the executor's thread
             group.error = error
         group.done = True

@@ -19,7 +19,7 @@ from asyncdata.copying import HELP
 from asyncdata.memory import keep_memory_warm
 from asyncdata.processes.arena import Attached, Draft, Parcel, Slots, dumps, pack
 from asyncdata.processes.board import Board
-from asyncdata.processes.errand import Carried, Errand, Outcome, carry_out
+from asyncdata.processes.errand import Alone, Carried, Errand, Outcome, carry_out
 from asyncdata.processes.segment import Segment
 from asyncdata.room import giving
 from asyncdata.runtime.executors import Note, Workers
@@ -151,7 +151,7 @@ def made(order: Order, post: Post, draft: Draft) -> Parcel:
     errand = opened(post, order.errand)
     with giving(draft.room) if work.rows is None else nullcontext():  # else rows of batches are given
         outcome = carry_out(work, errand, partial(post.board.write, order.group), draft.empty)
-    parcel = sent(outcome, errand.sent.batches, post, work, draft)
+    parcel = sent(outcome, errand, post, work, draft)
     if draft.window is not None:
         for failure in outcome.failures:
             failure.forget_frames()
@@ -168,22 +168,27 @@ def opened(post: Post, parcel: Parcel) -> Errand:
         raise
 
 
-def sent(outcome: Outcome, batches: bool, post: Post, work: Work, draft: Draft) -> Parcel:
+def sent(outcome: Outcome, errand: Errand, post: Post, work: Work, draft: Draft) -> Parcel:
     """Return an outcome as a parcel; results that cannot be pickled become failures."""
     try:
-        return pack(outcome.in_columns(), post.slots, draft=draft)
+        if not errand.apart or isinstance(outcome.items, tuple):
+            return pack(outcome.in_columns(), post.slots, draft=draft)
     except Exception:
-        items = [[fitting(row, work) for row in item] if batches else fitting(item, work) for item in outcome.items]
-        return pack(outcome._replace(items=items), post.slots)
+        outcome = outcome.apart()
+    fit = partial(fitting, work=work, alone=errand.apart)
+    items = [[*map(fit, item)] if errand.sent.batches else fit(item) for item in outcome.items]
+    return pack(outcome._replace(items=items), post.slots)
 
 
-def fitting(item: Any, work: Work) -> Any:
-    """Return a result, or the failure in the place of one that cannot be pickled."""
+def fitting(item: Any, work: Work, alone: bool) -> Any:
+    """Return a result, pickled by itself if asked for, or the failure in the place of one that cannot be pickled."""
+    if type(item) is Carried:
+        return item
     try:
-        dumps(item, None)
+        pickled = dumps(item, None)
+        return Alone(pickled) if alone else item
     except Exception as error:
         kind = type(item).__name__
         refusal = TypeError(f"the function returned a {kind}, which cannot be sent from a worker process: {error}")
         refusal.add_note(Note(f"in {work.label}"))
         return Carried.of(refusal)
-    return item

@@ -1,0 +1,42 @@
+"""Results that this process cannot unpickle: each fails alone, in its place, and names its step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from tests.processes.test_map import outcomes
+
+
+class Tag(str):
+    """A string whose constructor takes what pickle does not give it."""
+
+    __slots__ = ()
+
+    def __new__(cls, number: int, more: int) -> Tag:  # noqa: PYI034
+        return super().__new__(cls, f"{number}{more}")
+
+
+def tagged(number: Any) -> Any:
+    return Tag(number, 1) if number % 100 == 5 else number
+
+
+def all_tagged(numbers: Any) -> list[Any]:
+    return [tagged(number) for number in numbers.tolist()]
+
+
+@pytest.mark.parametrize("batch", [None, 10])
+def test_a_result_that_cannot_be_unpickled_fails_alone(batch: int | None) -> None:
+    fn = tagged if batch is None else all_tagged
+    found = outcomes(ad.Dataset.range(300).map(fn, 2, executor="process", batch=batch))
+    assert len(found) == 300
+    for number, one in enumerate(found):
+        if number % 100 != 5:
+            assert one == number
+            continue
+        kind, text, notes = one
+        assert kind is TypeError
+        assert "missing 1 required positional argument" in text
+        assert any("element" in note and "map(" in note for note in notes)
