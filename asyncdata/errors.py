@@ -7,7 +7,7 @@ AsyncDataError
 ├── ResumeError (ValueError)              a state that does not fit the pipeline or the files that it is to go on with
 ├── StageError (RuntimeError)             a stage broke; the pipeline has ended
 ├── WorkerCrashed (RuntimeError)          an element killed the worker process that worked on it, twice
-├── ClosedError (RuntimeError)            the iterator was closed and is asked for more
+├── ClosedError (RuntimeError)            the iterator was closed, or stopped before the end of its data
 ├── ConcurrentUseError (RuntimeError)     two tasks or threads read one iterator at once
 └── MissingDependencyError (ImportError)  an optional package is needed and not installed
 """
@@ -58,7 +58,7 @@ class WorkerCrashed(AsyncDataError, RuntimeError):  # noqa: N818 - the standard 
 
 
 class ClosedError(AsyncDataError, RuntimeError):
-    """The iterator was closed, and is asked for another element."""
+    """The iterator was closed, or stopped from elsewhere before the end of its data: says why."""
 
 
 class ConcurrentUseError(AsyncDataError, RuntimeError):

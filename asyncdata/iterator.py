@@ -23,6 +23,7 @@ from asyncdata.runtime.block import DELIVERED, Block, Failure, fail
 from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.interrupts import Interrupts
+from asyncdata.runtime.queue import AT_EXIT, BlockQueue
 from asyncdata.runtime.threads import thread_engine
 from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.stats import stats_of
@@ -201,8 +202,8 @@ class Reader:
         engine = self.engine or self.start(None)
         queue = engine.queue
         while (block := queue.take()) is None:
-            if queue.ended and not queue.blocks:
-                fail(self.ending(StopIteration()))
+            if (queue.ended or queue.stopped) and not queue.blocks:
+                fail(self.ending(queue, StopIteration()))
             queue.crave()
             engine.wait(queue.may_read, interrupts)
             interrupts.check()
@@ -217,8 +218,8 @@ class Reader:
         if queue.blocks:
             await asyncio.sleep(0)  # a pipeline that is always ahead must not keep the consumer's loop from others
         while (block := queue.take()) is None:
-            if queue.ended and not queue.blocks:
-                fail(self.ending(StopAsyncIteration()))
+            if (queue.ended or queue.stopped) and not queue.blocks:
+                fail(self.ending(queue, StopAsyncIteration()))
             queue.crave()
             await engine.wait_async(queue.may_read)
             self.check_open()
@@ -229,10 +230,13 @@ class Reader:
         if self.closed:
             raise ClosedError("the iterator was closed; begin a new one with iter(dataset)")
 
-    def ending(self, stop: Exception) -> BaseException:
-        """Return what ended the pipeline, or `stop`; no frame keeps that, which would keep the reader and a process."""
+    def ending(self, queue: BlockQueue, stop: Exception) -> BaseException:
+        """Return what ended the pipeline, or `stop` at the end of the data.
+
+        No frame keeps that, which would keep the reader and a process.
+        """
         self.check_open()
-        error = None if self.engine is None else self.engine.queue.error
+        error = queue.failure()
         self.exhausted = error is None
         return error or stop
 
@@ -269,10 +273,10 @@ class Reader:
         self.items = self.pieces = self.failures = iter(())
         self.abandon()
 
-    def abandon(self) -> None:
-        """Tell the pipeline to end; from any thread, also from a finalizer."""
+    def abandon(self, reason: str | None = None) -> None:
+        """Tell the pipeline to end, and why; from any thread, also from a finalizer."""
         if self.engine is not None:
-            self.engine.stop()
+            self.engine.stop(reason)
 
 
 class DatasetIterator(Generic[T]):
@@ -290,7 +294,7 @@ class DatasetIterator(Generic[T]):
 
     def __init__(self, planner: Planner, place: Place) -> None:
         self._reader = Reader(planner, place)
-        weakref.finalize(self, self._reader.abandon)
+        weakref.finalize(self, self._reader.abandon, AT_EXIT)  # nobody reads one that was dropped
 
     def __iter__(self) -> Self:
         return self

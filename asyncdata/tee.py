@@ -187,7 +187,7 @@ class Consumer(Generic[T]):
         self._shared = shared
         self._number = number
         self._seat = shared.seats[number]
-        weakref.finalize(self, shared.forget, number)
+        weakref.finalize(self, shared.forget, number).atexit = False  # at exit the iterator says why it ends
 
     def __iter__(self) -> Self:
         return self

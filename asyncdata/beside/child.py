@@ -92,7 +92,7 @@ class Passage:
         """The thread: send every block, then what ended the run, then that it is over."""
         try:
             self.send_blocks()
-            error = self.queue.error
+            error = self.queue.failure()
         except BaseException as failure:  # no memory to send in: reaches the consumer
             error = failure
             self.engine.stop()

@@ -40,6 +40,7 @@ from asyncdata.processes.arena import INLINE, Attached, Parcel, Slots, Spot, is_
 from asyncdata.processes.crew import ending, most_slots
 from asyncdata.processes.errand import Carried
 from asyncdata.processes.starting import WorkerProcess, at_exit, preload
+from asyncdata.runtime.queue import AT_EXIT
 
 __all__ = ("Companion", "companion_of")
 
@@ -161,7 +162,7 @@ class Correspondence:
                 self.questions.pop(letter.token).put(letter.parcel)
             case Ended():
                 if (line := self.lines.get(letter.run)) is not None:
-                    line.finish(None if letter.error is None else self.opened(letter.error))
+                    line.finish_complete() if letter.error is None else line.finish(self.opened(letter.error))
             case Over():
                 if (line := self.lines.pop(letter.run, None)) is not None:
                     line.end()
@@ -300,6 +301,8 @@ def end_companions() -> None:
     """End all processes when the interpreter exits, before multiprocessing waits for them."""
     letters = list(CORRESPONDENCES)
     for one in letters:
+        for line in list(one.lines.values()):
+            line.stop(AT_EXIT)
         one.ring()
     deadline = time.monotonic() + 2 * PATIENCE
     for one in letters:

@@ -44,8 +44,8 @@ class ProcessEngine:
             return self.line.course.post.ask(self.line.course.run, Chosen())
         return None
 
-    def stop(self) -> None:
-        self.queue.stop()
+    def stop(self, reason: str | None = None) -> None:
+        self.queue.stop(reason)
         self.line.course.post.tell(Stop(self.line.course.run))
 
     def join(self) -> None:

@@ -125,7 +125,7 @@ class Carry(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Nothing more will come in a run, because of the error in the parcel if there is one."""
+    """Nothing more will come in a run, because of the error in the parcel; without one this is the end of the data."""
 
     run: int
     error: Parcel | None

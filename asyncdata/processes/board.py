@@ -9,7 +9,7 @@ import numpy as np
 
 from asyncdata.processes.segment import Segment
 
-__all__ = ("Board", "Mark")
+__all__ = ("NOTHING", "Board", "Mark")
 
 CELLS: Final = 1 << 14
 """Workers have a cell each by their number; two that live at once and share one would need numbers 16,384 apart."""
@@ -20,6 +20,9 @@ class Mark(NamedTuple):
 
     group: int
     place: int
+
+
+NOTHING: Final = Mark(0, 0)
 
 
 class Board:

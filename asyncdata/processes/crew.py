@@ -16,13 +16,14 @@ from hashlib import blake2b
 from queue import SimpleQueue
 from typing import Any, Final, cast
 
-from asyncdata.errors import StageError
+from asyncdata.errors import AsyncDataError, ClosedError, StageError
 from asyncdata.processes.arena import Attached, Slots, Spot
-from asyncdata.processes.board import Board
+from asyncdata.processes.board import NOTHING, Board
 from asyncdata.processes.segment import Segment
 from asyncdata.processes.starting import Context, WorkerProcess, at_exit, preload
 from asyncdata.processes.worker import Duty, Order, Reply, be_ready, do, prepare
 from asyncdata.runtime.machine import most_bytes
+from asyncdata.runtime.queue import AT_EXIT
 
 __all__ = ("Crew", "Job", "Pool", "end_crews", "ending", "most_slots", "pool_of")
 
@@ -91,7 +92,7 @@ class Crew:
         self.context = Context()
         self.orders: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self.thread: threading.Thread | None = None
-        self.board = Board.create()
+        self.board: Board | None = None  # made with the first process: a crew that never starts has no descriptor
         self.attached = Attached()
         self.slots = Slots(most_slots())
         self.lessons: weakref.WeakValueDictionary[bytes, Lesson] = weakref.WeakValueDictionary()
@@ -102,7 +103,9 @@ class Crew:
         self.opening = False
         """Whether it is about to start processes."""
         self.begun = False
-        self.failed: StageError | None = None
+        self.failed: AsyncDataError | None = None
+        self.closed: ClosedError | None = None
+        """What jobs are told when the interpreter is exiting."""
 
     # what stages ask
 
@@ -118,7 +121,9 @@ class Crew:
         with self.lock:
             job.number = next(self.numbers)
             self.jobs[job.number] = job
-            if self.executor is not None:
+            if self.closed is not None:
+                self.fail(self.closed)
+            elif self.executor is not None:
                 self.hand(self.executor, job)
             else:
                 self.begin()
@@ -126,7 +131,7 @@ class Crew:
     def call(self) -> None:
         """Have the processes started before there is anything for them to do."""
         with self.lock:
-            if self.executor is None:
+            if self.executor is None and self.closed is None:
                 self.begin()
 
     def begin(self) -> None:
@@ -206,11 +211,12 @@ class Crew:
         if self.executor is not None:  # ordered once more, while they were started anew
             return
         preload(self.modules if not self.barren else set())  # one of them may be why the fork server ends
+        board = self.board = self.board or Board.create()
         executor = ProcessPoolExecutor(
             self.count,
             mp_context=cast("Any", self.context),
             initializer=prepare,
-            initargs=(self.board.segment.handle if self.board.segment else "", most_slots() // self.count),
+            initargs=(board.segment.handle if board.segment else "", most_slots() // self.count),
         )
         self.start(executor)
         with self.lock:
@@ -276,11 +282,12 @@ class Crew:
 
     def bury(self) -> list[str]:
         """See which jobs workers died of, free what they held, and return how they ended."""
-        dead = self.context.started
+        dead, board = self.context.started, self.board
         self.context.started = []
         suspects = 0
         for process in dead:
-            mark, code, pid = self.board.read(process.pid or 0), process.exitcode, process.pid
+            mark = board.read(process.pid or 0) if board else NOTHING
+            code, pid = process.exitcode, process.pid
             self.attached.forget_all(pid or 0)
             job = self.jobs.get(mark.group)
             if (
@@ -290,14 +297,15 @@ class Crew:
                 job.died(mark.place, code)
         self.barren = 0 if self.settled or suspects else self.barren + 1
         self.settled = 0
-        self.board.clear()
+        if board is not None:
+            board.clear()
         self.slots.reset()
         endings = [ending(process.exitcode or 0) for process in dead]
         for process in dead:
             process.close()
         return endings
 
-    def fail(self, error: StageError) -> None:
+    def fail(self, error: AsyncDataError) -> None:
         """Tell all that wait that there is no pool."""
         self.failed = error
         with self.lock:
@@ -310,7 +318,10 @@ class Crew:
         """End the processes: what they do not finish in two seconds they do not finish."""
         with self.lock:
             executor, self.executor = self.executor, None
-            self.jobs.clear()
+            if self.closed is None:
+                self.jobs.clear()
+        if self.closed is not None:  # a thread that is no daemon may wait for them
+            self.fail(self.closed)
         if executor is not None:
             with self.patience(WorkerProcess.kill):
                 executor.shutdown(wait=True, cancel_futures=True)
@@ -318,7 +329,8 @@ class Crew:
         for lesson in list(self.lessons.values()):
             lesson.close()
         self.slots.close()
-        self.board.close()
+        if self.board is not None:
+            self.board.close()
 
 
 def each(processes: list[WorkerProcess], end: Callable[[WorkerProcess], object]) -> None:
@@ -376,6 +388,7 @@ def end_crews() -> None:
     """End all processes before the interpreter waits for the threads of their pools."""
     crews = list(CREWS)
     for crew in crews:
+        crew.closed = ClosedError(f"the worker processes were ended before the end of the data: {AT_EXIT}")
         crew.orders.put(None)
     for crew in crews:
         if crew.thread is not None:

@@ -80,8 +80,8 @@ class Engine(Protocol):
         """Wait until `ready()` without blocking the consumer's loop."""
         ...
 
-    def stop(self) -> None:
-        """Tell the pipeline to end; from any thread, also from a finalizer."""
+    def stop(self, reason: str | None = None) -> None:
+        """Tell the pipeline to end, and why; from any thread, also from a finalizer."""
         ...
 
     def join(self) -> None:
@@ -134,7 +134,8 @@ class TaskEngine:
     async def wait_async(self, ready: Callable[[], object]) -> None:
         await self.signal.until(ready)
 
-    def stop(self) -> None:
+    def stop(self, reason: str | None = None) -> None:
+        self.queue.reason = reason or self.queue.reason
         with suppress(RuntimeError):  # the loop is closed: its tasks have ended with it
             self.loop.call_soon_threadsafe(self.pipeline.cancel)
 
@@ -221,11 +222,12 @@ class LoopEngine:
     async def wait_async(self, ready: Callable[[], object]) -> None:
         raise StageError("this iterator was begun with a plain `for` and placement='current': go on with `for`")
 
-    def stop(self) -> None:
+    def stop(self, reason: str | None = None) -> None:
         """End the pipeline: here, or in a thread where another loop is running in this one, or this loop in another."""
         if sys.is_finalizing() or self.stopping:
             return
         self.stopping = True
+        self.queue.reason = reason or self.queue.reason
         self.pipeline.owned.left.say()
         if running_loop() is None and self.turn.acquire(blocking=False):
             try:

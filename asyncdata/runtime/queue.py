@@ -15,11 +15,13 @@ from math import inf
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
 
+from asyncdata.errors import ClosedError
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.budget import Budget, Share
 
 __all__ = (
+    "AT_EXIT",
     "MOST_BYTES",
     "BlockQueue",
     "Depth",
@@ -30,6 +32,9 @@ __all__ = (
     "ThreadSignal",
     "now_on",
 )
+
+AT_EXIT: Final = "the interpreter is exiting"
+"""Why a pipeline was stopped."""
 
 MOST_ITEMS: Final = 4096
 MOST_BYTES: Final = 64 << 20
@@ -208,7 +213,12 @@ class BlockQueue:
         self.taken = 0
         self.hungry = 0
         self.ended = False
+        """Whether nothing more will be written, for whatever reason."""
+        self.complete = False
+        """Whether all of the data was written: only the writer that has read its input to the end says so."""
         self.stopped = False
+        self.reason = "it was stopped from elsewhere"
+        """Why it was stopped."""
         self.error: BaseException | None = None
 
     def free(self) -> int:
@@ -240,11 +250,16 @@ class BlockQueue:
         self.reader.notify()
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Say that nothing more will come, because of `error` if there was one."""
+        """Say that nothing more will come, because of `error` if there was one; this is not the end of the data."""
         if not self.ended:
-            self.error = error
+            self.error = None if self.stopped else error  # one that the stopping led to says less than its reason
             self.ended = True
             self.reader.notify()
+
+    def finish_complete(self) -> None:
+        """Say that all of the data was written. A writer may have ended early because the queue was stopped."""
+        self.complete = not self.stopped and not self.ended
+        self.finish()
 
     # the reader's side
 
@@ -264,6 +279,14 @@ class BlockQueue:
         self.writer.notify()
         return block
 
+    def failure(self) -> BaseException | None:
+        """Return why nothing more comes, `None` at the end of the data; the same object each time."""
+        if self.error is None and not self.complete:
+            self.error = ClosedError(
+                f"the pipeline was stopped before the end of its data: {self.reason}; this is not the end of the data"
+            )
+        return self.error
+
     def pass_on(self) -> Block | None:
         """Take the next block for a reader elsewhere, who says by `account` when it has read it."""
         return self.blocks.popleft() if self.blocks else None
@@ -277,8 +300,10 @@ class BlockQueue:
         else:
             self.writer.notify()
 
-    def stop(self) -> None:
+    def stop(self, reason: str | None = None) -> None:
         """Leave: nothing more will be read. From any thread, also from a finalizer."""
+        if reason is not None and not self.stopped:
+            self.reason = reason
         self.stopped = True
         self.writer.notify()
         self.reader.notify()

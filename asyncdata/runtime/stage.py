@@ -212,7 +212,7 @@ async def fill(
                     want.items, begin = room, now_on(scope.loop)
                     block = await anext(source, None)
                     if block is None:
-                        queue.finish()
+                        queue.finish_complete()
                         return
                     queue.put(block, now_on(scope.loop) - begin)
                     size, block = len(block), None

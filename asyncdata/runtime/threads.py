@@ -22,7 +22,7 @@ from asyncdata.runtime.by_hand import driven
 from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.machine import lock_is_held, usable_cores
 from asyncdata.runtime.pipeline import told
-from asyncdata.runtime.queue import BlockQueue, LoopQueue, LoopSignal, ThreadQueue, ThreadSignal
+from asyncdata.runtime.queue import AT_EXIT, BlockQueue, LoopQueue, LoopSignal, ThreadQueue, ThreadSignal
 from asyncdata.runtime.scope import Apart, Owned
 from asyncdata.trying import LEAVING
 
@@ -90,8 +90,8 @@ class ThreadEngine:
     async def wait_async(self, ready: Callable[[], object]) -> None:
         await wait_on_loop(self.queue, ready)
 
-    def stop(self) -> None:
-        self.queue.stop()
+    def stop(self, reason: str | None = None) -> None:
+        self.queue.stop(reason)
         self.owned.left.say()
         if self.begun.acquire(blocking=False):  # interrupted, or left by another thread, before it began
             self.discard()
@@ -119,7 +119,7 @@ def end_engines() -> None:
     deadline = time.monotonic() + PATIENCE
     engines = list(ENGINES)
     for engine in engines:
-        engine.stop()
+        engine.stop(AT_EXIT)
     for engine in engines:
         if engine.thread.ident is not None:
             engine.thread.join(max(0.0, deadline - time.monotonic()))
@@ -187,6 +187,7 @@ class HandEngine(ThreadEngine):
                 want.items, begin = room, time.perf_counter()
                 block = await anext(source, None)
                 if block is None:
+                    self.queue.finish_complete()
                     return
                 self.queue.put(block, time.perf_counter() - begin)
                 block = None
