@@ -15,6 +15,7 @@ import numpy as np
 from asyncdata.columns import Columns
 from asyncdata.errors import WorkerCrashed
 from asyncdata.memory import Empty
+from asyncdata.processes.arena import whole
 from asyncdata.processes.raised import pickled_error, unpickled_error, words_of
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import LATE, Note, Place, noted
@@ -36,6 +37,13 @@ class Sent(NamedTuple):
     items: list[Any] | tuple[Columns, ...]
     batches: bool
     tickets: list[Ticket] | None
+
+    def sealed(self) -> Sent:
+        """Return the same with each element pickled by itself, but for what lies in columns."""
+        if isinstance(self.items, tuple):
+            return self
+        seal = [[*map(Alone.of, item)] if self.batches else Alone.of(item) for item in self.items]
+        return self._replace(items=seal)
 
 
 class Errand(NamedTuple):
@@ -84,9 +92,14 @@ class Outcome(NamedTuple):
 
 
 class Alone(NamedTuple):
-    """A result that is pickled by itself, so that if it cannot be unpickled others can."""
+    """An element that is pickled by itself, so that if it cannot be unpickled others can."""
 
     pickled: bytes
+
+    @staticmethod
+    def of(item: Any) -> Alone:
+        """Return an element, with what is of the main script by value."""
+        return Alone(whole(item))
 
 
 class RaisedInWorkerError(Exception):
@@ -248,7 +261,7 @@ def carry_out(work: Work, errand: Errand, mark: Callable[[int], object], empty: 
 
     Batches are made in arrays that `empty` gives.
     """
-    block, work = received(errand.sent), work.at(errand.epoch)
+    block, work = received(errand.sent, work.label), work.at(errand.epoch)
     if not len(block):  # all had failed before
         return Outcome([], None, 0, 0.0, 0.0)
     begin, waited = time.perf_counter(), queued()
@@ -278,15 +291,23 @@ def in_time(work: Work, block: Block, end: float, empty: Empty) -> tuple[Block, 
     return Block.join(parts), min(place, count)
 
 
-def received(sent: Sent) -> Block:
-    """Return the group as a block, in which each element's ticket is its place."""
+def received(sent: Sent, label: str) -> Block:
+    """Return the group as a block, in which each element's ticket is its place; what cannot be unpickled has failed."""
     items = sent.items
     if isinstance(items, tuple):
         return Block.of_columns(items, Placed(sum(map(len, items)), sent.tickets))
     if not sent.batches:
-        return Block(items, Placed(len(items), sent.tickets))
-    blocks = [Block(rows, Placed(len(rows))) for rows in items]
+        return unsealed(items, Placed(len(items), sent.tickets), label)
+    blocks = [unsealed(rows, Placed(len(rows)), label) for rows in items]
     return Block(blocks, Placed(len(blocks)))
+
+
+def unsealed(items: list[Any], tickets: Placed, label: str) -> Block:
+    """Return elements as a block, those that were pickled by themselves unpickled."""
+    if Alone in set(map(type, items)):
+        items = [opened(item, tickets, place, label) for place, item in enumerate(items)]
+        return Block(items, tickets, Failure in set(map(type, items)))
+    return Block(items, tickets)
 
 
 def one_by_one(work: Work, block: Block, errand: Errand, mark: Callable[[int], object]) -> Block:

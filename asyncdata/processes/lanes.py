@@ -63,6 +63,7 @@ class ProcessLanes(Lanes):
         self.by_value = False  # elements, with functions and classes of the main script
         self.apart = False  # results, each pickled by itself
         self.resent: set[Group] = set()
+        self.sealed: set[Group] = set()  # whose elements are pickled each by itself
 
     def begun(self) -> bool:
         """Tell whether the processes are there that were called; `StageError` if they cannot start."""
@@ -86,7 +87,15 @@ class ProcessLanes(Lanes):
 
     def parcel(self, group: Group, job: Job) -> Parcel:
         """Return a group as it travels."""
-        errand = Errand(outward(self.work, group.what), self.epoch, self.in_order, job.suspect, job.blamed, self.apart)
+        sent = outward(self.work, group.what)
+        errand = Errand(
+            sent.sealed() if group in self.sealed else sent,
+            self.epoch,
+            self.in_order,
+            job.suspect,
+            job.blamed,
+            self.apart,
+        )
         return pack(errand, self.crew.slots, INPUT_INLINE, dump=entire if self.by_value else dumps)
 
     def done(self, group: Group, finished: Finished, reply: Reply | BaseException) -> None:
@@ -107,10 +116,15 @@ class ProcessLanes(Lanes):
                 self.resent.add(group)
                 self.submit(group, finished)
                 return
+            if group not in self.sealed:
+                self.sealed.add(group)
+                self.submit(group, finished)
+                return
             group.error = StageError(f"{self.work.label}: a worker process cannot load its elements: {error}")
         except BaseException as error:  # ends the pipeline, not the pool's thread
             group.error = error
         self.resent.discard(group)
+        self.sealed.discard(group)
         group.done = True
         finished(group)
 

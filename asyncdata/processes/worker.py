@@ -55,7 +55,7 @@ class Reply(NamedTuple):
 
 
 class ForeignError(Exception):
-    """Elements came with something of the main script by name, which is not run here; never seen by users."""
+    """Elements cannot be unpickled here, together, or with what is of the main script by name; never seen by users."""
 
 
 class Post:
@@ -162,10 +162,10 @@ def opened(post: Post, parcel: Parcel) -> Errand:
     """Return an errand that has arrived."""
     try:
         return post.attached.open(parcel)
-    except AttributeError as error:
-        if "__main__" in str(error):
-            raise ForeignError(str(error)) from error
+    except (MemoryError, OSError):
         raise
+    except Exception as error:
+        raise ForeignError(str(error)) from error
 
 
 def sent(outcome: Outcome, errand: Errand, post: Post, work: Work, draft: Draft) -> Parcel:

@@ -205,10 +205,14 @@ class NeverMade:
         return never_made, ()
 
 
-def test_elements_that_no_process_can_load_are_sent_again_once() -> None:
-    ds = ad.Dataset.from_list([NeverMade(), NeverMade()]).map(id, executor="process", num_parallel_calls=1)
-    with pytest.raises(ad.StageError, match="a worker process cannot load its elements: module '__main__' has no"):
-        list(ds)
+def test_elements_that_no_process_can_load_fail_in_their_places() -> None:
+    ds = ad.Dataset.from_iterable([0, NeverMade(), 2]).map(abs, executor="process", num_parallel_calls=1)
+    found = outcomes(ds)
+    assert found[::2] == [0, 2]
+    kind, text, notes = found[1]
+    assert kind is AttributeError
+    assert text == "module '__main__' has no such name"
+    assert notes == ["in map(abs), element 1"]
 
 
 def test_the_processes_end_with_the_last_dataset_that_uses_them() -> None:

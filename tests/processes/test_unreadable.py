@@ -40,3 +40,17 @@ def test_a_result_that_cannot_be_unpickled_fails_alone(batch: int | None) -> Non
         assert kind is TypeError
         assert "missing 1 required positional argument" in text
         assert any("element" in note and "map(" in note for note in notes)
+
+
+@pytest.mark.parametrize("batch", [None, 4])
+def test_an_element_that_a_worker_cannot_unpickle_fails_alone(batch: int | None) -> None:
+    elements = ad.Dataset.from_iterable([Tag(number, 1) if number == 5 else str(number) for number in range(12)])
+    fn = str.upper if batch is None else list
+    found = outcomes(elements.map(fn, 2, executor="process", batch=batch))
+    places = [5] if batch is None else [4, 5, 6, 7]
+    assert [one for place, one in enumerate(found) if place not in places] == [
+        str(number) for number in range(12) if number not in places
+    ]
+    kind, _, notes = found[5]
+    assert kind is TypeError
+    assert any("element 5" in note for note in notes) or batch
