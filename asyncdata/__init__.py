@@ -13,7 +13,9 @@ General layout, lowest first; a module imports only from those before it:
     optimize                     the rewrite rules
     runtime.pipeline, .bridge    a run of a plan, and how its consumer waits for it
     runtime.threads, .by_hand    those with a thread of their own, or without an event loop
-    contents                     what functions do and data in memory is, as hashes
+    attributes                   which attributes of an object tell it from others
+    contents                     what elements that are kept depend on, as hashes
+    identity                     what a state says of a step
     checkpoint                   what a state says, whether it fits, and how it is kept in a file
     kept                         elements on disk: caches, saved datasets
     transformations              what a dataset can be made into

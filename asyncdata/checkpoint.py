@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from hashlib import blake2b
 from itertools import count as counting
 from itertools import zip_longest
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from asyncdata.contents import contents
 from asyncdata.errors import ResumeError
+from asyncdata.identity import words_of
 from asyncdata.plan import Node, nodes_of
 from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.random import Chance
@@ -43,7 +45,10 @@ __all__ = (
     "with_seeds",
 )
 
-VERSION: Final = 2
+VERSION: Final = 3
+"""States of version 2 tell nothing of arguments that labels leave out."""
+
+IDENTITY: Final[Callable[[Node], str | None]] = attrgetter("identity")
 
 KINDS: Final = {"plan": list, "seeds": list, "shares": list, "epoch": int, "delivered": int}
 """What the parts of a state are."""
@@ -64,7 +69,7 @@ class Place(NamedTuple):
 
 def account(plan: Node) -> list[str]:
     """Return a plan in words: what must not change between saving a state and going on with it."""
-    return [words for node in nodes_of(plan) if (words := node.identity) is not None]
+    return [words for node in nodes_of(plan) if (words := words_of(node)) is not None]
 
 
 def chances_of(plan: Node) -> dict[int, Chance]:
@@ -117,7 +122,7 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> Place
     told = checked(state)
     seeds = dict[int, int](told["seeds"])
     if strict:
-        compare(told["plan"], plan)
+        compare(told["plan"], plan, told["version"])
         if seeds.keys() != seeds_of(plan).keys():
             raise ResumeError(f"the state has seeds for steps {[*seeds]}, the pipeline for {[*seeds_of(plan)]}")
     else:
@@ -252,8 +257,10 @@ def checked(state: Any) -> Mapping[str, Any]:
     if not isinstance(state, Mapping) or "version" not in state:
         raise ResumeError(f"a state is what state_dict() returns, got {state!r:.80}")
     told = cast("Mapping[str, Any]", state)
-    if told["version"] != VERSION:
-        raise ResumeError(f"the state has version {told['version']!r}, this asyncdata reads version {VERSION}")
+    if told["version"] not in (VERSION - 1, VERSION):
+        raise ResumeError(
+            f"the state has version {told['version']!r}, this asyncdata reads versions {VERSION - 1} and {VERSION}"
+        )
     for name, kind in KINDS.items():
         if not isinstance(told.get(name), kind) or isinstance(told.get(name), bool):
             raise ResumeError(f"the state's {name!r} should be {kind.__name__}, got {told.get(name)!r:.80}")
@@ -268,17 +275,25 @@ def checked(state: Any) -> Mapping[str, Any]:
     return told
 
 
-def compare(was: list[str], plan: Node) -> None:
+def compare(was: list[str], plan: Node, version: int = VERSION) -> None:
     """Raise and name the first node that is another one now, and what in it differs where that is known."""
-    now = [(words, node) for node in nodes_of(plan) if (words := node.identity) is not None]
+    words_now = words_of if version == VERSION else IDENTITY
+    now = [(words, node) for node in nodes_of(plan) if (words := words_now(node)) is not None]
     for place, (old, pair) in enumerate(zip_longest(was, now)):
         new, node = pair or (None, None)
         if old != new:
             told = node.difference(old) if node is not None and old is not None else ""
+            if node is not None and {bare(old, node), bare(new, node)} == {node.identity}:
+                told = f"other arguments tell the two apart that these words leave out, of {node.identity}; "
             raise ResumeError(
                 f"the state is of another pipeline: step {place + 1} was {brief(old or 'nothing')} when it was saved, "
                 f"and is {brief(new or 'nothing')} now; {told}build the same pipeline, or start without the state"
             )
+
+
+def bare(words: str | None, node: Node) -> str | None:
+    """Return words of a state without the hash of what they leave out, if they are of this node."""
+    return node.identity if words is not None and words.partition(f"{node.identity} #")[0] == "" else words
 
 
 def with_seeds(plan: Node, seeds: Mapping[int, int], strict: bool, places: Iterator[int]) -> Node:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dis
 import sys
 from array import array as array_of
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import is_dataclass
 from datetime import date, datetime, timedelta, timezone
 from datetime import time as dt_time
 from decimal import Decimal
@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from hashlib import blake2b
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_NEWLOCALS, CO_VARARGS, CO_VARKEYWORDS
-from itertools import chain
+from itertools import chain, zip_longest
 from operator import attrgetter, itemgetter, methodcaller
 from pathlib import PurePath
 from re import Pattern
@@ -36,14 +36,15 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.attributes import attributes_of, is_own, used
 from asyncdata.formats.tfrecord import checksum
-from asyncdata.plan import Node, nodes_of
+from asyncdata.plan import Node, Planned, nodes_of
 from asyncdata.runtime.executors import Call
 from asyncdata.structure import open_level
 from asyncdata.tensors import is_tensor, tensor_content
 from asyncdata.trying import Retried, Timed
 
-__all__ = ("changed", "contents", "contents_of")
+__all__ = ("changed", "contents", "contents_of", "hash_of")
 
 PLAIN: Final = frozenset({bool, int, float, complex, str, bytes, bytearray, type(None), type(...)})
 """Types whose values are told as they are."""
@@ -86,8 +87,7 @@ PARTS: Final[dict[type[Any], Callable[[Any], tuple[Any, ...]]]] = {
     Pattern: lambda value: (value.pattern, value.flags),
     memoryview: lambda value: (value.format, value.shape, value.tobytes()),
     array_of: lambda value: (value.typecode, value.tobytes()),
-    partial: lambda value: (value.func, value.args, *value.keywords.items()),
-    MethodType: lambda value: (value.__func__, class_of(value.__self__)),
+    partial: lambda value: (value.func, value.args, *[pair for pair in value.keywords.items() if counts(*pair)]),
     itemgetter: lambda value: value.__reduce__(),
     attrgetter: lambda value: value.__reduce__(),
     methodcaller: lambda value: value.__reduce__(),
@@ -118,26 +118,35 @@ KINDS: Final = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_AS
 
 
 def contents(plan: Node) -> list[str]:
-    """Return, for each step of a plan's account, a hash of what its words do not tell; empty if they tell all."""
+    """Return, for each step of a plan's account, a hash of what elements that are kept depend on in it."""
     return [contents_of(node.contents) for node in nodes_of(plan) if node.identity is not None]
 
 
 def contents_of(values: tuple[Any, ...]) -> str:
-    """Return the version of Python, on which the code of a function depends, and a hash; nothing for nothing."""
+    """Return a hash, behind the version of Python where there is code in it, on which that depends."""
     if not values:
         return ""
     digest = Digest()
     for value in values:
         digest.add(value)
-    return f"{sys.version_info.major}.{sys.version_info.minor} {digest.hash.hexdigest()}"
+    version = f"{sys.version_info.major}.{sys.version_info.minor} " if digest.coded else ""
+    return f"{version}{digest.hash.hexdigest()}"
 
 
 def changed(was: Sequence[str], now: Sequence[str]) -> int | None:
-    """Return at which step of an account something is another now; hashes by two versions of Python tell nothing."""
-    for place, (old, new) in enumerate(zip(was, now, strict=True)):
-        if old != new and (not old or not new or old.partition(" ")[0] == new.partition(" ")[0]):
+    """Return at which step of an account something is another now; code in two versions of Python tells nothing."""
+    for place, (old, new) in enumerate(zip_longest(was, now, fillvalue="")):
+        versions = {words.rpartition(" ")[0] for words in (old, new)}
+        if old != new and ("" in versions or len(versions) == 1):
             return place
     return None
+
+
+def hash_of(value: Any) -> str:
+    """Return a short hash of data, in which functions count by their names."""
+    digest = Digest(coded=None)
+    digest.add(value)
+    return digest.hash.hexdigest()[:8]
 
 
 class Digest:
@@ -147,17 +156,23 @@ class Digest:
     `partial`, `lru_cache`, `with_retries` or `with_timeout` has wrapped them, and what it holds of numbers, strings,
     tuples, arrays and the like: in default arguments, in variables of the function around it, unless it assigns those
     itself, and as the value whose built-in method it is. Lists, dicts and sets that it holds may be there for what it
-    writes down, and count by their types alone, as objects do everywhere, and functions of this package by their names.
+    writes down, and count by their types alone, as objects do that are not called; of those that are, and whose method
+    is, the attributes count that none of their methods assign. Functions of this package count by their names and what
+    they hold.
     No code of the user's is run for it, but for what opens a structure of his own, such as a property that is a field
     of a dataclass: what a value says of itself is looked up in its type.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, coded: bool | None = False) -> None:
+        self.coded = coded
+        """Whether code was added; `None` if functions count by their names."""
         self.hash = blake2b(digest_size=8)
         self.functions: dict[int, tuple[int, FunctionType]] = {}
         """The number of each function that was added, which is kept, so that no other comes to lie in its place."""
         self.within: dict[int, int] = {}
         """How deep what is being added lies, so that what is a part of itself has an end."""
+        self.owners: dict[int, int] = {}
+        """The same for objects whose attributes are being added."""
 
     def tell(self, *words: object) -> None:
         """Add words that are the same in every process."""
@@ -168,10 +183,21 @@ class Digest:
         kind = cast("type[Any]", type(value))
         before, functions = self.hash.copy(), dict(self.functions)
         try:
-            (self.part if issubclass(kind, Call) or callable(value) else self.data)(value)
+            if issubclass(kind, Call) or callable(value):
+                self.part(value)
+            elif self.coded is not None and hasattr(kind, "__iter__") and not is_dataclass(kind):
+                self.iterable(value, kind)
+            else:
+                self.data(value)
         except RecursionError:  # how far that came depends on who has called this
             self.hash, self.functions = before, functions
             self.tell(kind.__qualname__)
+
+    def iterable(self, value: Any, kind: type[Any]) -> None:
+        """Add what elements come from: data, or an object that gives them, with its attributes."""
+        self.data(value)
+        if base_of(kind, (*HOLDING, *HELD, *EXACT)) is None:
+            self.attributes(value, kind)
 
     def data(self, value: Any) -> None:
         """Add an element or a part of it."""
@@ -232,9 +258,10 @@ class Digest:
 
     def alone(self, value: Any, add: Callable[[Digest, Any], None]) -> str:
         """Return the hash of a value that comes next, or would."""
-        digest = Digest()
-        digest.functions, digest.within = dict(self.functions), dict(self.within)
+        digest = Digest(self.coded)
+        digest.functions, digest.within, digest.owners = dict(self.functions), dict(self.within), dict(self.owners)
         add(digest, value)
+        self.coded = digest.coded
         return digest.hash.hexdigest()
 
     def plain(self, value: Any) -> None:
@@ -320,8 +347,14 @@ class Digest:
         """Add a function, or the name of what is none, or none of Python's."""
         if kind is FunctionType:
             self.function(value)
+        elif kind is MethodType:
+            self.method(value)
         elif issubclass(kind, Call):
+            self.tell(value.spread)
+            self.data(value.arguments)
             self.part(value.fn)
+        elif issubclass(kind, Node) or (is_own(kind) and isinstance(value, Planned)):
+            self.plan(value if issubclass(kind, Node) else value.plan)
         elif (inner := unwrapped(value)) is not value:
             self.part(inner)
         elif kind in BUILT_IN:
@@ -352,12 +385,56 @@ class Digest:
         found = [vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)]
         if found and type(found[0]) is FunctionType:
             self.function(found[0])
+        if found or is_own(kind) or (is_dataclass(kind) and kind.__dataclass_params__.frozen):
+            self.attributes(value, kind)
+
+    def plan(self, plan: Node) -> None:
+        """Add a pipeline that a function holds."""
+        for node in nodes_of(plan):
+            self.tell(node.identity)
+            if node.identity is not None:
+                for value in node.contents:
+                    self.add(value)
+
+    def method(self, method: MethodType) -> None:
+        """Add a method of Python's, and the value or the class whose method it is."""
+        self.part(method.__func__)
+        owner: Any = method.__self__
+        kind = cast("type[Any]", type(owner))
+        if issubclass(kind, type):
+            self.part(owner)
+        else:
+            self.tell(kind.__qualname__)
+            self.attributes(owner, kind)
+
+    def attributes(self, value: Any, kind: type[Any]) -> None:
+        """Add the attributes of an object but for those that its methods assign, and dataclasses in them."""
+        if id(value) in self.owners:
+            self.tell("owner", self.owners[id(value)])
+            return
+        self.owners[id(value)] = len(self.owners)
+        try:
+            for name, held in sorted(attributes_of(value, kind).items()):
+                self.tell(name)
+                if is_own(kind):
+                    self.data(held)
+                elif is_dataclass(held) and not isinstance(held, type):
+                    self.tell(type(held).__qualname__)
+                    self.attributes(held, type(held))
+                else:
+                    self.part(held)
+        finally:
+            del self.owners[id(value)]
 
     def function(self, function: FunctionType) -> None:
         """Add a function of Python's, and those that it calls by name."""
-        if str(function.__module__).partition(".")[0] == "asyncdata":
+        if is_own(function) or self.coded is None:
             self.tell(function.__qualname__)
+            if is_own(function):
+                for cell in filter(cell_is_full, function.__closure__ or ()):
+                    self.data(cell.cell_contents)
             return
+        self.coded = True
         if id(function) in self.functions:
             self.tell("function", self.functions[id(function)][0])
             return
@@ -390,10 +467,9 @@ def base_of(kind: type[Any], bases: Collection[type[Any]]) -> type[Any] | None:
     return kind if kind in bases else next((base for base in bases if issubclass(kind, base)), None)
 
 
-def class_of(owner: Any) -> type[Any]:
-    """Return the class that a method is bound to, or that of the object it is bound to."""
-    kind = cast("type[Any]", type(owner))
-    return owner if issubclass(kind, type) else kind
+def counts(name: str, value: Any) -> bool:
+    """Tell whether an argument of `partial` changes elements: not how files are read, and what is known of them."""
+    return name not in {"block_bytes", "indexes"}
 
 
 def unwrapped(value: Any) -> Any:
@@ -427,10 +503,3 @@ def cell_is_full(cell: Any) -> bool:
     except ValueError:
         return False
     return True
-
-
-def used(code: CodeType, *operations: str) -> set[str]:
-    """Return the names that these operations of code use, that of functions in it too."""
-    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    names = {step.argval for step in dis.get_instructions(code) if step.opname in operations}
-    return names.union(*[used(one, *operations) for one in inner])

@@ -538,9 +538,9 @@ class Dataset(Transformations[T]):
     def fingerprint(self) -> str:
         """Return a hash of the pipeline: its steps, their arguments, functions, data in memory and the seeds given.
 
-        Two pipelines with the same one go on from each other's states, whatever machine they are on and whichever share
-        they read: compare it between processes, or keep it beside results. Functions count by what they do, as for
-        `cache(filename)`, in the code of one minor version of Python.
+        Two pipelines with the same one go on from each other's states, whichever share they read: compare it between
+        processes, or keep it beside results. Functions count by what they do, as for `cache(filename)`, in the code of
+        one minor version of Python; files by whole path, size and time of change.
 
         >>> import asyncdata as ad
         >>> ad.Dataset.range(9).shuffle(4, seed=1).fingerprint() == ad.Dataset.range(9).shuffle(4, seed=2).fingerprint()

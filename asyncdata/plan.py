@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from asyncdata.runtime.tickets import END, FRESH, Given, Position, Start, Ticket
 from asyncdata.structure import map_leaves
 
 __all__ = (
+    "ELSEWHERE",
+    "PHYSICAL",
+    "REPLACEABLE",
     "Node",
     "OneForOne",
     "Planned",
@@ -51,6 +54,16 @@ __all__ = (
 )
 
 P = TypeVar("P")
+
+PHYSICAL: Final = {"counts": "never"}
+"""Metadata of a field on which no element depends: how many threads work, how far is read ahead."""
+
+ELSEWHERE: Final = {"counts": "elsewhere"}
+"""Metadata of a field that is compared by other means: seeds, shares, paths."""
+
+REPLACEABLE: Final = {"counts": "kept"}
+"""Metadata of a field that may be another one when a run goes on from a state, but not for elements that are kept:
+functions, data in memory, and what is documented as free to change."""
 
 
 class UnseekableError(Exception):
@@ -285,8 +298,22 @@ class Node:
 
     @property
     def contents(self) -> tuple[Any, ...]:
-        """What `identity` does not tell and elements that are kept depend on: functions, and data in memory."""
-        return tuple([value for value in vars(self).values() if isinstance(value, Call) or callable(value)])
+        """What elements that are kept depend on: all fields but the inputs, unless their metadata say otherwise."""
+        return tuple([getattr(self, name) for name in counted_names(type(self), "kept") if not self.is_input(name)])
+
+    @property
+    def untold(self) -> dict[str, Any]:
+        """What a state must find again and `identity` does not tell: fields that the label does not show.
+
+        Functions are compared by their names, but for the arguments that this package has put into them.
+        """
+        names = [name for name in counted_names(type(self), "state") if not self.is_input(name)]
+        return {name: getattr(self, name) for name in names}
+
+    def is_input(self, name: str) -> bool:
+        """Tell whether a field is an input, or several."""
+        value: Any = getattr(self, name)
+        return isinstance(value, Node) or (isinstance(value, tuple) and any(isinstance(part, Node) for part in value))  # pyright: ignore[reportUnknownVariableType]
 
     def difference(self, words: str) -> str:
         """Say what in this node differs from what a state says of it, beyond the words themselves; empty if unknown."""
@@ -430,6 +457,15 @@ class Planned(Protocol):
 def names_of(kind: type[Node]) -> tuple[str, ...]:
     """Return the names of a node's fields: pipelines are opened for each element of a `flat_map`."""
     return tuple([field.name for field in dataclasses.fields(kind)])
+
+
+@functools.cache
+def counted_names(kind: type[Node], where: str) -> tuple[str, ...]:
+    """Return the names of the fields that tell nodes apart: for what is kept, or in a state beyond the label."""
+    fields = [(field, field.metadata.get("counts")) for field in dataclasses.fields(kind)]
+    if where == "kept":
+        return tuple([field.name for field, counts in fields if counts in {None, "kept"}])
+    return tuple([field.name for field, counts in fields if not field.repr and counts is None])
 
 
 def node_of(value: object, call: Call) -> Node:

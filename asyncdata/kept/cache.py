@@ -18,7 +18,7 @@ from asyncdata.kept.heading import HEAD, TAIL, Heading, told_count
 from asyncdata.kept.reading import decoded, elements_at
 from asyncdata.kept.writing import Mark, Writing, begin_writing
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, picked
+from asyncdata.plan import ELSEWHERE, PHYSICAL, Node, Unary, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
@@ -42,10 +42,10 @@ SMALL: Final = 1 << 16
 class FileCache(Unary):
     """The input's elements, computed once and kept in a file. The input is run as it was built: the file tells it."""
 
-    path: str
-    made_of: tuple[str, ...] = field(repr=False)
+    path: str = field(metadata=ELSEWHERE)
+    made_of: tuple[str, ...] = field(repr=False, metadata=ELSEWHERE)
     """What no words tell of the input, as it was when this was made: functions change what they hold."""
-    indexes: Indexes = field(default_factory=Indexes, repr=False)
+    indexes: Indexes = field(default_factory=Indexes, repr=False, metadata=PHYSICAL)
 
     @staticmethod
     def of(plan: Node, path: str) -> FileCache:

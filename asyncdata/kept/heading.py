@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import count, zip_longest
 from typing import Final, NamedTuple, Self
 
-from asyncdata.checkpoint import account, seeds_of, shares_of, with_seeds
+from asyncdata.checkpoint import seeds_of, shares_of, with_seeds
 from asyncdata.contents import changed
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import HEADER, RecordParser
@@ -44,7 +44,8 @@ class Heading(NamedTuple):
     def of(cls, plan: Node, contents: Sequence[str]) -> Self:
         """Return what to say of a plan."""
         shares, seeds = [*map(list, shares_of(plan))], [*seeds_of(plan).items()]
-        return cls(account(plan), shares, seeds, plan.repeatable, [*contents])
+        words = [node.identity for node in nodes_of(plan) if node.identity is not None]
+        return cls(words, shares, seeds, plan.repeatable, [*contents])
 
     def record(self) -> bytes:
         """Return the heading as the first record of a file."""

@@ -21,7 +21,7 @@ from asyncdata.formats.element import encode_element
 from asyncdata.formats.tfrecord import frame
 from asyncdata.kept.framing import GROUP_BYTES, framed, size_in_arrays
 from asyncdata.kept.reading import decoded, elements_at
-from asyncdata.plan import Node, check_count
+from asyncdata.plan import PHYSICAL, Node, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
@@ -368,7 +368,7 @@ class ElementFile(RecordFile):
 
     method: ClassVar[str] = "load"
 
-    count: int = field(kw_only=True)
+    count: int = field(kw_only=True, metadata=PHYSICAL)
 
     @property
     def cardinality(self) -> int:
@@ -387,7 +387,7 @@ class ElementFile(RecordFile):
 class SavedFiles(FlatMap):
     """The elements of all files of a saved dataset, of which there are `count`, whether they are compressed or not."""
 
-    count: int = field(kw_only=True)
+    count: int = field(kw_only=True, metadata=PHYSICAL)
 
     @property
     def cardinality(self) -> int:
@@ -396,6 +396,8 @@ class SavedFiles(FlatMap):
 
 class Saved:
     """A saved dataset: its files, and how many elements each has."""
+
+    counted: ClassVar = ("compression",)
 
     def __init__(self, folder: Path, compression: str | None, shards: Mapping[str, int]) -> None:
         self.folder = folder

@@ -169,6 +169,11 @@ class Call:
         self.gives: Any = None  # the signature of its results, where that is known
         self.is_async = is_coroutine_function(fn)
 
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """What else than the function and the name tells this call from others."""
+        return ()
+
     def prompt(self) -> Self:
         """Return the function for where it is called on the loop; `PlanError` if it waits there."""
         if self.waits:

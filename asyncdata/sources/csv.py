@@ -18,8 +18,8 @@ class CsvFile(ParsedFile):
 
     method: ClassVar[str] = "CsvDataset"
 
-    dialect: Dialect = field(kw_only=True)
-    table: Table = field(kw_only=True)
+    dialect: Dialect = field(kw_only=True, repr=False)
+    table: Table = field(kw_only=True, repr=False)
 
     def parser(self) -> CsvParser:
         return CsvParser(self.path, self.dialect, self.table)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, Self
 
-from asyncdata.storage import size_of
+from asyncdata.formats.record_index import Stamp
+from asyncdata.storage import LocalStore, size_of, store_for
 
-__all__ = ("Files", "brief")
+__all__ = ("Files", "brief", "stamps")
 
 GROUPS: Final = 32
 """So many groups of files are told apart, each with four digits: up to 32 files each by itself."""
@@ -63,6 +64,22 @@ class Files:
 def brief(words: object) -> str:
     """Return words of a state for a message: of files without what tells where they differ."""
     return WORDS.sub(r"\1 files #\2", str(words))
+
+
+def stamps(names: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Return what tells files, as they are now, from all others: whole paths, sizes and times of the last change."""
+    return [stamp(name) for name in names]
+
+
+def stamp(name: str) -> tuple[str, int, int]:
+    """Return the whole path of a file, its size and when it was changed; -1 for what cannot be known."""
+    store, path = store_for(name)
+    if isinstance(store, LocalStore):
+        try:
+            return os.path.realpath(path), *Stamp.of(os.stat(path))
+        except OSError:
+            return os.path.realpath(path), -1, -1
+    return name, size_of(name), -1
 
 
 def names_and_sizes(names: Sequence[str]) -> list[tuple[str, int]]:

@@ -29,6 +29,8 @@ FEW: Final = 64
 class FixedFiles:
     """Files of one layout: the number of records follows from the size, which is looked at once."""
 
+    counted: ClassVar = ("layout",)
+
     def __init__(self, layout: FixedLayout) -> None:
         self.layout = layout
         self.sizes: dict[str, int] = {}
@@ -112,7 +114,7 @@ class FixedFile(ParsedFile):
 
     method: ClassVar[str] = "FixedLengthRecordDataset"
 
-    files: FixedFiles = field(kw_only=True)
+    files: FixedFiles = field(kw_only=True, repr=False)
 
     def parser(self) -> FixedParser:
         return FixedParser(self.path, self.files.layout)

@@ -10,7 +10,7 @@ from typing import Any
 
 from asyncdata.columns import Columns
 from asyncdata.errors import PlanError, ResumeError, StructureError
-from asyncdata.plan import Node, picked
+from asyncdata.plan import PHYSICAL, REPLACEABLE, Node, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import locate, noted
 from asyncdata.runtime.pump import LoopPump, Pump, Tell, ThreadPump
@@ -159,17 +159,13 @@ class Pumped(Node):
 class Generated(Pumped):
     """What `generator(*args)` iterates over, called anew for each epoch."""
 
-    generator: Callable[..., Iterable[Any]]
-    args: tuple[Any, ...] = ()
-    declared: Any = None
+    generator: Callable[..., Iterable[Any]] = field(metadata=REPLACEABLE)
+    args: tuple[Any, ...] = field(default=(), repr=False)
+    declared: Any = field(default=None, repr=False)
 
     @property
     def signature(self) -> Any:
         return self.declared
-
-    @property
-    def contents(self) -> tuple[Any, ...]:
-        return (self.generator, self.args)
 
     def pump(self, scope: Scope, place: StreamPlace) -> Pump:
         return ThreadPump(scope, lambda: self.start(place.state), "asyncdata-generator", place.first)
@@ -205,8 +201,8 @@ class Generated(Pumped):
 class Iterated(Pumped):
     """What a plain iterable gives."""
 
-    iterable: Iterable[Any] = field(repr=False)
-    unread: list[bool] = field(default_factory=lambda: [True], repr=False)
+    iterable: Iterable[Any] = field(repr=False, metadata=REPLACEABLE)
+    unread: list[bool] = field(default_factory=lambda: [True], repr=False, metadata=PHYSICAL)
 
     @property
     def once(self) -> bool:
@@ -235,8 +231,8 @@ class Iterated(Pumped):
 class AsyncIterated(Pumped):
     """What an async iterable gives, run on the loop of the consumer, to which its sockets and locks belong."""
 
-    iterable: AsyncIterable[Any] = field(repr=False)
-    unread: list[bool] = field(default_factory=lambda: [True], repr=False)
+    iterable: AsyncIterable[Any] = field(repr=False, metadata=REPLACEABLE)
+    unread: list[bool] = field(default_factory=lambda: [True], repr=False, metadata=PHYSICAL)
 
     @property
     def once(self) -> bool:

@@ -14,7 +14,7 @@ from asyncdata.arguments import check_choice, check_dtype
 from asyncdata.columns import Columns
 from asyncdata.errors import PlanError, StageError, StructureError
 from asyncdata.options import INFINITE_CARDINALITY
-from asyncdata.plan import Node, check_integer
+from asyncdata.plan import ELSEWHERE, REPLACEABLE, Node, check_integer
 from asyncdata.renewing import renew, renewed
 from asyncdata.rows import FEW, Placed, Rows
 from asyncdata.runtime.block import Block, Blocks, Demand
@@ -23,7 +23,7 @@ from asyncdata.runtime.random import Chance, epoch_key, mixed, scrambled
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import END, Given, Ordinals, Position, Start, Ticket, Tickets, natural
-from asyncdata.sources.files import Files
+from asyncdata.sources.files import Files, stamps
 from asyncdata.spec import TensorSpec
 from asyncdata.structure import (
     as_arrays,
@@ -180,9 +180,9 @@ class Counter(Rows):
 class Random(Placed):
     """Integers below 2**32 at random, for ever: a hash of each one's number, so that any can be had at once."""
 
-    seed: int = field(repr=False)
+    seed: int = field(repr=False, metadata=ELSEWHERE)
     rerandomize: bool = False
-    drawn: bool = field(default=False, repr=False)
+    drawn: bool = field(default=False, repr=False, metadata=ELSEWHERE)
 
     @staticmethod
     def of(seed: int | None, rerandomize: bool | None) -> Random:
@@ -236,9 +236,9 @@ class Random(Placed):
 class Slices(Rows):
     """The rows of a structure of arrays: views, nothing is copied."""
 
-    arrays: Any = field(repr=False)
+    arrays: Any = field(repr=False, metadata=REPLACEABLE)
     count: int
-    plain: bool = field(default=False, repr=False)
+    plain: bool = field(default=False, repr=False, metadata=REPLACEABLE)
     """Whether all are arrays of numbers, and rows can stay in arrays until somebody wants elements."""
 
     @staticmethod
@@ -249,10 +249,6 @@ class Slices(Rows):
         if problem is not None:
             raise PlanError(f"from_tensor_slices: {problem}; every leaf needs the same number of rows")
         return Slices(arrays, rows, Columns.of(arrays) is not None)
-
-    @property
-    def contents(self) -> tuple[Any, ...]:
-        return (self.arrays,)
 
     def rows(self, start: int, stop: int) -> list[Any]:
         rows = slice_rows(self.arrays, start, stop)
@@ -300,11 +296,7 @@ def is_told(leaf: Any) -> bool:
 class Tensors(Rows):
     """One element."""
 
-    element: Any = field(repr=False)
-
-    @property
-    def contents(self) -> tuple[Any, ...]:
-        return (self.element,)
+    element: Any = field(repr=False, metadata=REPLACEABLE)
 
     def rows(self, start: int, stop: int) -> list[Any]:
         return [renew(self.element)][start:stop]
@@ -325,8 +317,8 @@ class Tensors(Rows):
 class Elements(Rows):
     """Elements of one structure and dtype, which need not have one shape."""
 
-    elements: Sequence[Any] = field(repr=False)
-    spec: Any = field(repr=False)
+    elements: Sequence[Any] = field(repr=False, metadata=REPLACEABLE)
+    spec: Any = field(repr=False, metadata=REPLACEABLE)
 
     @staticmethod
     def of(tensors: object, *whole: type[Any]) -> Elements:
@@ -347,10 +339,6 @@ class Elements(Rows):
                 ) from None
         return Elements(elements, spec)
 
-    @property
-    def contents(self) -> tuple[Any, ...]:
-        return (self.elements,)
-
     def rows(self, start: int, stop: int) -> list[Any]:
         return renewed(list(self.elements[start:stop]))
 
@@ -370,7 +358,7 @@ class Elements(Rows):
 class Items(Rows):
     """The items of a list, as they are."""
 
-    items: Sequence[Any] = field(repr=False)
+    items: Sequence[Any] = field(repr=False, metadata=REPLACEABLE)
     files: bool = False
 
     def rows(self, start: int, stop: int) -> list[Any]:
@@ -397,7 +385,7 @@ class Items(Rows):
 
     @property
     def contents(self) -> tuple[Any, ...]:
-        return () if self.files else (self.items,)
+        return (*super().contents, stamps(self.items)) if self.files else super().contents
 
     def difference(self, words: str) -> str:
         was = Files.told(words) if self.files else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast, final
 
@@ -15,12 +15,13 @@ import numpy.typing as npt
 from asyncdata.columns import Columns
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.compression import decompressor
-from asyncdata.plan import Node, picked
+from asyncdata.plan import ELSEWHERE, PHYSICAL, Node, picked
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import Position, Ticket, Tickets
+from asyncdata.sources.files import stamps
 from asyncdata.spec import TensorSpec
 from asyncdata.storage import BLOCK_BYTES, Buffer, Stream, size_of, store_for
 
@@ -73,9 +74,9 @@ class ParsedFile(Node):
 
     method: ClassVar[str]
 
-    path: str
-    compression: str | None = None
-    block_bytes: int = BLOCK_BYTES
+    path: str = field(metadata=ELSEWHERE)
+    compression: str | None = field(default=None, repr=False)
+    block_bytes: int = field(default=BLOCK_BYTES, metadata=PHYSICAL)
 
     def parser(self) -> Parser:
         """Return what takes the file apart."""
@@ -99,6 +100,11 @@ class ParsedFile(Node):
     def identity(self) -> str:
         """The label with the base name: files may be moved to another folder."""
         return f"{self.method}({os.path.basename(self.path)})"
+
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        """All fields, and which file it is: another folder or another time of change is another file."""
+        return (*super().contents, stamps([self.path]))
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return places

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import isawaitable
 from operator import countOf
 from struct import pack_into
@@ -25,10 +26,12 @@ import numpy.typing as npt
 
 from asyncdata.columns import Columns
 from asyncdata.errors import StructureError, annotate
+from asyncdata.plan import ELSEWHERE, REPLACEABLE
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.pump import END, HerePump, LoopPump, Pump, Tell, ThreadPump
 from asyncdata.runtime.scope import Apart, Scope
 from asyncdata.runtime.tickets import Ordinals
+from asyncdata.sources.files import stamps
 from asyncdata.sources.generator import Pumped
 from asyncdata.sources.stateful import StreamPlace
 from asyncdata.spec import TensorSpec
@@ -90,8 +93,8 @@ class QueryRows(Pumped):
     name: str
     query: str
     dtypes: tuple[np.dtype[Any], ...] = field(repr=False)
-    connect: Callable[[], Connection | Promised] = field(repr=False)
-    computes: bool = field(default=False, repr=False)
+    connect: Callable[[], Connection | Promised] = field(repr=False, metadata=REPLACEABLE)
+    computes: bool = field(default=False, repr=False, metadata=ELSEWHERE)
     """Whether it is SQLite's own driver: it waits for nobody but who writes, and a query of it can be ended."""
 
     @property
@@ -192,6 +195,14 @@ class QueryRows(Pumped):
     def identity(self) -> str:
         """The label with the whole query."""
         return f"SqlDataset({self.name}, {self.query!r})"
+
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        """All fields, and of SQLite the database and what is not yet written into it."""
+        if not self.computes:
+            return super().contents
+        (path,) = cast("partial[Connection]", self.connect).args
+        return (*super().contents, stamps([path, f"{path}-wal"]))
 
     @property
     def resumption(self) -> str:

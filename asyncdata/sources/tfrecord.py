@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from asyncdata.formats.tfrecord import FRAMING, RecordParser, read_large
 from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.plan import PHYSICAL
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import Position, Ticket
@@ -24,7 +25,7 @@ class RecordFile(ParsedFile):
 
     method: ClassVar[str] = "TFRecordDataset"
 
-    indexes: Indexes | None = None
+    indexes: Indexes | None = field(default=None, metadata=PHYSICAL)
 
     def parser(self) -> RecordParser:
         return RecordParser(self.path, compressed=bool(self.compression))

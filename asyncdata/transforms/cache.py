@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from asyncdata.errors import StageError
-from asyncdata.plan import Node, Unary, picked
+from asyncdata.plan import PHYSICAL, Node, Unary, picked
 from asyncdata.ragged import Ragged
 from asyncdata.renewing import renew, renewed
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
@@ -188,7 +188,7 @@ class Cache(Unary):
     if it was read to its end in one go, with what failed there.
     """
 
-    store: MemoryCache = field(default_factory=MemoryCache, repr=False)
+    store: MemoryCache = field(default_factory=MemoryCache, repr=False, metadata=PHYSICAL)
 
     @property
     def hoards(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import Unary, parallel_label
+from asyncdata.plan import PHYSICAL, Unary, parallel_label
 from asyncdata.processes.crew import Pool
 from asyncdata.processes.lanes import pickled
 from asyncdata.runtime.autotune import Tuning
@@ -53,19 +53,19 @@ def is_unordered(position: Position) -> bool:
 class Called(Unary):
     """A node that calls functions on elements by `workers` at once, `None` for one after the other."""
 
-    workers: int | None = field(default=None, kw_only=True)
-    ordered: bool | None = field(default=None, kw_only=True)
-    executor: Pool | Executor | Tuning | None = field(default=None, kw_only=True)
+    workers: int | None = field(default=None, kw_only=True, metadata=PHYSICAL)
+    ordered: bool | None = field(default=None, kw_only=True, metadata=PHYSICAL)
+    executor: Pool | Executor | Tuning | None = field(default=None, kw_only=True, metadata=PHYSICAL)
     """Whose workers they are, if not threads or tasks of the pipeline; or what AUTOTUNE knows."""
-    copied: bool = field(default=False, kw_only=True, repr=False)
+    copied: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
     """Whether results are copied out of the memory that they arrive in, since they are kept for long."""
-    rows: int | None = field(default=None, kw_only=True, repr=False)
+    rows: int | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
     """Of so many results in a row a batch is made, which workers make as far as they can."""
-    pure: bool = field(default=False, kw_only=True, repr=False)
+    pure: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
     """Whether the user said that calls may be made in any order, at once, again or not at all."""
-    learnt: Learnt = field(default_factory=Learnt, kw_only=True, repr=False)
+    learnt: Learnt = field(default_factory=Learnt, kw_only=True, repr=False, metadata=PHYSICAL)
     """What its runs found out of its results, for those that follow."""
-    pinned: bool = field(default=False, kw_only=True, repr=False)
+    pinned: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
     """Whether the user said that calls are made on the engine's thread."""
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import zip_longest
 from typing import Any, Final, final
@@ -14,7 +14,7 @@ import numpy as np
 
 from asyncdata.errors import StructureError
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_arguments, check_count
+from asyncdata.plan import REPLACEABLE, Node, Unary, check_arguments, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.scope import Scope
@@ -93,7 +93,7 @@ class Digester(Labeller):
 class Distinct(Unary):
     """The first element of each key; of more than `max_keys` the oldest are forgotten."""
 
-    key: Digester
+    key: Digester = field(metadata=REPLACEABLE)
     max_keys: int | None = None
 
     @staticmethod

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter, truth
 from types import CoroutineType
 from typing import Any
 
 from asyncdata.options import AUTOTUNE, UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, check_arguments, check_called, check_parallel
+from asyncdata.plan import REPLACEABLE, Node, check_arguments, check_called, check_parallel
 from asyncdata.runtime.block import Failure
 from asyncdata.runtime.executors import Call, locate
 from asyncdata.runtime.stage import Apply
@@ -65,7 +65,7 @@ class Predicate(Call):
 class Filter(Called):
     """The elements for which a predicate is true; or what several predicates and functions of maps leave, in turn."""
 
-    functions: tuple[Call, ...]
+    functions: tuple[Call, ...] = field(metadata=REPLACEABLE)
 
     @staticmethod
     def of(
@@ -78,10 +78,6 @@ class Filter(Called):
         tuned = calls == AUTOTUNE or (pure and workers is None and not predicate.is_async)
         tuning = tuning_for(predicate, processes=pure) if tuned else None
         return Filter(plan, (predicate,), workers=workers, ordered=deterministic, executor=tuning, pure=pure)
-
-    @property
-    def contents(self) -> tuple[Any, ...]:
-        return self.functions
 
     def stage(self) -> Apply:
         return self.calling(self.functions)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any, Final, Protocol
 
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, in_turn, node_of
+from asyncdata.plan import PHYSICAL, REPLACEABLE, Node, in_turn, node_of
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, dealt_begun, listed
 from asyncdata.runtime.executors import Call
@@ -104,8 +104,8 @@ class FlatMap(Node):
     """The elements of `function(element)`, a dataset, for each element in turn."""
 
     input: Node
-    function: Call
-    catalog: Catalog | None = None
+    function: Call = field(metadata=REPLACEABLE)
+    catalog: Catalog | None = field(default=None, metadata=PHYSICAL)
 
     def stage(self) -> Merge:
         return Merge(self.blocks)

@@ -6,14 +6,14 @@ import time
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
 from types import CoroutineType
 from typing import Any, Final
 
 from asyncdata.errors import PlanError
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_arguments, check_called, picked
+from asyncdata.plan import REPLACEABLE, Node, Unary, check_arguments, check_called, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call, Pace
 from asyncdata.runtime.scope import Scope
@@ -80,7 +80,7 @@ class Calls:
 class GroupByReducer(Unary):
     """What `calls` make of all second parts of pairs that have the same first part, a key; in the order of keys."""
 
-    calls: Calls
+    calls: Calls = field(metadata=REPLACEABLE)
 
     @staticmethod
     def of(plan: Node, key_func: Callable[..., Any], reducer: Any) -> GroupByReducer:
@@ -103,10 +103,6 @@ class GroupByReducer(Unary):
 
     def label(self) -> str:
         return self.calls.reduce.name
-
-    @property
-    def contents(self) -> tuple[Any, ...]:
-        return (self.calls.init, self.calls.reduce, self.calls.finalize)
 
     def stage(self) -> Merge:
         return Merge(self.blocks, waits=self.calls.are_async)

@@ -10,7 +10,7 @@ from operator import index
 from typing import Any, Final, final
 
 from asyncdata.errors import PlanError
-from asyncdata.plan import Node, Unary, check_arguments, check_called, check_count, regrouped
+from asyncdata.plan import REPLACEABLE, Node, Unary, check_arguments, check_called, check_count, regrouped
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, noted
@@ -219,9 +219,9 @@ class Came(Tickets):
 class KeyWindows(Groups):
     """Groups as pairs of a key and a dataset."""
 
-    make: Make = field(repr=False)
+    make: Make = field(repr=False, metadata=REPLACEABLE)
     size: int | None = None
-    size_func: Call | None = None
+    size_func: Call | None = field(default=None, metadata=REPLACEABLE)
 
     @staticmethod
     def of(plan: Node, key: Any, reduce: Any, size: int | None, size_func: Any, make: Make) -> FlatMap:
@@ -259,10 +259,6 @@ class KeyWindows(Groups):
     def made(self, key: Any, items: list[Any], tickets: Tickets) -> Any:
         return key, self.make(Members(items))
 
-    @property
-    def contents(self) -> tuple[Any, ...]:
-        return () if self.size_func is None else (self.size_func,)
-
     def label(self) -> str:
         return f"windows({self.size if self.size_func is None else self.size_func.name})"
 
@@ -285,6 +281,10 @@ class Bucketing(Keyer):
         super().__init__(METHOD, fn)
         self.boundaries = boundaries
         self.bounded = bounded
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        return (self.boundaries, self.bounded)
 
     def label_of(self, found: Any) -> int:
         length = super().label_of(found)

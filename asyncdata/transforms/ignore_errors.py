@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 from asyncdata.errors import PlanError, annotate
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_called, check_count
+from asyncdata.plan import ELSEWHERE, PHYSICAL, Node, Unary, check_called, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, describe
@@ -61,9 +61,9 @@ UNLIMITED: Final = Budget()
 class IgnoreErrors(Unary):
     """The elements that did not fail; an error that exceeds the budget is raised in its place."""
 
-    budget: Budget = UNLIMITED
-    log_warning: bool = False
-    on_error: Call | None = None
+    budget: Budget = field(default=UNLIMITED, metadata=ELSEWHERE)
+    log_warning: bool = field(default=False, metadata=PHYSICAL)
+    on_error: Call | None = field(default=None, metadata=PHYSICAL)
 
     @staticmethod
     def of(plan: Node, budget: Budget, log_warning: bool, on_error: Callable[[Any, Any], Any] | None) -> IgnoreErrors:
@@ -101,10 +101,6 @@ class IgnoreErrors(Unary):
     @property
     def cardinality(self) -> int:
         return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
-
-    @property
-    def contents(self) -> tuple[Any, ...]:
-        return ()  # who is told of errors changes no element
 
     @property
     def identity(self) -> str:

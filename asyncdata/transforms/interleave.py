@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import Node, check_count, check_parallel, parallel_label
+from asyncdata.plan import PHYSICAL, REPLACEABLE, Node, check_count, check_parallel, parallel_label
 from asyncdata.runtime.abreast import Abreast
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.dealing import Deal, dealt_begun, named
@@ -34,12 +34,12 @@ class Interleave(Node):
     """`block_length` elements in turn from each of `cycle_length` open datasets that `function` makes of elements."""
 
     input: Node
-    function: Call
+    function: Call = field(metadata=REPLACEABLE)
     cycle_length: int = CYCLE_LENGTH
     block_length: int = 1
-    workers: int | None = None
-    ordered: bool | None = None
-    abreast: Abreast | None = field(default=None, repr=False)
+    workers: int | None = field(default=None, metadata=PHYSICAL)
+    ordered: bool | None = field(default=None, metadata=PHYSICAL)
+    abreast: Abreast | None = field(default=None, repr=False, metadata=PHYSICAL)
     """What AUTOTUNE knows of how many are to be read at once."""
 
     @staticmethod

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import Node, OneForOne, check_arguments, check_count, check_integer
+from asyncdata.plan import PHYSICAL, REPLACEABLE, Node, OneForOne, check_arguments, check_count, check_integer
 from asyncdata.processes.crew import Pool, pool_of
 from asyncdata.processes.lanes import pickled
 from asyncdata.runtime.autotune import Tuning
@@ -82,8 +82,8 @@ def earlier(plan: Node) -> int:
 class Map(Called, OneForOne):
     """Functions called on each element, one after the other."""
 
-    functions: tuple[Call, ...]
-    vectorized: bool = field(default=False, kw_only=True, repr=False)
+    functions: tuple[Call, ...] = field(metadata=REPLACEABLE)
+    vectorized: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
     """Whether the user said that the functions also take batches, and give batches of the results."""
 
     @staticmethod
@@ -114,10 +114,6 @@ class Map(Called, OneForOne):
     def with_seed(self, seed: int) -> Map:
         calls = [call.seeded(seed) if isinstance(call, Randomized) else call for call in self.functions]
         return dataclasses.replace(self, functions=tuple(calls))
-
-    @property
-    def contents(self) -> tuple[Any, ...]:
-        return self.functions
 
     def stage(self) -> Apply:
         return self.calling(self.functions)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from asyncdata.columns import Columns
+from asyncdata.plan import REPLACEABLE
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import Call
 from asyncdata.runtime.scope import Scope
@@ -25,7 +26,7 @@ __all__ = ("MapAndBatch",)
 class MapAndBatch(Batch):
     """What `map(..., vectorized=True).batch(size)` gives."""
 
-    functions: tuple[Call, ...] = ()
+    functions: tuple[Call, ...] = field(default=(), metadata=REPLACEABLE)
 
     @staticmethod
     def of(mapped: Map, batch: Batch) -> MapAndBatch:

@@ -6,12 +6,12 @@ from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any
 
 from asyncdata.errors import StructureError
-from asyncdata.plan import Node, OneForOne, check_arguments, check_count
+from asyncdata.plan import PHYSICAL, REPLACEABLE, Node, OneForOne, check_arguments, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import ENDLESS, Call, Term
 from asyncdata.runtime.scope import Scope
@@ -166,8 +166,8 @@ class Grouped:
 class MapBatches(Called, OneForOne):
     """A function called on batches of `size` elements, several at once if asked; always in order."""
 
-    function: Batched
-    size: int
+    function: Batched = field(metadata=REPLACEABLE)
+    size: int = field(metadata=PHYSICAL)
 
     @staticmethod
     def of(

@@ -10,7 +10,7 @@ import math
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from asyncdata.arguments import check_choice, check_flag
 from asyncdata.errors import PlanError
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Planned, check_integer, finite
+from asyncdata.plan import ELSEWHERE, REPLACEABLE, Node, Planned, check_integer, finite
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.random import Chance, epoch_key, mixed
@@ -244,11 +244,11 @@ class Sample(Node):
     """Elements of several inputs, one of which is drawn by weight for each place."""
 
     nodes: tuple[Node, ...]
-    weights: tuple[float, ...]
-    seed: int
-    stop: bool = False
-    rerandomize: bool = False
-    drawn: bool = False
+    weights: tuple[float, ...] = field(metadata=REPLACEABLE)
+    seed: int = field(metadata=ELSEWHERE)
+    stop: bool = field(default=False, repr=False)
+    rerandomize: bool = field(default=False, repr=False)
+    drawn: bool = field(default=False, metadata=ELSEWHERE)
 
     @staticmethod
     def of(
@@ -336,7 +336,7 @@ class Choose(Node):
 
     choices: Node
     nodes: tuple[Node, ...]
-    stop: bool = True
+    stop: bool = field(default=True, repr=False)
 
     @staticmethod
     def of(nodes: tuple[Node, ...], choices: Node, *, stop: bool) -> Choose:

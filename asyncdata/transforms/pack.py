@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
@@ -50,7 +50,7 @@ class PackSequences(Unary):
     strategy: str = FIRST_FIT
     open_rows: int = OPEN_ROWS
     overlong: str = "error"
-    padding: Any = 0
+    padding: Any = field(default=0, repr=False)
 
     @property
     def hoards(self) -> bool:

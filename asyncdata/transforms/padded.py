@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from operator import attrgetter, gt, itemgetter
@@ -316,7 +316,7 @@ def fitting(value: Any, dtype: np.dtype[Any], where: str) -> Any:
 class PaddedBatch(Batch):
     """Every `size` consecutive elements as one, their leaves filled up to one shape and stacked."""
 
-    padding: Padding = Padding()
+    padding: Padding = field(default=Padding(), repr=False)
 
     @staticmethod
     def of(plan: Node, size: int, drop_remainder: bool, padding: Padding) -> PaddedBatch:

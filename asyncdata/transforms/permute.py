@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, final
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_count, check_integer, finite
+from asyncdata.plan import ELSEWHERE, Node, Unary, check_count, check_integer, finite
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.random import Chance, epoch_key
 from asyncdata.runtime.scope import Scope
@@ -85,9 +85,9 @@ class Shuffled(Same):
 class Permute(Unary):
     """All elements in random order, without a buffer; in another order each epoch if `reshuffle`."""
 
-    seed: int
+    seed: int = field(metadata=ELSEWHERE)
     reshuffle: bool = True
-    drawn: bool = False
+    drawn: bool = field(default=False, metadata=ELSEWHERE)
 
     @property
     def chance(self) -> Chance:

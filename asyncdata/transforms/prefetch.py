@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import OneForOne
+from asyncdata.plan import PHYSICAL, OneForOne
 from asyncdata.runtime.stage import Transfer
 
 __all__ = ("Prefetch",)
@@ -15,7 +15,7 @@ __all__ = ("Prefetch",)
 class Prefetch(OneForOne):
     """The same elements, up to `buffer_size` of them read ahead. The last of a pipeline fills the iterator's buffer."""
 
-    buffer_size: int = AUTOTUNE
+    buffer_size: int = field(default=AUTOTUNE, metadata=PHYSICAL)
 
     def stage(self) -> Transfer:
         return Transfer(self.buffer_size, self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import numpy as np
@@ -30,7 +30,7 @@ SPLITS: Final = ("int64", "int32")
 class RaggedBatch(Batch):
     """Every `size` consecutive elements as one, leaves that are arrays as rows of a `Ragged`."""
 
-    splits: str = SPLITS[0]
+    splits: str = field(default=SPLITS[0], repr=False)
 
     @staticmethod
     def of(plan: Node, size: int, drop_remainder: bool, row_splits_dtype: npt.DTypeLike) -> RaggedBatch:

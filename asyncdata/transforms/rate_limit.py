@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from asyncdata.errors import PlanError
-from asyncdata.plan import Node, OneForOne, check_count
+from asyncdata.plan import PHYSICAL, Node, OneForOne, check_count
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Opener
@@ -58,8 +58,8 @@ class Metered:
 class RateLimit(OneForOne):
     """The input's elements, at most `per_second` of them in a second."""
 
-    per_second: float
-    burst: int = 1
+    per_second: float = field(metadata=PHYSICAL)
+    burst: int = field(default=1, metadata=PHYSICAL)
 
     @staticmethod
     def of(plan: Node, per_second: Any, burst: Any) -> RateLimit:

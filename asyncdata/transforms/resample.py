@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
 
 from asyncdata.errors import PlanError
-from asyncdata.plan import Node, Unary, check_arguments, check_integer, regrouped
+from asyncdata.plan import ELSEWHERE, REPLACEABLE, Node, Unary, check_arguments, check_integer, regrouped
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import ENDLESS, Call, Term
 from asyncdata.runtime.random import Chance, epoch_key, scrambled
@@ -38,12 +38,12 @@ METHOD: Final = "rejection_resample"
 class Resample(Unary):
     """Of pairs (class, element) so many of each class that their shares become `target`; now `initial`, if known."""
 
-    function: Classifier
-    target: tuple[float, ...]
-    initial: tuple[float, ...] | None
-    seed: int
-    salt: int = 0
-    drawn: bool = False
+    function: Classifier = field(metadata=REPLACEABLE)
+    target: tuple[float, ...] = field(repr=False)
+    initial: tuple[float, ...] | None = field(repr=False)
+    seed: int = field(metadata=ELSEWHERE)
+    salt: int = field(default=0, repr=False)
+    drawn: bool = field(default=False, metadata=ELSEWHERE)
 
     @staticmethod
     def of(plan: Node, class_func: Callable[..., Any], target: Any, initial: Any, seed: int | None) -> Resample:
@@ -93,7 +93,6 @@ class Resample(Unary):
         return self.initial is not None and all(chance >= 1 for chance in odds(self.target, self.initial))
 
     def label(self) -> str:
-        """Return the node without its numbers: a run may go on with others."""
         return f"{METHOD}({len(self.target)} classes{'' if self.initial is None else ', initial_dist'})"
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import ResumeError
-from asyncdata.plan import Node, Unary, check_called, picked
+from asyncdata.plan import REPLACEABLE, Node, Unary, check_called, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Call, Pace
 from asyncdata.runtime.scope import Scope
@@ -36,7 +36,7 @@ SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes, complex})
 class Scan(Unary):
     """The second of what `function(state, element)` returns; the first is the state for the next element."""
 
-    function: Call
+    function: Call = field(metadata=REPLACEABLE)
     initial: Any = field(repr=False)
 
     @staticmethod

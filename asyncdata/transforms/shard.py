@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 from asyncdata.distributed import this_rank
 from asyncdata.errors import PlanError
-from asyncdata.plan import Node, Unary, UnseekableError, check_count, scaled
+from asyncdata.plan import ELSEWHERE, Node, Unary, UnseekableError, check_count, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.scope import Scope
@@ -29,8 +29,8 @@ __all__ = ("Shard", "is_padding")
 class Shard(Unary):
     """Every `num_shards`-th element, the first being number `index`; dropping or padding makes shares of one size."""
 
-    num_shards: int
-    index: int
+    num_shards: int = field(metadata=ELSEWHERE)
+    index: int = field(metadata=ELSEWHERE)
     drop_remainder: bool = False
     pad_remainder: bool = False
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.plan import Node, Unary, repeated
+from asyncdata.plan import ELSEWHERE, Node, Unary, repeated
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, behind, named
 from asyncdata.runtime.random import Chance, epoch_key, mixed
@@ -59,9 +59,9 @@ class Shuffle(Unary):
     """Elements in random order, through a buffer of `size`; in another order each epoch if `reshuffle`."""
 
     size: int
-    seed: int
+    seed: int = field(metadata=ELSEWHERE)
     reshuffle: bool = True
-    drawn: bool = False
+    drawn: bool = field(default=False, metadata=ELSEWHERE)
 
     @property
     def hoards(self) -> bool:
@@ -369,7 +369,7 @@ class ShuffleRepeat(Unary):
     """shuffle, then repeat: the next epoch fills the buffer while the last one drains, and epochs stay apart."""
 
     size: int
-    seed: int
+    seed: int = field(metadata=ELSEWHERE)
     reshuffle: bool
     count: int
 

@@ -6,11 +6,11 @@ import time
 from asyncio import CancelledError
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_arguments
+from asyncdata.plan import REPLACEABLE, Node, Unary, check_arguments
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import Pace
 from asyncdata.runtime.scope import Scope
@@ -27,7 +27,7 @@ GROUP: Final = 1e-3
 class TakeWhile(Unary):
     """The elements before the first for which `predicate` is false; it is not called for those behind."""
 
-    predicate: Predicate
+    predicate: Predicate = field(metadata=REPLACEABLE)
 
     @staticmethod
     def of(plan: Node, predicate: Predicate) -> TakeWhile:

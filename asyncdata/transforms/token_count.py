@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index, itemgetter
 from typing import Any, Final, NamedTuple
 
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.plan import Node, Unary, check_arguments, check_count, regrouped
+from asyncdata.plan import REPLACEABLE, Node, Unary, check_arguments, check_count, regrouped
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, noted
@@ -31,10 +31,10 @@ class BucketByTokenCount(Unary):
     """Batches of elements of about one length: with their padding they have at most `max_tokens` tokens."""
 
     max_tokens: int
-    length_func: Call
+    length_func: Call = field(metadata=REPLACEABLE)
     buffer_size: int
     overlong: str
-    padding: Padding
+    padding: Padding = field(repr=False)
 
     @property
     def hoards(self) -> bool:

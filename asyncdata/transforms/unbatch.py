@@ -13,7 +13,7 @@ from typing import Any, final
 
 from asyncdata.columns import Columns
 from asyncdata.errors import PlanError
-from asyncdata.plan import Node, Unary, another, regrouped, repeated_ones, scaled
+from asyncdata.plan import PHYSICAL, Node, Unary, another, regrouped, repeated_ones, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, dealt_begun, listed
 from asyncdata.runtime.executors import noted
@@ -59,7 +59,7 @@ class Seen(Enum):
 class Unbatch(Unary):
     """The elements that the leaves of each element hold along their first axis."""
 
-    alone: bool = field(default=False, repr=False)
+    alone: bool = field(default=False, repr=False, metadata=PHYSICAL)
     """Whether a batch is all that reads them, as in `rebatch`: it may hand on the arrays of a batch that came in."""
 
     @staticmethod

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 from asyncdata.errors import StructureError
-from asyncdata.plan import Node, Unary, scaled
+from asyncdata.plan import REPLACEABLE, Node, Unary, scaled
 from asyncdata.rows import Placed
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
@@ -44,7 +44,7 @@ class Window(Unary):
 
     size: int
     shift: int
-    make: Make = field(repr=False)
+    make: Make = field(repr=False, metadata=REPLACEABLE)
     stride: int = 1
     drop_remainder: bool = False
 
@@ -205,7 +205,7 @@ def check_parts(names: Sequence[list[str] | None], where: str) -> None:
 class Members(Placed):
     """The elements of a window, which are there already, failures in their places."""
 
-    items: Sequence[Any] = field(repr=False)
+    items: Sequence[Any] = field(repr=False, metadata=REPLACEABLE)
 
     def stage(self) -> Produce:
         return Produce(self.blocks, waits=False)

@@ -1,0 +1,78 @@
+"""Attributes: which of an object's count for what tells it from others, and the names that code uses."""
+
+from __future__ import annotations
+
+import dis
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from functools import cached_property, lru_cache
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+__all__ = ("attributes_of", "is_own", "used")
+
+MAKING: Final = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
+"""Methods that make an object, what they assign is not changed by calling others."""
+
+
+def is_own(value: Any) -> bool:
+    """Tell whether a function or class is one of this package."""
+    return str(value.__module__).partition(".")[0] == "asyncdata"
+
+
+def attributes_of(value: Any, kind: type[Any]) -> dict[str, Any]:
+    """Return the attributes of an object that tell it from others, looked up without any code of the user's."""
+    if is_own(kind):
+        names = counted_attributes(kind)
+        return {name: getattr(value, name) for name in names}
+    found = dict(instance_dict(value))
+    for base in kind.__mro__:
+        for name in slots_of(base):
+            with suppress(AttributeError):
+                found[name] = object.__getattribute__(value, name)
+    return {name: held for name, held in found.items() if name not in assigned(kind)}
+
+
+def instance_dict(value: Any) -> dict[str, Any]:
+    """Return the attributes that an object has itself."""
+    try:
+        found: Any = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found if type(found) is dict else {}
+
+
+def slots_of(kind: type[Any]) -> tuple[str, ...]:
+    """Return the names of the slots of a class."""
+    names: Any = vars(kind).get("__slots__", ())
+    found = (names,) if isinstance(names, str) else tuple(names)
+    return tuple([name for name in found if name not in {"__dict__", "__weakref__"}])
+
+
+def counted_attributes(kind: type[Any]) -> tuple[str, ...]:
+    """Return what of an object of this package counts: fields of a dataclass, or what its class names."""
+    if is_dataclass(kind):
+        return tuple([field.name for field in fields(kind) if field.metadata.get("counts") in {None, "kept"}])
+    return getattr(kind, "counted", ())
+
+
+@lru_cache(1024)
+def assigned(kind: type[Any]) -> frozenset[str]:
+    """Return the attributes that methods of a class assign, but for those that make an object."""
+    names: set[str] = set()
+    for base in kind.__mro__:
+        for name, value in vars(base).items():
+            if type(value) is cached_property:
+                names.add(name)
+            parts = (value.fget, value.fset) if type(value) is property else (getattr(value, "__func__", value),)
+            if name not in MAKING:
+                codes = [part.__code__ for part in parts if type(part) is FunctionType]
+                names.update(*[used(code, "STORE_ATTR", "DELETE_ATTR") for code in codes])
+    return frozenset(names)
+
+
+def used(code: CodeType, *operations: str) -> set[str]:
+    """Return the names that these operations of code use, that of functions in it too."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    names = {step.argval for step in dis.get_instructions(code) if step.opname in operations}
+    return names.union(*[used(one, *operations) for one in inner])
