@@ -5,11 +5,14 @@ from __future__ import annotations
 import dis
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from types import CodeType, FunctionType
-from typing import Any, Final
+from typing import Any, Final, cast
 
-__all__ = ("attributes_of", "is_own", "used")
+__all__ = ("attributes_of", "is_own", "keywords_of", "used")
+
+READING: Final = frozenset({"block_bytes", "indexes"})
+"""Arguments of this package's readers on which no element depends."""
 
 MAKING: Final = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
 """Methods that make an object, what they assign is not changed by calling others."""
@@ -18,6 +21,12 @@ MAKING: Final = frozenset({"__init__", "__new__", "__post_init__", "__setstate__
 def is_own(value: Any) -> bool:
     """Tell whether a function or class is one of this package."""
     return str(value.__module__).partition(".")[0] == "asyncdata"
+
+
+def keywords_of(function: partial[Any]) -> list[tuple[str, Any]]:
+    """Return the keyword arguments of a partial that count: of readers not how they read, nor what is not given."""
+    told = [*function.keywords.items()]
+    return [pair for pair in told if pair[0] not in READING and pair[1] is not None] if is_own(function.func) else told
 
 
 def attributes_of(value: Any, kind: type[Any]) -> dict[str, Any]:
@@ -39,7 +48,7 @@ def instance_dict(value: Any) -> dict[str, Any]:
         found: Any = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
-    return found if type(found) is dict else {}
+    return cast("dict[str, Any]", found) if type(found) is dict else {}
 
 
 def slots_of(kind: type[Any]) -> tuple[str, ...]:
@@ -61,13 +70,13 @@ def assigned(kind: type[Any]) -> frozenset[str]:
     """Return the attributes that methods of a class assign, but for those that make an object."""
     names: set[str] = set()
     for base in kind.__mro__:
-        for name, value in vars(base).items():
-            if type(value) is cached_property:
-                names.add(name)
-            parts = (value.fget, value.fset) if type(value) is property else (getattr(value, "__func__", value),)
+        members: Any = vars(base).items()
+        for name, value in members:
+            parts: Any = (value.fget, value.fset) if type(value) is property else (getattr(value, "__func__", value),)
             if name not in MAKING:
                 codes = [part.__code__ for part in parts if type(part) is FunctionType]
                 names.update(*[used(code, "STORE_ATTR", "DELETE_ATTR") for code in codes])
+        names.update(name for name, value in members if issubclass(type(value), cached_property))
     return frozenset(names)
 
 

@@ -36,7 +36,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.attributes import attributes_of, is_own, used
+from asyncdata.attributes import attributes_of, is_own, keywords_of, used
 from asyncdata.formats.tfrecord import checksum
 from asyncdata.plan import Node, Planned, nodes_of
 from asyncdata.runtime.executors import Call
@@ -87,7 +87,7 @@ PARTS: Final[dict[type[Any], Callable[[Any], tuple[Any, ...]]]] = {
     Pattern: lambda value: (value.pattern, value.flags),
     memoryview: lambda value: (value.format, value.shape, value.tobytes()),
     array_of: lambda value: (value.typecode, value.tobytes()),
-    partial: lambda value: (value.func, value.args, *[pair for pair in value.keywords.items() if counts(*pair)]),
+    partial: lambda value: (value.func, value.args, *keywords_of(value)),
     itemgetter: lambda value: value.__reduce__(),
     attrgetter: lambda value: value.__reduce__(),
     methodcaller: lambda value: value.__reduce__(),
@@ -354,7 +354,7 @@ class Digest:
             self.data(value.arguments)
             self.part(value.fn)
         elif issubclass(kind, Node) or (is_own(kind) and isinstance(value, Planned)):
-            self.plan(value if issubclass(kind, Node) else value.plan)
+            self.plan(cast("Any", value if issubclass(kind, Node) else value.plan))
         elif (inner := unwrapped(value)) is not value:
             self.part(inner)
         elif kind in BUILT_IN:
@@ -465,11 +465,6 @@ class Digest:
 def base_of(kind: type[Any], bases: Collection[type[Any]]) -> type[Any] | None:
     """Return the first of some types that a type is, or is made from."""
     return kind if kind in bases else next((base for base in bases if issubclass(kind, base)), None)
-
-
-def counts(name: str, value: Any) -> bool:
-    """Tell whether an argument of `partial` changes elements: not how files are read, and what is known of them."""
-    return name not in {"block_bytes", "indexes"}
 
 
 def unwrapped(value: Any) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from functools import partial
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
-from asyncdata.attributes import is_own
+from asyncdata.attributes import is_own, keywords_of
 from asyncdata.contents import hash_of
 from asyncdata.plan import Node
 from asyncdata.runtime.executors import Call
@@ -49,5 +49,5 @@ def own_parts(node: Node, name: str) -> list[Any]:
 def holds_arguments(function: Any) -> bool:
     """Tell whether this is a function of this package with arguments, or values of the function around it."""
     if type(function) is partial:
-        return is_own(function.func)
+        return is_own(function.func) and bool(function.args or keywords_of(cast("partial[Any]", function)))
     return type(function) is FunctionType and is_own(function) and bool(function.__closure__)

@@ -442,11 +442,16 @@ def enclosed(dataset: ad.Dataset[Any]) -> Callable[[Any], Any]:
     return lambda x: dataset.take(x)
 
 
+def keyed(x: int, block_bytes: int) -> int:
+    return x * block_bytes
+
+
 VALUES: dict[str, Callable[[int], ad.Dataset[Any]]] = {
     "method": lambda by: RANGE.map(Scaled(by).method),
     "partial of a method": lambda by: RANGE.map(functools.partial(Scaled(by).method)),
     "object": lambda by: RANGE.map(Scaled(by)),
     "dataclass": lambda by: RANGE.map(Config(by)),
+    "keywords of a partial": lambda by: RANGE.map(functools.partial(keyed, block_bytes=by)),
     "slots": lambda by: RANGE.map(Slotted(by)),
     "method of a dataclass in an object": lambda by: RANGE.map(Scaled(Config(by)).method),
     "array": lambda by: RANGE.map(Scaled(np.full(2, by)).method),

@@ -76,7 +76,8 @@ def stamp(name: str) -> tuple[str, int, int]:
     store, path = store_for(name)
     if isinstance(store, LocalStore):
         try:
-            return os.path.realpath(path), *Stamp.of(os.stat(path))
+            size, time = Stamp.of(os.stat(path))
+            return os.path.realpath(path), size, time
         except OSError:
             return os.path.realpath(path), -1, -1
     return name, size_of(name), -1
