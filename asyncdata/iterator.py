@@ -40,17 +40,20 @@ class Alone:
     __slots__ = ("busy",)
 
     def __init__(self) -> None:
-        self.busy = Lock()  # never waited for
+        self.busy = Lock()
 
-    def __enter__(self) -> None:
-        if not self.busy.acquire(blocking=False):
+    def turn(self) -> Lock:
+        """Return the lock to be entered, or raise if it is held.
+
+        The lock is its own context manager: a signal handler that raises cannot do so between taking it and the block
+        that gives it back. Of two threads that look at once the second one waits.
+        """
+        if self.busy.locked():
             raise ConcurrentUseError(
                 "two tasks or threads are reading one iterator at once; give each its own with iter(dataset), "
                 "or let one read and hand the elements out"
             )
-
-    def __exit__(self, *_: object) -> None:
-        self.busy.release()
+        return self.busy
 
 
 class Reader:
@@ -100,14 +103,14 @@ class Reader:
     def read(self) -> Any:
         """Return the next element when `items` is used up."""
         if not self.left:
-            with Interrupts() as interrupts, self.alone:
+            with Interrupts() as interrupts, self.alone.turn():
                 self.enter(self.following(interrupts))
         return self.first_item()
 
     def read_within(self, interrupts: Interrupts) -> Any:
         """Return the next element, as `read` does, for somebody who keeps Ctrl-C meanwhile."""
         if not self.left:
-            with self.alone:
+            with self.alone.turn():
                 self.enter(self.following(interrupts))
         return self.first_item()
 
@@ -120,7 +123,7 @@ class Reader:
     async def read_async(self) -> Any:
         """Return the next element when `items` is used up."""
         if not self.left:
-            with self.alone:
+            with self.alone.turn():
                 while (piece := next(self.pieces, None)) is None:
                     self.pieces = (await self.next_block_async()).pieces()
                 self.enter(piece)
@@ -128,14 +131,14 @@ class Reader:
 
     def peek(self) -> Any:
         """Return the next element, and leave it to be read."""
-        with Interrupts() as interrupts, self.alone:
+        with Interrupts() as interrupts, self.alone.turn():
             while (piece := self.next_piece()) is None:
                 self.pieces = self.next_block(interrupts).pieces()
         return self.look(piece)
 
     async def peek_async(self) -> Any:
         """Return the next element, and leave it to be read."""
-        with self.alone:
+        with self.alone.turn():
             while (piece := self.next_piece()) is None:
                 self.pieces = (await self.next_block_async()).pieces()
             return self.look(piece)
@@ -151,7 +154,7 @@ class Reader:
     def take(self, most: int) -> Block:
         """Return at most so many elements as they lie in their block, of which none has been read by itself."""
         if not self.left:
-            with Interrupts() as interrupts, self.alone:
+            with Interrupts() as interrupts, self.alone.turn():
                 piece = self.following(interrupts)
                 if len(piece) > most:
                     self.pieces = chain((piece.part(most, len(piece)),), self.pieces)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -94,3 +96,36 @@ def test_the_end_is_the_end(placement: Any) -> None:
     assert list(elements) == []
     vars(elements)["_reader"].abandon()
     assert list(elements) == []
+
+
+@pytest.mark.parametrize("placement", ["thread", "process"])
+def test_a_signal_handler_that_raises_does_not_lock_the_iterator(placement: Any) -> None:
+    """Signals come at every place of the reading: an interval timer fires while elements are asked for."""
+
+    def handler(_: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_globals["__name__"].startswith("asyncdata"):  # not in this test itself
+            raise TimeoutError("alarm")
+
+    before = signal.signal(signal.SIGALRM, handler)
+    elements = ad.Dataset.counter().batch(64).with_options(ad.Options(placement=placement)).iterate()
+    came = 0
+    try:
+        next(elements)
+        signal.setitimer(signal.ITIMER_REAL, 1e-3, 1e-3)
+        while came < 50:
+            try:
+                next(elements)
+            except TimeoutError:
+                came += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    next(elements)
+    elements.close()
+
+
+def test_datasets_that_are_only_built_hold_no_descriptor() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        ad.Dataset.range(3).map(abs, num_parallel_calls=17, executor="process")
+    assert len(os.listdir("/proc/self/fd")) <= before
