@@ -14,9 +14,9 @@ from typing import Any, Final
 from asyncdata.errors import PlanError, StageError
 from asyncdata.processes.arena import Parcel, dumps, entire, is_passing, pack, whole
 from asyncdata.processes.crew import Crew, Job, Lesson, Pool
-from asyncdata.processes.errand import Carried, Errand, Outcome, back, carry_out, outward, reached
+from asyncdata.processes.errand import Alone, Carried, Errand, Outcome, back, carry_out, outward, reached
 from asyncdata.processes.starting import modules_of
-from asyncdata.processes.worker import ForeignError, Order, Reply
+from asyncdata.processes.worker import ForeignError, Order, Reply, fitting
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import Pace, noted
 from asyncdata.runtime.lanes import Group, Lanes
@@ -172,11 +172,13 @@ def sendable(block: Block, work: Work) -> Block:
 class Errands:
     """A stage's work as another executor runs it: in its threads as it is, in its processes from a pickle."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, away: bool = False) -> None:
         self.work = work
+        self.away = away
 
-    def __call__(self, errand: Errand) -> Outcome:
-        return carry_out(self.work, errand, lambda _: None)
+    def __call__(self, errand: Errand) -> Outcome | Alone:
+        outcome = carry_out(self.work, errand, lambda _: None)
+        return sealed(outcome, errand, self.work) if self.away else outcome
 
     def __reduce__(self) -> tuple[Any, ...]:
         return unpickled, (pickled(self.work),)
@@ -184,7 +186,19 @@ class Errands:
 
 def unpickled(work: bytes) -> Errands:
     """Return work that came from another process."""
-    return Errands(pickle.loads(work))
+    return Errands(pickle.loads(work), away=True)
+
+
+def sealed(outcome: Outcome, errand: Errand, work: Work) -> Outcome | Alone:
+    """Return an outcome pickled: an executor whose process sends what cannot be unpickled is broken by it."""
+    try:
+        if not errand.apart or isinstance(outcome.items, tuple):
+            return Alone(dumps(outcome, None))
+    except Exception:
+        outcome = outcome.apart()
+    fit = partial(fitting, work=work, alone=True)
+    items = [[*map(fit, item)] if errand.sent.batches else fit(item) for item in outcome.items]
+    return outcome._replace(items=items)
 
 
 class ExecutorLanes(Lanes):
@@ -196,9 +210,11 @@ class ExecutorLanes(Lanes):
         self.executor = executor
         self.errands = Errands(work)
         self.epoch = epoch
-        self.futures: set[Future[Outcome]] = set()
+        self.futures: set[Future[Outcome | Alone]] = set()
         self.waiting: deque[tuple[Group, Finished]] = deque()
         self.room = Semaphore(workers)
+        self.apart = False  # results, each pickled by itself
+        self.resent: set[Group] = set()
         self.stopped = False
 
     def submit(self, group: Group, finished: Finished) -> None:
@@ -216,7 +232,7 @@ class ExecutorLanes(Lanes):
             except IndexError:  # another thread has taken it
                 self.room.release()
                 continue
-            errand = Errand(outward(self.errands.work, group.what), self.epoch, self.in_order)
+            errand = Errand(outward(self.errands.work, group.what), self.epoch, self.in_order, apart=self.apart)
             try:
                 future = self.executor.submit(self.errands, errand)
             except Exception as error:  # it was shut down, or is broken
@@ -229,7 +245,7 @@ class ExecutorLanes(Lanes):
             if self.stopped:  # by another thread, which may not have seen it
                 future.cancel()
 
-    def done(self, group: Group, finished: Finished, future: Future[Outcome]) -> None:
+    def done(self, group: Group, finished: Finished, future: Future[Outcome | Alone]) -> None:
         """Put results in their places; in a thread of the executor's, or in the one that shuts it down."""
         self.futures.discard(future)
         self.room.release()
@@ -239,7 +255,13 @@ class ExecutorLanes(Lanes):
             return
         self.hand_over()
         try:
-            outcome = future.result()
+            outcome = self.opened(future.result())
+            if outcome is None and group not in self.resent:  # the calls are made again
+                self.apart = True
+                self.resent.add(group)
+                self.submit(group, finished)
+                return
+            assert outcome is not None
             group.count = reached(group.what, outcome)
             self.pace.measured(group.count, outcome.worked)
             group.result = back(group.what.part(0, group.count), outcome, self.errands.work.label)
@@ -248,7 +270,17 @@ class ExecutorLanes(Lanes):
         group.done = True
         finished(group)
 
-    def refuse(self, group: Group, finished: Finished, future: Future[Outcome]) -> None:
+    @staticmethod
+    def opened(outcome: Outcome | Alone) -> Outcome | None:
+        """Return an outcome as it is in this process, `None` if it cannot be unpickled as a whole."""
+        try:
+            return pickle.loads(outcome.pickled) if isinstance(outcome, Alone) else outcome
+        except MemoryError:
+            raise
+        except Exception:
+            return None
+
+    def refuse(self, group: Group, finished: Finished, future: Future[Outcome | Alone]) -> None:
         """Fail a group that was not worked on, and all that wait.
 
         The executor may hold its lock just now, so it cannot be asked for more.

@@ -26,7 +26,7 @@ from asyncdata.runtime.executors import Note, Workers
 from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.work import Work
 
-__all__ = ("Duty", "ForeignError", "Order", "Reply", "attend", "be_ready", "do", "prepare")
+__all__ = ("Duty", "ForeignError", "Order", "Reply", "attend", "be_ready", "do", "fitting", "prepare")
 
 MOST_DUTIES: Final = 64
 

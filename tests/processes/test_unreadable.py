@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 import pytest
@@ -54,3 +56,12 @@ def test_an_element_that_a_worker_cannot_unpickle_fails_alone(batch: int | None)
     kind, _, notes = found[5]
     assert kind is TypeError
     assert any("element 5" in note for note in notes) or batch
+
+
+def test_a_result_that_cannot_be_unpickled_breaks_no_executor() -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as executor:
+        found = outcomes(ad.Dataset.range(30).map(tagged, 1, executor=executor))
+        assert executor.submit(abs, -1).result() == 1
+    assert found[:5] + found[6:] == [*range(5), *range(6, 30)]
+    assert found[5][0] is TypeError
+    assert "element 5" in found[5][2][0]
