@@ -93,7 +93,7 @@ class Columns:
 
         Those of numbers are what `empty` gives. `None` if a row of them would not be the same.
         """
-        if not every(lambda leaf: numeric(leaf) or type(leaf) in STRINGS, element):
+        if element is None or not every(lambda leaf: numeric(leaf) or type(leaf) in STRINGS, element):
             return None
         try:
             arrays = map_leaves(lambda leaf, _: room(leaf, rows, empty), element)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from inspect import isasyncgenfunction
 from itertools import count as counting
 from os import PathLike, fsdecode
 from typing import Any, TypeAlias, TypeVar, cast
@@ -22,7 +23,7 @@ from asyncdata.plan import Node, check_called, check_count
 from asyncdata.runtime.bridge import running_loop
 from asyncdata.runtime.by_hand import elements_by_hand
 from asyncdata.runtime.executors import Call
-from asyncdata.sources.generator import AsyncIterated, Generated, Iterated
+from asyncdata.sources.generator import AsyncIterated, Generated, Iterated, Restarted
 from asyncdata.sources.memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
 from asyncdata.storage import local_path, store_for
 from asyncdata.structure import as_arrays, check_signature, conform, open_level, paired, spec_of
@@ -187,8 +188,7 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.from_generator(squares, args=(4,)))
         [0, 1, 4, 9]
         """
-        if not callable(generator):
-            raise PlanError(f"from_generator needs a function that returns an iterable, got {generator!r}")
+        check_generator(generator)
         declared = signature_for(output_types, output_shapes, output_signature)
         return Dataset(Generated(generator, arguments_of(args), declared))
 
@@ -221,11 +221,11 @@ class Dataset(Transformations[T]):
         return Dataset(gotten(source, num_parallel_calls))
 
     @staticmethod
-    def from_async_iterable(iterable: AsyncIterable[U]) -> Dataset[U]:
+    def from_async_iterable(iterable: AsyncIterable[U] | Callable[[], AsyncIterator[U]]) -> Dataset[U]:
         """The items of an async iterable, run on the event loop of whoever iterates with `async for`.
 
-        Under a plain `for` it runs on the pipeline's own loop. From a state it is run again up to the place, or goes on
-        at its own offset if it is `Stateful`.
+        An async generator function is called anew in each epoch. Under a plain `for` it runs on the pipeline's own
+        loop. From a state it is run again up to the place, or goes on at its own offset if it is `Stateful`.
 
         >>> import asyncdata as ad
         >>> class Ticks:
@@ -235,9 +235,7 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.from_async_iterable(Ticks()))
         [0, 1, 2]
         """
-        if not hasattr(iterable, "__aiter__"):
-            raise PlanError(f"from_async_iterable needs an object with __aiter__, got {iterable!r}")
-        return Dataset(AsyncIterated(iterable))
+        return Dataset(AsyncIterated(async_iterable_for(iterable)))
 
     @staticmethod
     def list_files(
@@ -606,6 +604,24 @@ def arguments_of(args: Any) -> tuple[Any, ...]:
     if args is not None and (not isinstance(args, Sequence) or isinstance(args, (str, bytes))):
         raise PlanError(f"from_generator(args=) is a tuple of arguments, as ({args!r:.40},), got {args!r:.80}")
     return () if args is None else tuple(cast("Sequence[Any]", args))
+
+
+def check_generator(generator: object) -> None:
+    """Raise `PlanError` unless this is a function that may return an iterable."""
+    if not callable(generator):
+        raise PlanError(f"from_generator needs a function that returns an iterable, got {generator!r}")
+    if isasyncgenfunction(generator):
+        raise PlanError(f"from_generator needs a plain function, got {generator!r}: give it to from_async_iterable")
+
+
+def async_iterable_for(value: Any) -> AsyncIterable[Any]:
+    if isasyncgenfunction(value):
+        return Restarted(value)
+    if not hasattr(value, "__aiter__"):
+        raise PlanError(
+            f"from_async_iterable needs an object with __aiter__ or an async generator function, got {value!r}"
+        )
+    return value
 
 
 def iterable_for(value: Any) -> Iterable[Any]:

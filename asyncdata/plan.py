@@ -51,6 +51,7 @@ __all__ = (
     "repeated",
     "repeated_ones",
     "scaled",
+    "shuffles",
 )
 
 P = TypeVar("P")
@@ -367,6 +368,13 @@ async def nothing() -> Blocks:
     """Yield nothing."""
     for block in ():
         yield block
+
+
+def shuffles(plan: Node) -> str:
+    """Return what to do about a plan whose elements cannot be had in any order because it shuffles them already."""
+    if plan.label().startswith("shuffle("):
+        return "; it is shuffled already: list_files(shuffle=False) gives names in order"
+    return shuffles(plan.inputs[0]) if plan.inputs else ""
 
 
 async def picked(node: Node, scope: Scope, want: Demand, tickets: Sequence[Ticket], start: Start = FRESH) -> Blocks:

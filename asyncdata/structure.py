@@ -55,6 +55,12 @@ LEAVES: frozenset[type[Any]] = frozenset(
 )
 """The types of most leaves, which are not opened."""
 
+CURES = {
+    "shape": "make them equal, or take padded_batch, ragged_batch or bucket_by_sequence_length",
+    "parts": "make them equal, with as many parts in each",
+}
+"""What to do about leaves that are unlike, by what differs."""
+
 NUMBERS = frozenset({int, float, bool, complex})
 
 
@@ -238,7 +244,8 @@ def array_of(value: Any, index: int, where: str) -> npt.NDArray[Any]:
     try:
         return asarray(value)
     except ValueError as error:
-        raise StructureError(f"{leaf(where)} of element {index} of the batch is not an array: {error}") from None
+        cure = "; return a tuple if these are several values, as a list is one" if isinstance(value, list) else ""
+        raise StructureError(f"{leaf(where)} of element {index} of the batch is not an array: {error}{cure}") from None
 
 
 def asarray(value: Any) -> npt.NDArray[Any]:
@@ -270,7 +277,7 @@ def check_same(column: list[Any], traits: list[Any], name: str, where: str) -> N
         odd = first_change(traits)
         raise StructureError(
             f"{leaf(where)} of element {odd} of the batch has {name} {traits[odd]}, "
-            f"that of element 0 has {name} {traits[0]}; make them equal, or use smaller batches"
+            f"that of element 0 has {name} {traits[0]}; {CURES.get(name, 'make them equal')}"
         )
 
 

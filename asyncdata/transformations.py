@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import wraps
+from inspect import signature as signature_of
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast, overload
 
 import numpy.typing as npt
 
@@ -822,6 +824,37 @@ class Transformations(Generic[T]):
         (1000000000, None)
         """
         return self._options.fixed()
+
+
+PYTORCH: Final = {
+    "batch_size": ".batch(n)",
+    "collate_fn": ".batch(n).map(fn), or padded_batch and ragged_batch where lengths differ",
+    "drop_last": ".batch(n, drop_remainder=True)",
+    "num_workers": '.map(fn, num_parallel_calls=n, executor="process")',
+    "persistent_workers": "nothing to be said: leave it out",
+    "pin_memory": ".map(lambda batch: batch.pin_memory()) after batch",
+    "prefetch_factor": ".prefetch(n)",
+    "sampler": ".shuffle(), .repeat() or .rejection_resample(...)",
+    "worker_init_fn": "set-up within the function that needs it: leave it out",
+}
+"""Arguments of PyTorch's DataLoader, and what they are here."""
+
+
+def answering(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that says of PyTorch's arguments what they are here."""
+    foreign = PYTORCH.keys() - signature_of(method).parameters.keys()
+
+    @wraps(method)
+    def call(*args: Any, **named: Any) -> Any:
+        for name in foreign.intersection(named):
+            raise TypeError(f"{method.__name__}() has no argument {name!r}; PyTorch's {name}= is {PYTORCH[name]}")
+        return method(*args, **named)
+
+    return call
+
+
+for method_name in ("batch", "map", "padded_batch", "prefetch", "repeat", "shuffle"):
+    setattr(Transformations, method_name, answering(getattr(Transformations, method_name)))
 
 
 def check_structures(method: str, signatures: Mapping[str, Any]) -> None:

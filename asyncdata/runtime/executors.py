@@ -44,6 +44,18 @@ log = logging.getLogger("asyncdata")
 
 LAG: Final = 0.1
 
+OTHER_LOOP: Final = (
+    "attached to a different loop",
+    "bound to a different event loop",
+    "Timeout context manager should be used inside a task",
+)
+"""What errors say of a client or a lock that was made in another event loop, asyncio's own and aiohttp's."""
+
+CURRENT: Final = (
+    "the function runs on the pipeline's own event loop, and uses what belongs to another one: run the pipeline on "
+    'yours with `async for` and Options(placement="current"), or make it in the function'
+)
+
 PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 """The folder of all code that is not the user's."""
 
@@ -280,6 +292,9 @@ class Call:
         failure = noted(error, self.label, ticket)
         if self.spread and type(error) is TypeError and "positional argument" in str(error) and not entered(error):
             annotate(error, "a tuple is unpacked into arguments; any other element is one argument")
+            annotate(error, "a function that gives several values returns a tuple: a list is one value")
+        if isinstance(error, RuntimeError) and any(words in str(error) for words in OTHER_LOOP):
+            annotate(error, CURRENT)
         return failure
 
 

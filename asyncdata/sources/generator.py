@@ -32,7 +32,7 @@ from asyncdata.runtime.tickets import (
 from asyncdata.sources.stateful import Anchored, Stateful, StreamPlace, begun
 from asyncdata.structure import conform
 
-__all__ = ("AsyncIterated", "Generated", "Iterated")
+__all__ = ("AsyncIterated", "Generated", "Iterated", "Restarted")
 
 
 class Pumped(Node):
@@ -228,6 +228,16 @@ class Iterated(Pumped):
 
 
 @dataclass(frozen=True, eq=False)
+class Restarted:
+    """An async iterable that calls an async generator function whenever it is read."""
+
+    make: Callable[[], AsyncIterator[Any]]
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self.make()
+
+
+@dataclass(frozen=True, eq=False)
 class AsyncIterated(Pumped):
     """What an async iterable gives, run on the loop of the consumer, to which its sockets and locks belong."""
 
@@ -254,7 +264,9 @@ class AsyncIterated(Pumped):
         return type(self.iterable), type(self.iterable).__aiter__
 
     def label(self) -> str:
-        return f"from_async_iterable({type(self.iterable).__name__})"
+        made = self.iterable
+        name = made.make.__qualname__ if isinstance(made, Restarted) else type(made).__name__
+        return f"from_async_iterable({name.rpartition('<locals>.')[2]})"
 
 
 def once_only(node: Iterated | AsyncIterated) -> None:

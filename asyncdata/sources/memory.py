@@ -14,7 +14,7 @@ from asyncdata.arguments import check_choice, check_dtype
 from asyncdata.columns import Columns
 from asyncdata.errors import PlanError, StageError, StructureError
 from asyncdata.options import INFINITE_CARDINALITY
-from asyncdata.plan import ELSEWHERE, REPLACEABLE, Node, check_integer
+from asyncdata.plan import ELSEWHERE, REPLACEABLE, Node, check_integer, shuffles
 from asyncdata.renewing import renew, renewed
 from asyncdata.rows import FEW, Placed, Rows
 from asyncdata.runtime.block import Block, Blocks, Demand
@@ -404,7 +404,9 @@ class Chosen(Node):
         """Return the plan that gives one element of another."""
         size = plan.cardinality
         if not plan.addressable:
-            raise PlanError(f"at() needs elements that can be had in any order, which {plan.label()} does not give")
+            raise PlanError(
+                f"at() needs elements that can be had in any order, which {plan.label()} does not give{shuffles(plan)}"
+            )
         place = check_integer("at", "index", index) + (size if index < 0 and size >= 0 else 0)
         if place < 0 or 0 <= size <= place:
             raise IndexError(f"there is no element {index}: the dataset has {size}")

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, final
 
 from asyncdata.columns import Columns, divided
 from asyncdata.errors import StructureError
-from asyncdata.plan import Node, Unary, scaled
+from asyncdata.plan import Node, Unary, nodes_of, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import noted
@@ -85,6 +85,7 @@ class Batch(Unary):
     def made(self, items: list[Any], tickets: Tickets, at: int) -> Any:
         """Return a batch, of elements whose tickets begin at `at`, or the failure in its place."""
         try:
+            check_given(self, items)
             return self.join(items)
         except Exception as error:  # also what an element's own methods raise
             return noted(error, self.written, tickets.part(at, at + len(items)))
@@ -261,6 +262,14 @@ class Passed(Tickets):
 
     def at(self, count: int) -> Position:
         return (self.after if count else self.before).position()
+
+
+def check_given(node: Node, items: Sequence[Any]) -> None:
+    """Raise `StructureError` if all of some elements are `None` that functions have returned."""
+    if items[0] is not None or any(item is not None for item in items):
+        return
+    if any(one.label().startswith("map") for one in nodes_of(node)):
+        raise StructureError("all elements of the batch are None: a function of map before it may lack a `return`")
 
 
 def alone(ticket: Ticket) -> Ticket:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import ELSEWHERE, Node, Unary, check_count, check_integer, finite
+from asyncdata.plan import ELSEWHERE, Node, Unary, check_count, check_integer, finite, shuffles
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.random import Chance, epoch_key
 from asyncdata.runtime.scope import Scope
@@ -99,7 +99,7 @@ class Permute(Unary):
         if not plan.addressable or not finite(plan.cardinality):
             raise PlanError(
                 "shuffle() without a buffer_size needs a finite dataset whose elements can be had in any order, "
-                f"which {plan.label()} is not; give a buffer_size, or shuffle before it"
+                f"which {plan.label()} is not; give a buffer_size, or shuffle before it{shuffles(plan)}"
             )
         return Permute(plan, seed, reshuffle is not False, drawn)
 
