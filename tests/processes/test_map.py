@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_info
 
 import asyncdata as ad
 from asyncdata.processes import lanes
-from asyncdata.processes.errand import Outcome
+from asyncdata.processes.errand import Alone, Outcome
 from asyncdata.processes.lanes import ExecutorLanes, ProcessLanes
 from asyncdata.processes.worker import Reply
 from asyncdata.runtime.block import Block
@@ -540,13 +540,13 @@ def test_groups_grow_to_as_long_as_they_should_take() -> None:
 def test_time_without_a_core_makes_no_group_smaller() -> None:
     """A worker whose core others have takes longer, and has no more to do."""
     outcome = Outcome([0, 2], None, 2, seconds=1.0, queued=0.9)
-    block, future = Block([0, 1], Ordinals(0, 2)), Future[Outcome]()
+    block, future = Block([0, 1], Ordinals(0, 2)), Future[Outcome | Alone]()
     future.set_result(outcome)
     own = ExecutorLanes(cast("Any", None), 1, Work(()), ())
     own.done(Group(block), lambda _: None, future)
     pool = ProcessLanes.__new__(ProcessLanes)
     pool.crew = cast("Any", SimpleNamespace(attached=SimpleNamespace(open=lambda *_: outcome)))
-    pool.pace, pool.copied = Pace(1.0), False
+    pool.pace, pool.copied, pool.work = Pace(1.0), False, Work(())
     pool.result(Group(block), Reply(b"", False))
     assert own.pace.each == pool.pace.each == pytest.approx(0.05)
 
