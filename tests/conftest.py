@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Coroutine, Iterator
@@ -14,21 +15,40 @@ from typing import Any
 import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.detection import is_hypothesis_test
 
 collect_ignore = ["faults"]  # programs for tests/test_interpreter.py
+
+LAWS = pytest.StashKey[bool]()
+"""Whether the long versions of the laws are asked for."""
 
 settings.register_profile(
     "ci", derandomize=True, deadline=None, max_examples=400, print_blob=True, suppress_health_check=list(HealthCheck)
 )
+settings.register_profile("short", settings.get_profile("ci"), max_examples=40)
 settings.register_profile("long", settings.get_profile("ci"), derandomize=False, max_examples=10_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-def pytest_configure() -> None:
-    """Have Ctrl-C interrupt also where a shell that runs the tests in the background has it ignored: the programs that
-    tests start inherit that."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Load a Hypothesis profile, before test modules ask for its number of examples: `-m laws` has the long version of
+    each law.
+
+    Have Ctrl-C interrupt also where a shell that runs the tests in the background has it ignored: the programs that
+    tests start inherit that.
+    """
+    config.stash[LAWS] = re.search(r"(?<!not )\blaws\b", config.option.markexpr) is not None
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if config.stash[LAWS] else "short"))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # before what is not asked for by `-m` is left out
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test over random examples `laws` where their long versions are asked for."""
+    if config.stash[LAWS]:
+        for item in items:
+            if isinstance(item, pytest.Function) and is_hypothesis_test(item.function):
+                item.add_marker(pytest.mark.laws)
 
 
 def pytest_collection_finish() -> None:

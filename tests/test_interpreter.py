@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 FAULTS = Path(__file__).parent / "faults"
-PATIENCE = 20
+PATIENCE = 60
 
 
 def start(program: str, *arguments: str, temporary: Path) -> subprocess.Popen[str]:

@@ -143,7 +143,7 @@ def read_in_generations(pipe: Pipeline, generations: list[list[Leg]]) -> list[An
     return found
 
 
-@settings(max_examples=max(500, settings().max_examples))
+@settings(max_examples=settings().max_examples * 5 // 4)
 @given(pipe=shared_pipelines(), generations=generations())
 def test_any_number_of_processes_goes_on_for_any_other(pipe: Pipeline, generations: list[list[Leg]]) -> None:
     assert pipe.comparable(read_in_generations(pipe, generations)) == pipe.elements()

@@ -21,7 +21,7 @@ from tests.running import WAYS, read_async
 
 PLACEMENTS = st.sampled_from(["thread", "current"])
 
-FEW = settings(max_examples=max(20, settings().max_examples // 20))
+FEW = settings(max_examples=max(5, settings().max_examples // 20))
 """For each step by itself."""
 
 

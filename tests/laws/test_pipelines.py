@@ -38,7 +38,7 @@ RULES = (
 )
 
 
-QUARTER = settings(max_examples=max(100, settings().max_examples // 4))
+QUARTER = settings(max_examples=settings().max_examples // 4)
 """For what is tried for each of many rules, or takes long."""
 
 

@@ -16,7 +16,7 @@ from tests.running import read_async, read_plain
 
 BESIDE = ad.Options(placement="process")
 
-FEW = settings(max_examples=40)
+FEW = settings(max_examples=max(4, settings().max_examples // 10))
 """Each example starts a process or several."""
 
 sent = pipelines().filter(lambda pipe: not any(node.homebound for node in nodes_of(pipe.build().plan)))

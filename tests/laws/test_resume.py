@@ -70,7 +70,7 @@ def read_in_legs(pipe: Pipeline, legs: list[Leg]) -> list[Any]:
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=max(2_000, settings().max_examples))
+@settings(max_examples=min(10_000, 5 * settings().max_examples))
 @given(pipe=pipelines(), legs=legs)
 def test_going_on_is_as_if_nothing_had_happened(pipe: Pipeline, legs: list[Leg]) -> None:
     assert pipe.comparable(read_in_legs(pipe, legs)) == pipe.elements()

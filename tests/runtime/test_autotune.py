@@ -474,7 +474,7 @@ def drive_noisy(tuning: Tuning, clock: Any, function: Function, seconds: float, 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=max(3, settings().max_examples // 27))
 def test_with_noise_it_settles_soon_and_stays(kind: str, seed: int) -> None:
     """Within two seconds; it then may try again, ever more seldom, but comes back."""
     function, where, workers = KINDS[kind]

@@ -31,7 +31,7 @@ def test_any_part_of_any_size_is_a_part_of_the_whole(size: int, key: int, data: 
     assert found == [int(permuted(place, place + 1, size, key)[0]) for place in range(start, stop)]
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 5])
+@pytest.mark.parametrize("size", [2, 3, 4, pytest.param(5, marks=pytest.mark.slow)])
 def test_all_orders_are_about_as_likely(size: int) -> None:
     """Chi-square over all orders of a few elements, five standard deviations above what is expected at most."""
     rounds = 200 * factorial(size)
