@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from inspect import isasyncgenfunction
-from itertools import count as counting
 from os import PathLike, fsdecode
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from asyncdata.arguments import check_choice, check_flag
 from asyncdata.checkpoint import Place, chosen_seeds, fingerprint, place_of
 from asyncdata.contents import contents
+from asyncdata.epochs import Epochs
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.kept.saved import Saved, save
@@ -44,7 +44,10 @@ Pattern: TypeAlias = str | bytes | PathLike[str]
 class Dataset(Transformations[T]):
     """An immutable description of a pipeline. Building one starts nothing; iterating it runs it.
 
-    Iterate with `for` or `async for`, any number of times; each time is an epoch, and starts again.
+    Iterate with `for` or `async for`, any number of times; each time is an epoch, and starts again. A dataset that is
+    made from another one begins at the other's next epoch, and its epochs count for the other too: `ds.take(3)` in a
+    loop over epochs reshuffles. Two datasets that are made from one count apart: `ds.take(n)` and `ds.skip(n)`, both
+    made before either is iterated, have no element in common in the same epoch.
 
     >>> import asyncdata as ad
     >>> ds = ad.Dataset.range(10).map(lambda x: x * x).batch(4)
@@ -55,17 +58,17 @@ class Dataset(Transformations[T]):
     [64 81]
     """
 
-    def __init__(self, plan: Node, options: Options | None = None) -> None:
+    def __init__(self, plan: Node, options: Options | None = None, made_from: Sequence[Dataset[Any]] = ()) -> None:
         self._plan = plan
         self._options = options or Options()
-        self._epochs = counting()
+        self._epochs = Epochs.after(*map(epochs_of, made_from))
 
-    def __getstate__(self) -> tuple[Node, Options]:
-        return self._plan, self._options
+    def __getstate__(self) -> tuple[Node, Options, int]:
+        return self._plan, self._options, self._epochs.next
 
-    def __setstate__(self, state: tuple[Node, Options]) -> None:
-        self._plan, self._options = state
-        self._epochs = counting()
+    def __setstate__(self, state: tuple[Node, Options, int]) -> None:
+        self._plan, self._options, epoch = state
+        self._epochs = Epochs(epoch)
 
     @cached_property
     def _planner(self) -> Planner:
@@ -320,7 +323,7 @@ class Dataset(Transformations[T]):
         """
         plans, options = several("sample_from_datasets", datasets)
         plan = Sample.of(plans, weights, seed, stop=stop_on_empty_dataset, anew=rerandomize_each_iteration)
-        return Dataset(plan, options)
+        return Dataset(plan, options, datasets)
 
     @staticmethod
     def choose_from_datasets(
@@ -338,14 +341,14 @@ class Dataset(Transformations[T]):
         """
         plans, options = several("choose_from_datasets", datasets)
         choices = dataset_for("choose_from_datasets", choice_dataset)
-        return Dataset(Choose.of(plans, choices.plan, stop=stop_on_empty_dataset), options.merge(choices.options()))
+        return chosen(plans, options.merge(choices.options()), choices, datasets, stop_on_empty_dataset)
 
     # all of it, or the beginning
 
     def _few(self, count: int) -> list[T]:
         """Return the first elements of the first epoch: by hand, where nothing of the plan may wait."""
         by_hand = self._planner.runs_by_hand(self._plan)
-        return here(self.take(count)).to_list() if by_hand is None else elements_by_hand(by_hand, count)
+        return first_epoch(self.take(count)) if by_hand is None else elements_by_hand(by_hand, count)
 
     def reduce(self, initial_state: U, reduce_func: Callable[[U, T], U]) -> U:
         """Fold all elements into one value, now: `state = reduce_func(state, element)`, by a plain function.
@@ -438,13 +441,8 @@ class Dataset(Transformations[T]):
         ...     next(numbers)
         0
         """
-        place = (
-            Place(self._plan, next(self._epochs))
-            if state is None
-            else place_of(self._plan, state, check_flag("iterate", "strict", strict))
-        )
-        self._plan, self._epochs = place.plan, counting(place.epoch + 1)
-        return DatasetIterator(self._planner, place)
+        strictly = check_flag("iterate", "strict", strict)
+        return DatasetIterator(self._planner, self._begin() if state is None else self._go_on(state, strictly))
 
     def __iter__(self) -> DatasetIterator[T]:
         return self.iterate()
@@ -460,7 +458,7 @@ class Dataset(Transformations[T]):
         dtype('int64')
         """
         numpied = Map(self._plan, (Call("map", as_arrays, spread=False),))
-        return DatasetIterator(Planner(self._options), Place(numpied, next(self._epochs)))
+        return DatasetIterator(Planner(self._options), Place(numpied, self._epochs.begin()))
 
     def tee(self, n: int, buffer_size: int = 16) -> tuple[Consumer[T], ...]:
         """Begin one iteration for `n` consumers, each of which gets every element; nothing is read or made twice.
@@ -500,7 +498,7 @@ class Dataset(Transformations[T]):
         chosen, by_hand = Chosen.of(self._plan, index), self._planner.runs_by_hand(self._plan, alone=True)
         if by_hand is not None:
             return only(elements_by_hand(Chosen(by_hand, chosen.places), 1), "at")
-        return only(here(Dataset[T](chosen, self._options)).to_list(), "at")
+        return only(first_epoch(Dataset[T](chosen, self._options)), "at")
 
     def __getitem__(self, index: int) -> T:
         return self.at(index)
@@ -567,8 +565,25 @@ class Dataset(Transformations[T]):
     def __repr__(self) -> str:
         return f"<Dataset {self._plan}>"
 
-    def _next(self, plan: Node, options: Options | None = None) -> Dataset[Any]:
-        return Dataset(plan, options or self._options)
+    def _begin(self) -> Place:
+        """Return the beginning of the next epoch."""
+        return Place(self._plan, self._epochs.begin())
+
+    def _go_on(self, state: Mapping[str, Any], strict: bool) -> Place:
+        """Return the place that a state tells; the next epoch is the one after it."""
+        place = place_of(self._plan, state, strict)
+        self._plan = place.plan
+        return self._epochs.go_on(place)
+
+    def _next(self, plan: Node, options: Options | None = None, *others: Dataset[Any]) -> Dataset[Any]:
+        return Dataset(plan, options or self._options, (self, *others))
+
+    def _part(self, plan: Node) -> Dataset[Any]:
+        return Dataset(plan, self._options)
+
+
+def epochs_of(dataset: Dataset[Any]) -> Epochs:
+    return dataset._epochs  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def matching(method: str, pattern: Pattern | Sequence[Pattern]) -> list[str]:
@@ -649,7 +664,7 @@ def zipped(args: tuple[Any, ...]) -> Dataset[Any]:
     for dataset in datasets:
         options = options.merge(dataset.options())
     rebuild = tuple if type(structure) is tuple else level.rebuild
-    return Dataset(Zip(tuple(dataset.plan for dataset in datasets), rebuild), options)
+    return Dataset(Zip(tuple(dataset.plan for dataset in datasets), rebuild), options, datasets)
 
 
 def loaded(
@@ -664,7 +679,7 @@ def loaded(
         return dataset
     call = Call("load", partial(conform, signature=check_signature("load(element_spec=)", spec)), spread=False)
     call.label = "load(element_spec=)"  # a line of ours would tell nobody anything
-    return Dataset(Map(dataset.plan, (call,)))
+    return Dataset(Map(dataset.plan, (call,)), made_from=(dataset,))
 
 
 def several(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
@@ -678,6 +693,13 @@ def several(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
         options = options.merge(dataset.options())
     check_structures(method, {f"dataset {place}": plan.signature for place, plan in enumerate(plans)})
     return tuple(plans), options
+
+
+def chosen(
+    plans: tuple[Node, ...], options: Options, choices: Dataset[int], datasets: Sequence[Dataset[Any]], stop: bool
+) -> Dataset[Any]:
+    """Return the dataset of the elements that `choices` tells."""
+    return Dataset(Choose.of(plans, choices.plan, stop=stop), options, (*datasets, choices))
 
 
 def only(elements: Sequence[T], method: str) -> T:
@@ -715,14 +737,16 @@ def check_lasting(plan: Node) -> None:
         raise StructureError("the source is an iterator, and its first element cannot be looked at without losing it")
 
 
-def here(dataset: Dataset[T]) -> Dataset[T]:
-    """Return a dataset of few elements that runs in this thread where it can: a thread of its own costs more to start.
+def first_epoch(dataset: Dataset[T]) -> list[T]:
+    """Return the first epoch of a dataset of few elements, made in this thread where it can be: that starts sooner.
 
     It cannot where an event loop runs already, and must not where the options say otherwise.
     """
-    if dataset.options().placement is not None or running_loop() is not None:
-        return dataset
-    return dataset.with_options(Options(placement="current"))
+    options = dataset.options()
+    if options.placement is None and running_loop() is None:
+        options = options.merge(Options(placement="current"))
+    with DatasetIterator[T](Planner(options), Place(dataset.plan, 0)) as elements:
+        return list(elements)
 
 
 def spec_of_first(elements: Sequence[Any]) -> Any:

@@ -312,7 +312,7 @@ def in_columns(batches: Dataset[Any], labelled: Callable[..., Any], table: Table
     """Return batches of columns as `labelled` makes them, of which it is known what they look like."""
     call = Call("map", labelled)
     call.gives = labelled(*[TensorSpec((size,), column.dtype) for column in table.columns])
-    return Dataset(Map(batches.plan, (call,)))
+    return Dataset(Map(batches.plan, (call,)), made_from=(batches,))
 
 
 def csv_file(filename: Filename, compression: str | None, block_bytes: int, dialect: Dialect, table: Table) -> CsvFile:

@@ -69,8 +69,12 @@ class Transformations(Generic[T]):
     _plan: Node
     _options: Options
 
-    def _next(self, plan: Node, options: Options | None = None) -> Dataset[Any]:
-        """Return the dataset with another plan."""
+    def _next(self, plan: Node, options: Options | None = None, *others: Dataset[Any]) -> Dataset[Any]:
+        """Return the dataset that is made from this one, and from others, by a plan."""
+        raise NotImplementedError
+
+    def _part(self, plan: Node) -> Dataset[Any]:
+        """Return a dataset of some elements of this one, which is given as an element and has epochs of its own."""
         raise NotImplementedError
 
     @overload
@@ -295,7 +299,7 @@ class Transformations(Generic[T]):
         """
         other = dataset_for("concatenate", dataset)
         check_structures("concatenate", {"the first": self._plan.signature, "the second": other.plan.signature})
-        return self._next(Concatenate(self._plan, other.plan), self._options.merge(other.options()))
+        return self._next(Concatenate(self._plan, other.plan), self._options.merge(other.options()), other)
 
     def batch(
         self,
@@ -411,7 +415,7 @@ class Transformations(Generic[T]):
         step = size if shift is None else check_count("window", "shift", shift, 1)
         stride = check_count("window", "stride", stride, 1)
         drop = check_flag("window", "drop_remainder", drop_remainder)
-        return self._next(Window(self._plan, size, step, self._next, stride, drop))
+        return self._next(Window(self._plan, size, step, self._part, stride, drop))
 
     def pack_sequences(
         self,
@@ -492,7 +496,7 @@ class Transformations(Generic[T]):
         >>> list(ds)
         [array([0, 2, 4]), array([1, 3, 5]), array([6])]
         """
-        plan = KeyWindows.of(self._plan, key_func, reduce_func, window_size, window_size_func, self._next)
+        plan = KeyWindows.of(self._plan, key_func, reduce_func, window_size, window_size_func, self._part)
         return self._next(plan)
 
     def bucket_by_sequence_length(

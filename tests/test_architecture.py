@@ -54,7 +54,7 @@ LAYERS = (
     ("identity",),
     ("checkpoint",),
     ("kept",),
-    ("transformations",),
+    ("epochs", "transformations"),
     ("dataset", "iterator", "readers", "tables", "tee", "experimental"),
     ("testing", "demo"),
     ("__main__",),
