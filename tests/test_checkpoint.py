@@ -133,6 +133,7 @@ def test_the_file_of_a_process_that_is_killed_while_it_saves_is_whole(tmp_path: 
     assert load(path) == SMALL
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_gives_every_element_once_and_in_order(tmp_path: Path) -> None:
     size = 2700
     for number in range(9):

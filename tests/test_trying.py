@@ -279,12 +279,13 @@ class Inherited(Methods):
     """The same methods, of another class."""
 
 
-def test_a_method_is_told_by_its_function_and_the_class_of_what_it_is_bound_to() -> None:
+def test_a_method_is_told_by_its_function_and_what_it_is_bound_to() -> None:
     def told(fn: Any) -> str:
         return contents_of((fn,))
 
-    first, second = Methods(3), Methods(4)
-    assert told(first.plain) == told(second.plain) == told(ad.with_retries(second.plain))
+    first, same, other = Methods(3), Methods(3), Methods(4)
+    assert told(first.plain) == told(same.plain) == told(ad.with_retries(same.plain))
+    assert told(first.plain) != told(other.plain) == told(ad.with_retries(other.plain))
     assert len({told(fn) for fn in (first.plain, first.renamed, Inherited(3).plain, Methods.plain)}) == 4
 
 

@@ -83,6 +83,7 @@ def slowly(number: int) -> tuple[int, Any]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_workers_that_are_killed_again_and_again_cost_nothing_but_time() -> None:
     stop, kills, found = threading.Event(), list[int](), list[Any]()
     killer = threading.Thread(target=kill_now_and_then, args=(stop, kills, found))
