@@ -13,6 +13,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from asyncdata import forks
 from asyncdata.arguments import check_flag
 from asyncdata.beside.engine import ProcessEngine
 from asyncdata.checkpoint import Place, heading, place_of, state_of
@@ -66,6 +67,7 @@ class Reader:
         self.alone = Alone()
         self.engine: Engine | None = None
         self.begin(place)
+        forks.own(self)
 
     def begin(self, place: Place) -> None:
         """Stand at a place, with nothing running yet."""
@@ -80,10 +82,11 @@ class Reader:
         self.pieces: Iterator[Block] = iter(())
         self.heading: dict[str, Any] | None = None
         self.exhausted = False
-        self.closed = False
+        self.closed = self.forked = False
 
     def state(self) -> dict[str, Any]:
         """Return where the consumer stands."""
+        self.check_ours()
         given = 0 if self.piece is None else len(self.piece) - self.left
         if self.exhausted:
             position: Position = END
@@ -230,8 +233,25 @@ class Reader:
 
     def check_open(self) -> None:
         """Raise if the iterator was closed."""
+        self.check_ours()
         if self.closed:
             raise ClosedError("the iterator was closed; begin a new one with iter(dataset)")
+
+    def check_ours(self) -> None:
+        """Raise in a forked child if the parent has begun to read."""
+        if self.forked:
+            raise ClosedError(
+                "the iterator belongs to the process that forked this one; begin a new one with iter(dataset), or go "
+                "on from a state that was taken before the fork"
+            )
+
+    def disown(self) -> None:
+        """Give out nothing more in a forked child: the engine, and what has been read, are the parent's."""
+        if self.engine is not None:
+            self.forked = self.closed = True
+            self.items = self.pieces = self.failures = iter(())
+            self.piece = self.engine = None
+            self.alone = Alone()
 
     def ending(self, queue: BlockQueue, stop: Exception) -> BaseException:
         """Return what ended the pipeline, or `stop` at the end of the data.

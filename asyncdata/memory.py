@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from math import prod
@@ -13,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata import forks
 from asyncdata.copying import gather
 
 __all__ = ("LARGE", "Array", "Empty", "Pool", "empty", "joined", "keep_memory_warm")
@@ -67,7 +67,7 @@ class Pool:
         self.most = most
         self.idle: list[Array] = []
         self.bytes = 0
-        self.lock = threading.Lock()  # never waited for: a finalizer may run while its own thread holds it
+        self.lock = forks.lock()  # never waited for: a finalizer may run while its own thread holds it
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an array that holds nothing in particular, in rows, of numbers or others that are no objects."""

@@ -12,6 +12,7 @@ from operator import length_hint
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
+from asyncdata import forks
 from asyncdata.errors import ClosedError
 from asyncdata.iterator import DatasetIterator, Reader, at_hand, ended_by, next_within
 from asyncdata.runtime.block import fail
@@ -105,6 +106,16 @@ class Shared:
         self.room = size
         self.pulling = self.starved = False
         self.ended: Outcome | None = None
+        forks.own(self)
+
+    def disown(self) -> None:
+        """Hold nothing in a forked child, where the iterator says that it is the parent's."""
+        self.lock = threading.Lock()
+        self.pulling = self.starved = False
+        for seat in self.seats.values():
+            seat.leave()
+            seat.waiting.clear()
+            seat.signal = None
 
     def look(self, number: int) -> Outcome | None:
         """Tell a consumer that has taken all of its items where there are more; `None` to wait."""

@@ -15,6 +15,7 @@ from multiprocessing.connection import wait
 from queue import SimpleQueue
 from typing import Any, Final
 
+from asyncdata import forks
 from asyncdata.beside.child import serve
 from asyncdata.beside.letters import (
     Ask,
@@ -65,23 +66,25 @@ class Correspondence:
         self.attached = Attached()
         self.process: WorkerProcess | None = None
         self.error: BaseException | None = None
-        self.owner = os.getpid()
         self.packing = threading.Lock()
         self.over = False
         self.thread: threading.Thread | None = None
+        forks.own(self)
 
     # what consumers say, from any thread; what is dropped from finalizers too
 
     def tell(self, letter: object) -> None:
         """Send a letter; it is dropped if the process has ended."""
-        if self.ours:
-            with suppress(OSError):
-                send(self.commands, letter)
+        with suppress(OSError):
+            send(self.commands, letter)
 
-    @property
-    def ours(self) -> bool:
-        """Whether it is this process that has it, and not a fork of it, which has nothing to say."""
-        return self.owner == os.getpid()
+    def disown(self) -> None:
+        """Leave the process to the parent: a forked child has nothing to say to it."""
+        self.over = True
+        for connection in (self.commands, self.replies, self.bell, self.rope, *self.theirs):
+            connection.close()
+        CORRESPONDENCES.discard(self)
+        forks.keep_for_ever(self)
 
     def begin(self, line: Line, order: Order) -> None:
         """Begin a run."""
@@ -115,9 +118,8 @@ class Correspondence:
 
     def ring(self) -> None:
         """Have the thread end the process."""
-        if self.ours:
-            with suppress(OSError):
-                self.rope.send_bytes(b"end")
+        with suppress(OSError):
+            self.rope.send_bytes(b"end")
 
     # the thread
 
@@ -284,14 +286,14 @@ class Companion:
 
 CORRESPONDENCES: Final[weakref.WeakSet[Correspondence]] = weakref.WeakSet()
 COMPANIONS: Final[weakref.WeakKeyDictionary[Node, Companion]] = weakref.WeakKeyDictionary()
-ONE_EACH: Final = threading.Lock()
+ONE_EACH: Final = forks.lock()
 
 
 def companion_of(plan: Node) -> Companion:
     """Return the process of a plan: all its iterators share it, one epoch after the other or at once."""
     with ONE_EACH:
         found = COMPANIONS.get(plan)
-        if found is None or found.letters.over or not found.letters.ours:
+        if found is None or found.letters.over:
             found = COMPANIONS[plan] = Companion(plan)
         return found
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import struct
 from functools import cache
+from io import BufferedWriter, FileIO
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 import numpy as np
 
+from asyncdata import forks
 from asyncdata.errors import ClosedError, DataLossError
 from asyncdata.formats.compression import compressor, decompressor
 
@@ -458,7 +460,13 @@ class TFRecordWriter:
 
     def __init__(self, path: str | os.PathLike[str], compression_type: str | None = None) -> None:
         self._compressor = compressor(compression_type)
-        self._file = open(path, "wb", WRITE_BYTES)  # noqa: SIM115  `close` closes it
+        self._unbuffered = FileIO(path, "wb")
+        self._file = BufferedWriter(self._unbuffered, WRITE_BYTES)
+        forks.own(self)
+
+    def disown(self) -> None:
+        """Close the file in a forked child without what is not written yet, which the parent writes."""
+        self._unbuffered.close()
 
     def write(self, record: bytes | bytearray | memoryview) -> None:
         """Append one record."""
@@ -482,7 +490,7 @@ class TFRecordWriter:
 
     def _check_open(self) -> None:
         if self._file.closed:
-            raise ClosedError(f"the writer of {self._file.name!r} was closed")
+            raise ClosedError(f"the writer of {self._unbuffered.name!r} was closed, here or by a fork")
 
     def __enter__(self) -> Self:
         return self

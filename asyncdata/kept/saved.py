@@ -91,7 +91,7 @@ def save(
         raise FileExistsError(f"save: {path} is being saved by another process")
     try:
         partial.mkdir(exist_ok=True)
-        fill(dataset, next_block, Shards(partial, compression, shard_func, contents, seeds), interval)
+        fill(dataset, next_block, Shards(partial, compression, shard_func, contents, seeds, lock), interval)
         for left in (*partial.glob(f".{STATE}.*"), *partial.glob(f".{ACCOUNT}.*")):
             left.unlink(missing_ok=True)  # what a process that was killed had begun to write
         sync_folder(partial)
@@ -149,7 +149,9 @@ class Shards:
         shard_func: Callable[..., Any] | None,
         contents: Sequence[str] = (),
         seeds: Sequence[Sequence[int]] = (),
+        lock: FileLock | None = None,
     ) -> None:
+        self.lock = lock
         self.folder = folder
         self.compression = compression
         self.choose = None if shard_func is None else Call("save", shard_func)
@@ -163,9 +165,15 @@ class Shards:
 
     def shard(self, number: int, elements: int = 0, size: int = 0) -> Shard:
         """Return one of the files, begun or gone on with."""
+        self.check()
         if number not in self.shards:
             self.shards[number] = Shard(self.path(number), self.compression, elements, size)
         return self.shards[number]
+
+    def check(self) -> None:
+        """Raise in a forked child, which may not write."""
+        if self.lock is not None:
+            self.lock.check()
 
     def path(self, number: int) -> Path:
         """Return where one of the files lies."""
@@ -216,6 +224,7 @@ class Shards:
 
     def write(self) -> None:
         """Hand what waits to the files."""
+        self.check()
         waiting, self.waiting, self.count, self.size = self.waiting, [], 0, 0
         if not waiting:
             return

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
+from asyncdata import forks
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import FRAMING, RecordParser, frame, masked_crc
 from asyncdata.kept.framing import framed
@@ -40,6 +41,12 @@ class Writing:
         self.mark = Mark(0, None)
         self.last: tuple[int, Tickets, int] | None = None  # how many elements, the tickets of the last, how many those
         self.time = time.monotonic()
+        self.busy = Lock()
+        forks.own(self)
+
+    def disown(self) -> None:
+        """Leave the file to the parent: a forked child that reads the same pipeline finds it locked."""
+        OPEN.pop(self.file.path, None)
         self.busy = Lock()
 
     @property
@@ -144,7 +151,7 @@ class Writing:
         """Let go of the file, if nobody else reads it, and say how far it has come."""
         with ALL, self.busy:
             self.readers -= 1
-            if not self.readers:
+            if not self.readers and not self.file.inherited:
                 del OPEN[self.file.path]
                 if not self.whole:
                     self.write_mark()
@@ -161,7 +168,7 @@ class Mark(NamedTuple):
 OPEN: Final[dict[Path, Writing]] = {}
 """What this process is writing."""
 
-ALL: Final = Lock()
+ALL: Final = forks.lock()
 """Held by whoever changes that."""
 
 

@@ -2,7 +2,8 @@
 
 The side that sends owns `Slots`, takes the smallest free one that fits, and writes. The side that receives makes arrays
 that look into the slot, and frees it when the last of them dies. A slot's first byte says whether it is taken: the
-receiver clears it from a finalizer, without a lock and without a message.
+receiver clears it from a finalizer, without a lock and without a message. Before a process forks, it gives up the slots
+that its arrays look into: they are never used again, and parent and child each write to memory of their own.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata import forks
 from asyncdata.copying import copy
-from asyncdata.processes.segment import Segment
+from asyncdata.processes.segment import Segment, descriptors, make_private
 from asyncdata.room import ROOMY
 from asyncdata.tensors import array_and_dtype, from_array_and_dtype, is_dense, is_tensor
 
@@ -41,6 +43,9 @@ is killed while it writes cannot leave half a message."""
 HEAD: Final = 64
 ALIGN: Final = 64
 LEAST: Final = 1 << 16
+
+FREE, TAKEN, GIVEN_UP = range(3)
+"""What the first byte of a slot says. The sender lets go of one that was given up, and its memory is the receiver's."""
 
 
 class Spot(NamedTuple):
@@ -105,6 +110,8 @@ class Slots:
 
     def take(self, need: int) -> tuple[Slot, bool]:
         """Return a slot with room for `need` bytes, and whether it is one too many, to be copied out at once."""
+        for slot in [slot for slot in self.slots if slot.segment.map[0] == GIVEN_UP]:
+            self.drop(slot)
         free = [slot for slot in self.slots if not slot.taken and slot.segment.size >= need]
         slot = min(free, key=lambda slot: slot.segment.size) if free else self.make(need)
         slot.segment.map[0] = 1
@@ -131,7 +138,8 @@ class Slots:
     def reset(self) -> None:
         """Free all slots: nobody else is left who looks into them."""
         for slot in self.slots:
-            slot.segment.map[0] = 0
+            if slot.segment.map[0] == TAKEN:
+                slot.segment.map[0] = FREE
 
     def close(self) -> None:
         """Let go of all slots."""
@@ -369,6 +377,8 @@ class Attached:
     def __init__(self) -> None:
         self.maps: dict[tuple[int, int], mmap] = {}
         self.views: dict[tuple[int, int], weakref.ref[Any]] = {}
+        self.identities: dict[tuple[int, int], tuple[int, int]] = {}
+        forks.own(self)
 
     def open(self, parcel: Parcel, copied: bool = False) -> Any:
         """Return what was packed. Its arrays look into the slot, which is free again when the last of them has died,
@@ -380,6 +390,8 @@ class Attached:
             return pickle.loads(parcel)
         memory = self.map_of(parcel)
         owner = block_of(parcel.size).from_buffer(memory)
+        owner.slot = (self, parcel[:2], self.identities[parcel[:2]])
+        WINDOWS[ctypes.addressof(owner)] = owner
         self.views[parcel[:2]] = weakref.ref(owner, partial(clear, memory))
         view = memoryview(owner).cast("B")
         end = parcel.start + parcel.length
@@ -399,15 +411,50 @@ class Attached:
             self.forget((spot.owner, number))
         key = spot[:2]
         if (memory := self.maps.get(key)) is None:
-            memory = self.maps[key] = Segment.attach(spot.handle, spot.size)
+            memory, self.identities[key] = Segment.identified(spot.handle, spot.size)
+            self.maps[key] = memory
         return memory
 
     def forget(self, key: tuple[int, int]) -> None:
         """Let go of a slot; live views keep its memory."""
         self.maps.pop(key, None)
         self.views.pop(key, None)
+        self.identities.pop(key, None)
 
     def forget_all(self, owner: int) -> None:
         """Let go of the slots of a process that has ended."""
         for key in [key for key in self.maps if key[0] == owner]:
             self.forget(key)
+
+    def disown(self) -> None:
+        """Let go of all slots in a forked child: those that its arrays look into were given up before."""
+        self.views.clear()
+        self.maps.clear()
+        self.identities.clear()
+
+
+WINDOWS: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
+"""What arrays of this process look through into slots of others, by address."""
+
+
+def before_fork() -> None:
+    """Give up the slots that arrays of this process look into: a child has the same arrays."""
+    windows = list(WINDOWS.values())
+    found = descriptors() if windows else {}
+    for window in windows:
+        give_up(window, found)
+
+
+def give_up(window: Any, found: dict[tuple[int, int], int]) -> None:
+    """Make the memory of a slot this process's own: nobody uses the slot again, nor sees what is written there."""
+    attached, key, identity = window.slot
+    if (view := attached.views.get(key)) is not None and view() is window:
+        attached.forget(key)  # with what would clear its first byte
+    window[0] = GIVEN_UP
+    address = ctypes.addressof(window)
+    make_private(address, ctypes.sizeof(window), found[identity])
+    del WINDOWS[address]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=before_fork)

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from queue import SimpleQueue
 from typing import Any, Final, cast
 
+from asyncdata import forks
 from asyncdata.errors import AsyncDataError, ClosedError, StageError
 from asyncdata.processes.arena import Attached, Slots, Spot
 from asyncdata.processes.board import NOTHING, Board
@@ -106,6 +107,12 @@ class Crew:
         self.failed: AsyncDataError | None = None
         self.closed: ClosedError | None = None
         """What jobs are told when the interpreter is exiting."""
+        forks.own(self)
+
+    def disown(self) -> None:
+        """Leave the processes to the parent."""
+        CREWS.discard(self)
+        forks.keep_for_ever(self)
 
     # what stages ask
 
@@ -349,6 +356,11 @@ class Pool:
     def __init__(self, count: int) -> None:
         self.count = count
         self.crew: Crew = self.recruited()
+        forks.own(self)
+
+    def disown(self) -> None:
+        """Have a new crew in a forked child: the processes are the parent's, and so is who minds them."""
+        self.crew = self.recruited()
 
     def recruited(self) -> Crew:
         """Return a new crew, which ends with this."""
@@ -371,17 +383,6 @@ def pool_of(count: int) -> Pool:
     if pool is None:
         pool = POOLS[count] = Pool(count)
     return pool
-
-
-def recruit_anew() -> None:
-    """Give the pools new crews in a fork of this process: the processes are the parent's, and so is who minds them."""
-    CREWS.clear()
-    for pool in list(POOLS.values()):
-        pool.crew = pool.recruited()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=recruit_anew)
 
 
 def end_crews() -> None:

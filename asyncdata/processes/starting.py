@@ -9,10 +9,12 @@ import sys
 import time
 from collections.abc import Callable
 from functools import cache
-from multiprocessing import spawn
+from multiprocessing import process, spawn
 from multiprocessing.util import Finalize
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
+
+from asyncdata import forks
 
 __all__ = ("Context", "WorkerProcess", "at_exit", "modules_of", "preload")
 
@@ -60,6 +62,9 @@ def popen() -> Any:
     return popen_without_main(importlib.import_module(f"multiprocessing.{module}").Popen)
 
 
+STARTING: Final = forks.lock()
+"""Held while a process is started: a child forked meanwhile would keep ends of pipes open that tell of its end."""
+
 START_TRIES: Final = 5
 START_PAUSE: Final = 0.02
 """Seconds before a process is started again whose server has died; twice as long each time."""
@@ -76,7 +81,9 @@ class WorkerProcess(Process):
         """Start it. If the fork server dies meanwhile, start again with a new one, a few times."""
         for attempt in range(START_TRIES):
             try:
-                super().start()
+                with STARTING:
+                    super().start()
+                    forks.own(self)
             except SERVER_DIED as error:  # the next try starts a server
                 if attempt == START_TRIES - 1:
                     raise ServerDiedError(
@@ -87,6 +94,11 @@ class WorkerProcess(Process):
                 time.sleep(START_PAUSE * 2**attempt)  # it may still be ending, and is replaced only then
             else:
                 return
+
+    def disown(self) -> None:
+        """Be no child of a forked child, which could neither join it nor may read how it ended."""
+        getattr(process, "_children").discard(self)  # noqa: B009
+        forks.keep_for_ever(self)
 
 
 SERVER_DIED: Final = (EOFError, ConnectionError, FileNotFoundError)

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from threading import Lock
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from asyncdata import forks
 from asyncdata.runtime.machine import lock_is_held, usable_cores
 
 __all__ = ("Choice", "Sample", "Tuning", "Where")
@@ -95,7 +95,7 @@ class Tuning:
         self.processes = processes
         self.waiting: Where = "task" if tasks else "thread"
         self.samples: deque[Sample] = deque()
-        self.lock = Lock()  # iterators of one dataset, in several threads, look at what each other's groups took
+        self.lock = forks.lock()  # iterators of one dataset, in several threads, look at what each other's groups took
         self.patience = WATCH
         self.group = 1
         """How many elements a worker was handed at a time, last."""

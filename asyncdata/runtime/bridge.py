@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
+from asyncdata import forks
 from asyncdata.errors import StageError
 from asyncdata.plan import Node
 from asyncdata.room import giving_nothing
@@ -120,6 +121,12 @@ class TaskEngine:
         self.pipeline = run.pipeline(self.queue, self.loop)
         self.task = self.loop.create_task(self.pipeline.run(), name="asyncdata-pipeline")
         self.task.add_done_callback(self.done)
+        forks.own(self)
+
+    def disown(self) -> None:
+        """Leave the pipeline as it is in a forked child: its loop is the parent's."""
+        self.queue.stopped = True
+        forks.keep_for_ever(self)
 
     def done(self, task: asyncio.Task[None]) -> None:
         """Tell a consumer that goes on while somebody has cancelled all tasks of its loop."""
@@ -186,6 +193,12 @@ class LoopEngine:
         self.queue = LoopQueue(run.depth, LoopSignal(self.loop), self.signal)
         self.pipeline = run.pipeline(self.queue, None)
         self.task = self.loop.create_task(self.whole(), name="asyncdata-pipeline")
+        forks.own(self)
+
+    def disown(self) -> None:
+        """Leave the loop as it is in a forked child: closing it would change what the parent's loop waits for."""
+        self.queue.stopped = self.stopping = True
+        forks.keep_for_ever(self)
 
     async def whole(self) -> None:
         """Run the pipeline, then end async generators that are left: another run of the loop would cost more."""

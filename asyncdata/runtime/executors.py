@@ -19,6 +19,7 @@ from queue import Empty, SimpleQueue
 from types import CoroutineType
 from typing import Any, Final, NamedTuple, Self, cast
 
+from asyncdata import forks
 from asyncdata.errors import PlanError, annotate
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.machine import usable_cores
@@ -391,8 +392,14 @@ class Workers:
         self.submitted += 1
         self.jobs.put(job)
         if self.running < self.count and self.submitted - self.finished > self.running:
+            if not self.running:
+                forks.own(self)
             self.running += 1
             self.start(self.work, f"{self.name}-{self.running}")
+
+    def disown(self) -> None:
+        """Let a thread whose job has forked end in the child."""
+        self.stop()
 
     def work(self) -> None:
         """Run jobs until told to stop."""

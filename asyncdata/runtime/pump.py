@@ -13,6 +13,7 @@ from operator import length_hint
 from queue import SimpleQueue
 from typing import Any, Final, Protocol, TypeAlias
 
+from asyncdata import forks
 from asyncdata.columns import Columns
 from asyncdata.errors import ResumeError, StageError
 from asyncdata.runtime.anchors import Anchor
@@ -308,6 +309,7 @@ class ThreadPump(Orders):
         self.orders: SimpleQueue[int | None] = SimpleQueue()
         self.pace = Pace(GROUP_SECONDS)
         self.permits: list[Iterator[Any]] = []
+        forks.own(self)
         scope.owned.start(self.run, name)
 
     def order(self, count: int) -> None:
@@ -321,6 +323,12 @@ class ThreadPump(Orders):
         """End the group after the item that is being made."""
         permits = self.permits
         permits[:] = [NO_MORE] * len(permits)
+
+    def disown(self) -> None:
+        """Let the thread end in a child that its iterator has forked."""
+        self.over = True
+        self.break_off()
+        self.orders.put(None)
 
     def stop(self) -> None:
         self.over = True

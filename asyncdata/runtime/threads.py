@@ -13,6 +13,7 @@ from contextvars import copy_context
 from functools import cache
 from typing import Any, Final
 
+from asyncdata import forks
 from asyncdata.copying import HELP
 from asyncdata.memory import keep_memory_warm
 from asyncdata.plan import nodes_of
@@ -42,7 +43,7 @@ class ThreadEngine:
         self.queue = queue
         self.owned = owned
         self.context = copy_context()
-        self.over = False
+        self.over = self.forked = False
         self.on_end: Callable[[], object] | None = None
         self.begun = threading.Lock()  # taken once, by the thread, or by whoever ends this before it runs
         self.thread = threading.Thread(target=self.main, name="asyncdata-engine", daemon=True)
@@ -50,11 +51,18 @@ class ThreadEngine:
     def start(self) -> None:
         """Begin; only when somebody knows of this who ends it, since Ctrl-C may come as soon as the thread runs."""
         ENGINES.add(self)
+        forks.own(self)
         try:
             self.thread.start()
         except RuntimeError as error:  # there can be no more threads
             self.queue.finish(error)
             raise
+
+    def disown(self) -> None:
+        """Leave the pipeline as it is in a forked child: its thread is not there, and its loop is the parent's."""
+        ENGINES.discard(self)
+        self.queue.stopped = self.forked = True
+        forks.keep_for_ever(self)
 
     def main(self) -> None:
         """The thread: run the pipeline, then wait for the threads that it started."""
@@ -140,7 +148,8 @@ class LoopThreadEngine(ThreadEngine):
         try:
             clean = runner.run(self.whole(), context=self.context)
         finally:
-            self.loop.close() if clean else runner.close()
+            if not self.forked:  # by a function that it called
+                self.loop.close() if clean else runner.close()
 
     async def whole(self) -> bool:
         """Run the pipeline and end the loop, unless tasks are left there; return whether it was ended."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, Self
 
+from asyncdata import forks
 from asyncdata.storage.files import sync_folder
 from asyncdata.storage.locks import FileLock
 
@@ -29,6 +30,19 @@ class GrowingFile:
         self.size = os.fstat(descriptor).st_size
         self._lock = lock
         self._busy = Lock()
+        forks.own(self)
+
+    def disown(self) -> None:
+        """Close the file in a forked child, which may not write to it."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+        self.descriptor = -1
+        self._busy = Lock()
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a forked child of the process that writes it."""
+        return self._lock.inherited
 
     @staticmethod
     def partial(path: str | os.PathLike[str]) -> Path:
@@ -61,6 +75,7 @@ class GrowingFile:
     def append(self, data: bytes | memoryview) -> None:
         """Write all of `data` behind what is there; nothing of it if there is no room."""
         with self._busy:
+            self._lock.check()
             done, view = 0, memoryview(data)
             try:
                 os.lseek(self.descriptor, self.size, os.SEEK_SET)
@@ -75,6 +90,7 @@ class GrowingFile:
     def truncate(self, size: int) -> None:
         """Drop what lies beyond `size` bytes."""
         with self._busy:
+            self._lock.check()
             os.ftruncate(self.descriptor, size)
             self.size = size
 
@@ -84,6 +100,7 @@ class GrowingFile:
         On Windows it cannot have it while somebody reads it, be it ourselves.
         """
         with self._busy:
+            self._lock.check()
             os.fsync(self.descriptor)
             os.close(self.descriptor)
             self.descriptor = -1

@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, final
 
-from asyncdata.errors import PlanError
+from asyncdata import forks
+from asyncdata.errors import ClosedError, PlanError
 
 __all__ = ("FileLock",)
 
@@ -26,6 +27,8 @@ class FileLock:
         self.flock, self.msvcrt = module("fcntl"), module("msvcrt")
         if self.flock is None and self.msvcrt is None:
             raise PlanError("elements are kept in files only where the system can lock these, which this one cannot")
+        self.inherited, self.descriptor = False, -1
+        forks.own(self)  # before there is a descriptor, which a child would hold the lock with
         self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0))
 
     @classmethod
@@ -36,9 +39,9 @@ class FileLock:
             if lock.locked() and lock.is_there():
                 return lock
         except BaseException:
-            os.close(lock.descriptor)
+            lock.close()
             raise
-        os.close(lock.descriptor)
+        lock.close()
         return None
 
     def locked(self) -> bool:
@@ -59,19 +62,36 @@ class FileLock:
         except FileNotFoundError:
             return False
 
+    def close(self) -> None:
+        """Close the descriptor, and with it let go of the lock if this process has it."""
+        os.close(self.descriptor)
+        self.descriptor = -1
+
+    def disown(self) -> None:
+        """Keep the lock the parent's alone: the system's lasts until each process has closed its descriptor."""
+        if self.descriptor >= 0:
+            self.close()
+            self.inherited = True
+
+    def check(self) -> None:
+        """Raise in a forked child of the process that took the lock."""
+        if self.inherited:
+            raise ClosedError(
+                f"{self.path.with_suffix('')}: the process that forked this one writes it, and only that one may"
+            )
+
     def release(self) -> None:
         """Let others have it; more than once does nothing."""
         if self.descriptor < 0:
             return
         if self.flock is not None:
             self.path.unlink(missing_ok=True)
-            os.close(self.descriptor)
+            self.close()
         else:  # what is open cannot be removed: not here, and not by us if somebody else has it by now
             self.msvcrt.locking(self.descriptor, self.msvcrt.LK_UNLCK, 1)
-            os.close(self.descriptor)
+            self.close()
             with suppress(PermissionError):
                 self.path.unlink(missing_ok=True)
-        self.descriptor = -1
 
 
 def module(name: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from copy import copy
@@ -11,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from asyncdata import forks
 from asyncdata.errors import StageError
 from asyncdata.plan import PHYSICAL, Node, Unary, picked
 from asyncdata.ragged import Ragged
@@ -63,7 +63,7 @@ class MemoryCache:
         self.bytes = 0
         self.full = False
         self.last: tuple[Tickets, int] | None = None  # of the block that the last element is in, and its place there
-        self.lock = threading.Lock()
+        self.lock = forks.lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel empty: another process keeps elements of its own."""
