@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from asyncdata import forks
 from asyncdata.beside.companion import companion_of
 from asyncdata.beside.letters import Chosen, Order, Stop
 from asyncdata.beside.line import Course, GoneError, Line
@@ -31,6 +32,11 @@ class ProcessEngine:
         self.line = line
         letters.begin(line, Order(options, run.epoch[0], run.start.told()))
         weakref.finalize(self, letters.forget, course.run).atexit = False
+        forks.own(self)
+
+    def disown(self) -> None:
+        """Leave the run to the parent in a forked child."""
+        forks.keep_for_ever(self)
 
     def wait(self, ready: Callable[[], object], interrupts: Interrupts) -> None:
         wait_in_thread(self.queue, ready, interrupts)

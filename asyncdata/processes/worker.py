@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import multiprocessing
 import os
@@ -13,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from functools import partial
+from multiprocessing.connection import wait
 from typing import Any, Final, NamedTuple
 
 from asyncdata.copying import HELP
@@ -107,8 +109,19 @@ def attend() -> None:
 
 
 def follow(parent: Any) -> None:
-    """End with the parent, however it ends. The pool would leave its workers behind if the parent is killed."""
-    parent.join()
+    """End with the parent, however it ends. The pool would leave its workers behind if the parent is killed.
+
+    A child of the parent may hold the pipe open that tells of its end, so the parent itself is waited for where that
+    is possible.
+    """
+    ends: list[Any] = [parent.sentinel]
+    if hasattr(os, "pidfd_open"):
+        try:
+            ends.append(os.pidfd_open(parent.pid))
+        except OSError as error:
+            if error.errno == errno.ESRCH:
+                os._exit(1)
+    wait(ends)
     os._exit(1)
 
 

@@ -1,0 +1,79 @@
+"""A process forks in the midst of an iteration: the child is right or told at once, and the parent goes on undisturbed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+
+PLACEMENTS = ("thread", "current", "process")
+
+
+def run(*arguments: str) -> None:
+    """Run a program that forks."""
+    root = Path(__file__).parents[1]
+    program = [sys.executable, "-W", "error", str(root / "tests" / "faults" / "forked.py"), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    ended = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("way", ["exit", "_exit", "multiprocessing"])
+@pytest.mark.parametrize("executor", ["none", "thread", "pool"])
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_child_reads_a_dataset_anew_and_leaves_the_parent_what_it_reads(
+    placement: str, executor: str, way: str
+) -> None:
+    run("half_read", placement, executor, way)
+
+
+@pytest.mark.parametrize("way", ["exit", "_exit"])
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_file_that_is_written_stays_the_parents(placement: str, way: str, tmp_path: Path) -> None:
+    run("cached", placement, way, str(tmp_path))
+
+
+@pytest.mark.parametrize("way", ["exit", "_exit"])
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_cache_in_memory_that_is_half_full_is_right_in_both(placement: str, way: str) -> None:
+    run("in_memory", placement, way)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_consumers_of_one_iteration_are_the_parents(placement: str) -> None:
+    run("shared", placement, "exit")
+
+
+def test_records_that_are_not_written_yet_are_written_once(tmp_path: Path) -> None:
+    run("written", "exit", str(tmp_path))
+
+
+def test_a_child_of_a_process_that_saves_may_not_go_on(tmp_path: Path) -> None:
+    run("saved", str(tmp_path))
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("executor", ["none", "thread", "pool"])
+def test_a_function_that_forks(placement: str, executor: str) -> None:
+    run("forked_within", placement, executor)
+
+
+def test_an_iterator_that_was_not_begun_may_be_read_in_a_child() -> None:
+    run("not_begun")
+
+
+def test_a_lock_is_gone_with_the_process_that_took_it_though_a_child_lives(tmp_path: Path) -> None:
+    run("outlived", str(tmp_path))
+
+
+def test_a_fork_waits_until_no_thread_changes_what_the_child_uses() -> None:
+    run("crowded")
+
+
+def test_workers_end_with_their_parent_though_a_child_lives() -> None:
+    run("orphans")
