@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from inspect import isasyncgenfunction
 from os import PathLike, fsdecode
 from typing import Any, TypeAlias, TypeVar, cast
@@ -61,6 +61,7 @@ class Dataset(Transformations[T]):
     def __init__(self, plan: Node, options: Options | None = None, made_from: Sequence[Dataset[Any]] = ()) -> None:
         self._plan = plan
         self._options = options or Options()
+        self._planner = Planner(self._options)
         self._epochs = Epochs.after(*map(epochs_of, made_from))
 
     def __getstate__(self) -> tuple[Node, Options, int]:
@@ -68,11 +69,8 @@ class Dataset(Transformations[T]):
 
     def __setstate__(self, state: tuple[Node, Options, int]) -> None:
         self._plan, self._options, epoch = state
+        self._planner = Planner(self._options)
         self._epochs = Epochs(epoch)
-
-    @cached_property
-    def _planner(self) -> Planner:
-        return Planner(self._options)
 
     @property
     def plan(self) -> Node:

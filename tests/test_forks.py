@@ -1,4 +1,4 @@
-"""A process forks in the midst of an iteration: the child is right or told at once, and the parent goes on undisturbed."""
+"""A process forks in the midst of an iteration: the child is right or told at once, and the parent is undisturbed."""
 
 from __future__ import annotations
 
@@ -73,6 +73,10 @@ def test_a_lock_is_gone_with_the_process_that_took_it_though_a_child_lives(tmp_p
 
 def test_a_fork_waits_until_no_thread_changes_what_the_child_uses() -> None:
     run("crowded")
+
+
+def test_an_executor_of_the_users_that_was_used_before_the_fork_is_refused_in_the_child() -> None:
+    run("executor_of_ones_own")
 
 
 def test_workers_end_with_their_parent_though_a_child_lives() -> None:

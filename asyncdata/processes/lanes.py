@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
@@ -11,6 +12,7 @@ from functools import partial
 from threading import Semaphore
 from typing import Any, Final
 
+from asyncdata import forks
 from asyncdata.errors import PlanError, StageError
 from asyncdata.processes.arena import Parcel, dumps, entire, is_passing, pack, whole
 from asyncdata.processes.crew import Crew, Job, Lesson, Pool
@@ -201,10 +203,36 @@ def sealed(outcome: Outcome, errand: Errand, work: Work) -> Outcome | Alone:
     return outcome._replace(items=items)
 
 
+class Executors:
+    """The executors of the user's that were given calls: in a forked child nobody works on what they are given."""
+
+    def __init__(self) -> None:
+        self.used: weakref.WeakSet[Executor] = weakref.WeakSet()
+        self.inherited: weakref.WeakSet[Executor] = weakref.WeakSet()
+        forks.own(self)
+
+    def disown(self) -> None:
+        """Know in a forked child which executors are the parent's."""
+        self.inherited.update(self.used)
+        self.used.clear()
+
+    def check(self, executor: Executor, label: str) -> None:
+        """Raise for an executor that is the parent's."""
+        if executor in self.inherited:
+            raise StageError(
+                f"{label}: the executor given as executor= works in the process that forked this one; make one here"
+            )
+        self.used.add(executor)
+
+
+EXECUTORS: Final = Executors()
+
+
 class ExecutorLanes(Lanes):
     """An executor of the user's, which the user ends. Whatever workers it has, it gets `workers` groups at once."""
 
     def __init__(self, executor: Executor, workers: int, work: Work, epoch: tuple[Any, ...]) -> None:
+        EXECUTORS.check(executor, work.label)
         self.pace = Pace(PROCESS_GROUP)
         self.workers = workers
         self.executor = executor

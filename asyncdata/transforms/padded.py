@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import prod
 from operator import attrgetter, gt, itemgetter
 from struct import Struct
@@ -332,16 +331,19 @@ class PaddedBatch(Batch):
     def kind(self) -> str:
         return "padded_batch"
 
-    @cached_property
+    @property
     def takes_sequences(self) -> bool:
         """Whether elements are known to be one-dimensional arrays of numbers of one dtype.
 
         Then they need not be looked at, which takes half as long as copying them. A function may have put something
         else into a dict, so that this is said only of elements that are arrays themselves.
         """
-        spec = self.input.signature
-        known = isinstance(spec, TensorSpec) and spec.shape is not None and len(spec.shape) == 1
-        return known and spec.dtype.kind in "biufc"
+        found = vars(self)  # not `cached_property`: its lock, up to Python 3.11, would stay held in a forked child
+        if "_takes_sequences" not in found:
+            spec = self.input.signature
+            known = isinstance(spec, TensorSpec) and spec.shape is not None and len(spec.shape) == 1
+            found["_takes_sequences"] = known and spec.dtype.kind in "biufc"
+        return found["_takes_sequences"]
 
     def join(self, items: list[Any]) -> Any:
         if self.takes_sequences and type(items[0]) is np.ndarray:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -172,11 +171,14 @@ class Swap:
     def __init__(self, places: npt.NDArray[Any], size: int) -> None:
         self.places = places
         self.size = size
+        self.found: Moves | None = None
 
-    @cached_property
+    @property
     def moves(self) -> Moves:
         """Which pushes out which, found when arrays ask for it."""
-        return Moves.of(self.places, self.size)
+        if self.found is None:  # not `cached_property`: its lock, up to Python 3.11, would stay held in a forked child
+            self.found = Moves.of(self.places, self.size)
+        return self.found
 
     def of(self, held: Any, values: Any) -> Any:
         """Put values into their slots, and return what they push out: lists into a list, arrays into an array."""

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -307,6 +308,21 @@ def orphans() -> None:
     with suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         assert select.select([handle], [], [], 20)[0], "the worker lives on"
+
+
+def executor_of_ones_own() -> None:
+    """Read in a child with an executor whose threads are the parent's."""
+    with ThreadPoolExecutor(1) as executor:
+        ds = ad.Dataset.range(9).map(square, executor=executor)
+        expected = [square(number) for number in range(9)]
+        assert list(ds) == expected
+
+        def read() -> None:
+            with pytest.raises(ad.StageError, match="fork"):
+                list(ds)
+
+        assert by_exit_at_once(read) == 0
+        assert list(ds) == expected
 
 
 def worker(number: int) -> int:
