@@ -59,8 +59,7 @@ class Dataset(Transformations[T]):
     """
 
     def __init__(self, plan: Node, options: Options | None = None, made_from: Sequence[Dataset[Any]] = ()) -> None:
-        self._plan = plan
-        self._options = options or Options()
+        self._plan, self._options = plan, options or Options()
         self._planner = Planner(self._options)
         self._epochs = Epochs.after(*map(epochs_of, made_from))
 

@@ -8,7 +8,7 @@ import threading
 import weakref
 from typing import Final, Protocol
 
-__all__ = ("Owner", "keep_for_ever", "lock", "own")
+__all__ = ("IMPORTING", "Owner", "keep_for_ever", "lock", "own")
 
 
 class Owner(Protocol):
@@ -25,6 +25,10 @@ class Owner(Protocol):
 
 OWNERS: Final[weakref.WeakSet[Owner]] = weakref.WeakSet()
 LOCKS: Final[weakref.WeakSet[threading.Lock]] = weakref.WeakSet()
+IMPORTING: Final = threading.Lock()
+"""Held while a module is imported in a thread: a child forked meanwhile would wait for it for ever. Taken before a fork
+after all other locks, so that their holders may wait for it."""
+
 FORKING: Final = threading.Lock()
 HELD: Final[list[threading.Lock]] = []
 """The locks that the thread which forks has taken."""
@@ -38,7 +42,7 @@ def own(owner: Owner) -> None:
 def lock() -> threading.Lock:
     """Return a lock that no other thread holds while the process forks, so that what it guards is whole in the child.
 
-    Its holder may wait for no other lock of this kind, and may not fork.
+    Its holder may wait for no other lock of this kind but `IMPORTING`, and may not fork.
     """
     made = threading.Lock()
     LOCKS.add(made)
@@ -53,7 +57,7 @@ def keep_for_ever(value: object) -> None:
 def before() -> None:
     """Take all locks."""
     FORKING.acquire()
-    HELD[:] = list(LOCKS)
+    HELD[:] = [*LOCKS, IMPORTING]
     for held in HELD:
         held.acquire()
 

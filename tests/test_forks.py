@@ -23,8 +23,10 @@ def run(*arguments: str) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("way", ["exit", "_exit", "multiprocessing"])
-@pytest.mark.parametrize("executor", ["none", "thread", "pool"])
+@pytest.mark.parametrize(
+    ("executor", "way"),
+    [("none", "exit"), ("thread", "_exit"), ("pool", "exit"), ("pool", "multiprocessing")],
+)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_a_child_reads_a_dataset_anew_and_leaves_the_parent_what_it_reads(
     placement: str, executor: str, way: str

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
+from asyncdata import forks
 from asyncdata.arguments import check_dtype
 from asyncdata.errors import DataLossError, PlanError, StructureError
 
@@ -299,7 +300,8 @@ def as_bytes(item: Any) -> bytes:
 @cache
 def example_class() -> Any:
     """Return the protobuf class of tf.Example, built at run time: no .proto file, and no clash with TensorFlow's."""
-    from google.protobuf import descriptor_pool, message_factory
+    with forks.IMPORTING:
+        from google.protobuf import descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file_descriptor())

@@ -70,7 +70,8 @@ def checksum() -> Callable[[bytes | NDArray[np.uint8]], int]:
 
     It is imported when it is needed: on a free-threaded interpreter its library can bring the lock back for good.
     """
-    import google_crc32c
+    with forks.IMPORTING:
+        import google_crc32c
 
     return google_crc32c.value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 

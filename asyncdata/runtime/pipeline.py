@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import anyio
 
+from asyncdata import forks
 from asyncdata.copying import HELP
 from asyncdata.errors import AsyncDataError, ResumeError, annotate
 from asyncdata.memory import keep_memory_warm
@@ -57,7 +58,9 @@ class Pipeline:
             LEAVING.set(self.owned.left)
             if usable_cores() > 1:
                 HELP.set(self.owned.copier.submit)
-            async with anyio.create_task_group() as group:
+            with forks.IMPORTING:
+                tasks = anyio.create_task_group()
+            async with tasks as group:
                 self.group_scope = group.cancel_scope
                 scope = Scope(group, self.owned, epoch=self.epoch, home=self.home)
                 if not self.queue.stopped:

@@ -222,7 +222,8 @@ class HandEngine(ThreadEngine):
 def new_loop() -> asyncio.AbstractEventLoop:
     """Return a new event loop: uvloop's where it is installed."""
     try:
-        import uvloop
+        with forks.IMPORTING:
+            import uvloop
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop() if lock_is_held() else guarded_loop()()

@@ -273,6 +273,7 @@ def crowded() -> None:
     threads = [threading.Thread(target=read) for _ in range(3)]
     threads.append(threading.Thread(target=lambda: [list(ds) for _ in range(20)]))
     for thread in threads:
+        thread.daemon = True
         thread.start()
     expected = [square(number) for number in range(300)]
 
