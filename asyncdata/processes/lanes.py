@@ -24,7 +24,7 @@ from asyncdata.runtime.executors import Pace, noted
 from asyncdata.runtime.lanes import Group, Lanes
 from asyncdata.runtime.work import Work
 
-__all__ = ("ExecutorLanes", "ProcessLanes", "pickled")
+__all__ = ("EXECUTORS", "ExecutorLanes", "ProcessLanes", "pickled")
 
 PROCESS_GROUP: Final = 16e-3
 INPUT_INLINE: Final = 1 << 16
@@ -232,7 +232,6 @@ class ExecutorLanes(Lanes):
     """An executor of the user's, which the user ends. Whatever workers it has, it gets `workers` groups at once."""
 
     def __init__(self, executor: Executor, workers: int, work: Work, epoch: tuple[Any, ...]) -> None:
-        EXECUTORS.check(executor, work.label)
         self.pace = Pace(PROCESS_GROUP)
         self.workers = workers
         self.executor = executor

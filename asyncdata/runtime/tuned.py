@@ -10,7 +10,7 @@ from typing import Final
 
 from asyncdata.errors import StageError
 from asyncdata.processes.crew import Pool, pool_of
-from asyncdata.processes.lanes import ExecutorLanes, ProcessLanes
+from asyncdata.processes.lanes import EXECUTORS, ExecutorLanes, ProcessLanes
 from asyncdata.runtime.autotune import Choice, Sample, Tuning
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.executors import Pace, Term
@@ -145,6 +145,7 @@ def lanes_of(scope: Scope, work: Work, workers: int, executor: Pool | Executor |
     if isinstance(executor, Pool):
         return ProcessLanes(executor, workers, work, scope.epoch, copied)
     if executor is not None:
+        EXECUTORS.check(executor, work.label)
         return ExecutorLanes(executor, workers, work, scope.epoch)
     work = work.at(scope.epoch)
     if any(call.is_async for call in work.calls):
