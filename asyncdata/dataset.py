@@ -45,7 +45,7 @@ class Dataset(Transformations[T]):
     """An immutable description of a pipeline. Building one starts nothing; iterating it runs it.
 
     Iterate with `for` or `async for`, any number of times; each time is an epoch, and starts again. A dataset that is
-    made from another one begins at the other's next epoch, and its epochs count for the other too: `ds.take(3)` in a
+    made from a shuffled one begins at the other's next epoch, and its epochs count for the other too: `ds.take(3)` in a
     loop over epochs reshuffles. Two datasets that are made from one count apart: `ds.take(n)` and `ds.skip(n)`, both
     made before either is iterated, have no element in common in the same epoch.
 
@@ -61,7 +61,7 @@ class Dataset(Transformations[T]):
     def __init__(self, plan: Node, options: Options | None = None, made_from: Sequence[Dataset[Any]] = ()) -> None:
         self._plan, self._options = plan, options or Options()
         self._planner = Planner(self._options)
-        self._epochs = Epochs.after(*map(epochs_of, made_from))
+        self._epochs = Epochs.after({epochs_of(dataset): dataset.plan for dataset in made_from})
 
     def __getstate__(self) -> tuple[Node, Options, int]:
         return self._plan, self._options, self._epochs.next
@@ -345,7 +345,8 @@ class Dataset(Transformations[T]):
     def _few(self, count: int) -> list[T]:
         """Return the first elements of the first epoch: by hand, where nothing of the plan may wait."""
         by_hand = self._planner.runs_by_hand(self._plan)
-        return first_epoch(self.take(count)) if by_hand is None else elements_by_hand(by_hand, count)
+        epoch = self._epochs.first
+        return first_epoch(self.take(count), epoch) if by_hand is None else elements_by_hand(by_hand, count, epoch)
 
     def reduce(self, initial_state: U, reduce_func: Callable[[U, T], U]) -> U:
         """Fold all elements into one value, now: `state = reduce_func(state, element)`, by a plain function.
@@ -494,8 +495,8 @@ class Dataset(Transformations[T]):
         """
         chosen, by_hand = Chosen.of(self._plan, index), self._planner.runs_by_hand(self._plan, alone=True)
         if by_hand is not None:
-            return only(elements_by_hand(Chosen(by_hand, chosen.places), 1), "at")
-        return only(first_epoch(Dataset[T](chosen, self._options)), "at")
+            return only(elements_by_hand(Chosen(by_hand, chosen.places), 1, self._epochs.first), "at")
+        return only(first_epoch(Dataset[T](chosen, self._options), self._epochs.first), "at")
 
     def __getitem__(self, index: int) -> T:
         return self.at(index)
@@ -734,15 +735,15 @@ def check_lasting(plan: Node) -> None:
         raise StructureError("the source is an iterator, and its first element cannot be looked at without losing it")
 
 
-def first_epoch(dataset: Dataset[T]) -> list[T]:
-    """Return the first epoch of a dataset of few elements, made in this thread where it can be: that starts sooner.
+def first_epoch(dataset: Dataset[T], epoch: int) -> list[T]:
+    """Return an epoch of a dataset of few elements, made in this thread where it can be: that starts sooner.
 
     It cannot where an event loop runs already, and must not where the options say otherwise.
     """
     options = dataset.options()
     if options.placement is None and running_loop() is None:
         options = options.merge(Options(placement="current"))
-    with DatasetIterator[T](Planner(options), Place(dataset.plan, 0)) as elements:
+    with DatasetIterator[T](Planner(options), Place(dataset.plan, epoch)) as elements:
         return list(elements)
 
 

@@ -1,10 +1,16 @@
-"""Epochs: which epoch of a dataset is the next, counted together with the datasets that it was made from."""
+"""Epochs: which epoch of a dataset is the next, counted together with those of the datasets that it was made from."""
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Self, cast
 
+from asyncdata.attributes import is_own
 from asyncdata.checkpoint import Place
+from asyncdata.plan import Node
+from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.interleave import Interleave
 
 __all__ = ("Epochs",)
 
@@ -12,21 +18,24 @@ __all__ = ("Epochs",)
 class Epochs:
     """The number of the next epoch of a dataset.
 
-    A dataset begins at the next epoch of those that it was made from, and each of its epochs counts for them too. So
-    what is made from one dataset again and again, in a loop, has another epoch each time. Two datasets that are made
-    from one do not see each other's epochs.
+    A dataset begins at the next epoch of those that it was made from whose elements may differ from epoch to epoch, and
+    each of its epochs counts for them too. So what is made from a shuffled dataset again and again, in a loop, has
+    another epoch each time, and `shuffle(seed=1)` of numbers has the same order whenever it is made. Two datasets that
+    are made from one do not see each other's epochs.
     """
 
-    __slots__ = ("next", "parents")
+    __slots__ = ("first", "next", "parents")
 
     def __init__(self, first: int = 0, parents: tuple[Epochs, ...] = ()) -> None:
+        self.first = first
         self.next = first
         self.parents = parents
 
     @classmethod
-    def after(cls, *parents: Epochs) -> Self:
-        """Return the epochs of a dataset that is made from others."""
-        return cls(max([parent.next for parent in parents], default=0), parents)
+    def after(cls, parents: Mapping[Epochs, Node]) -> Self:
+        """Return the epochs of a dataset that is made from others, whose plans these are."""
+        begun = [epochs.next for epochs, plan in parents.items() if epochs.next and varies(plan)]
+        return cls(max(begun, default=0), tuple(parents))
 
     def begin(self) -> int:
         """Return the number of an epoch that begins now."""
@@ -51,3 +60,22 @@ class Epochs:
                     found[id(parent)] = parent
                     left.append(parent)
         return [*found.values()]
+
+
+def varies(plan: Node) -> bool:
+    """Tell whether elements may differ from epoch to epoch: a step draws, or a user's function makes datasets."""
+    found, left = {id(plan)}, [plan]
+    while left:
+        node = left.pop()
+        if node.chance is not None or (isinstance(node, (FlatMap, Interleave)) and is_users(node.function.fn)):
+            return True
+        left.extend(one for one in node.inputs if id(one) not in found)
+        found.update(map(id, node.inputs))
+    return False
+
+
+def is_users(function: Callable[..., Any]) -> bool:
+    """Tell whether a function that makes datasets is none of this package, whose readers do not draw."""
+    while isinstance(function, partial):
+        function = cast("partial[Any]", function).func
+    return not is_own(function)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,12 +111,47 @@ def test_without_reshuffling_each_epoch_is_the_same() -> None:
     assert list(ds.take(5)) == list(ds.take(5)) == list(ds)[:5]
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda ds: ds.shuffle(20, seed=1),
+        lambda ds: ds.shuffle(seed=1),
+        lambda ds: ds.map(lambda x, rng: x + int(rng.integers(100)), rng=True, seed=1),
+        lambda ds: ad.Dataset.sample_from_datasets([ds, ds], seed=1, rerandomize_each_iteration=True),
+        lambda ds: ds.map(lambda x: x % 2).rejection_resample(lambda x: x, [0.5, 0.5], seed=1),
+    ],
+)
+def test_a_seed_gives_the_same_whenever_it_is_used(make: Made) -> None:
+    numbers = ad.Dataset.range(20).map(lambda x: x)
+    first = [list(made) for made in [make(numbers)] * 2]
+    list(numbers), list(numbers.batch(2))
+    assert [list(made) for made in [make(numbers)] * 2] == first
+
+
+def test_files_that_were_read_are_shuffled_as_files_that_were_not(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_text("\n".join(f"{name}{i}" for i in range(9)))
+    lines = ad.TextLineDataset([tmp_path / "a", tmp_path / "b"])
+    first = list(lines.shuffle(18, seed=1))
+    assert list(lines) != first
+    assert list(lines.shuffle(18, seed=1)) == first
+
+
+def test_what_shuffles_inside_a_users_function_reshuffles() -> None:
+    ds = ad.Dataset.range(2).flat_map(lambda i: ad.Dataset.range(10 * i, 10 * i + 10).shuffle(10, seed=1))
+    in_the_loop = [list(ds.take(15)) for _ in range(3)]
+    whole = [list(one)[:15] for one in [ds.take(20)] * 3]
+    assert len({tuple(epoch) for epoch in [*in_the_loop, *whole]}) == 6
+
+
 def test_looking_changes_nothing() -> None:
     ds = shuffled()
     ds.head(3), ds.peek(), ds.element_spec, len(ds), ds.take(1).get_single_element(), ds.explain(), ds.fingerprint()
     assert list(ds) == list(shuffled())
     assert ds.head(20) == list(shuffled())
-    assert ds.take(3).head(3) == ds.head(3)
+    later = ds.take(3)
+    assert later.head(3) == list(later) != ds.head(3)
+    assert later.head(3) != list(later)
 
 
 def test_looking_where_a_loop_is_needed_changes_nothing() -> None:

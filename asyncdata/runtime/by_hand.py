@@ -23,23 +23,23 @@ __all__ = ("driven", "elements_by_hand")
 T = TypeVar("T")
 
 
-def elements_by_hand(plan: Node, count: int) -> list[Any]:
-    """Return at most so many elements of the first epoch, or raise what an iterator would raise among them.
+def elements_by_hand(plan: Node, count: int, epoch: int) -> list[Any]:
+    """Return at most so many of the first elements of an epoch, or raise what an iterator would raise among them.
 
     Nothing of the plan may wait. No more is asked for than is wanted, and all is closed when this returns.
     """
     keep_memory_warm()
     with Interrupts() as interrupts, giving_nothing():
-        blocks = copy_context().run(driven, first_blocks(plan, count), partial(interruption, interrupts))
+        blocks = copy_context().run(driven, first_blocks(plan, count, epoch), partial(interruption, interrupts))
     if blocks and blocks[-1].failed:
         fail(next(item for item in blocks[-1].items if type(item) is Failure).release())
     return [*chain.from_iterable([block.items for block in blocks])]
 
 
-async def first_blocks(plan: Node, count: int) -> list[Block]:
+async def first_blocks(plan: Node, count: int, epoch: int) -> list[Block]:
     """Return blocks of so many elements, if there are so many; the first with a failure is the last one."""
     want, found = Demand(), list[Block]()
-    async with aclosing(plan.open(Apart((0,)), want)) as source:
+    async with aclosing(plan.open(Apart((epoch,)), want)) as source:
         while count > 0:
             want.items = count
             block = await anext(source, None)

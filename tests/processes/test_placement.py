@@ -197,7 +197,8 @@ def test_a_question_about_a_run_that_could_not_begin_is_answered() -> None:
 
 def test_a_state_is_that_of_a_thread_at_every_place() -> None:
     ds = ad.Dataset.range(40).shuffle(5, seed=1).map(fail_at_three).batch(3)
-    with ds.iterate() as here, beside(ds).iterate() as there:
+    other = beside(ds)  # made before `ds` is iterated, so both begin at the same epoch
+    with ds.iterate() as here, other.iterate() as there:
         assert there.state_dict() == here.state_dict()
         for _ in range(16):
             results = []
