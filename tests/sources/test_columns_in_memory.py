@@ -26,8 +26,8 @@ ROWS = 40
 def test_batches_are_those_of_the_elements(tensors: Any, size: int) -> None:
     ds = ad.Dataset.from_tensor_slices(tensors)
     for one in (ds, ds.shuffle(seed=1), ds.skip(2).take(35), ds.shuffle(10, seed=1), ds.shard(2, 1), ds.repeat(2)):
-        elements = list(one)
-        assert repr(list(one.batch(size))) == repr(list(ad.Dataset.from_iterable(elements).batch(size)))
+        batches, elements = one.batch(size), list(one)
+        assert repr(list(batches)) == repr(list(ad.Dataset.from_iterable(elements).batch(size)))
 
 
 def test_ranges_give_pythons_integers() -> None:

@@ -641,9 +641,11 @@ def test_methods_that_would_have_to_be_awaited_are_refused(name: str, log: Path)
 
 
 def test_a_dataset_within_a_dataset_goes_on_at_its_own_place() -> None:
-    inner = ad.Dataset.range(30).shuffle(7, seed=1)
-    check_resumes(lambda: ad.Dataset.from_iterable(ad.Dataset.range(30).shuffle(7, seed=1)).batch(4))
-    check_resumes(lambda: ad.Dataset.from_generator(lambda: inner.take(20)).batch(4))
+    def inner() -> ad.Dataset[int]:
+        return ad.Dataset.range(30).shuffle(7, seed=1)
+
+    check_resumes(lambda: ad.Dataset.from_iterable(inner()).batch(4))
+    check_resumes(lambda: ad.Dataset.from_generator(lambda: inner().take(20)).batch(4))
 
 
 def test_the_protocol_is_public(log: Path) -> None:
