@@ -281,7 +281,10 @@ class Reader:
     def skip(self, count: int) -> None:
         """Go on `count` elements further: past those that are here, else where the plan says, else by reading on."""
         here = min(count, self.left)
-        deque(islice(chain(self.items, self.failures), here), 0)
+        deque(islice(self.items, here), 0)
+        for failure in islice(self.failures, here):  # a piece that failed has no items
+            if failure.of_source:
+                fail(failure.release())
         if count == here:
             return
         state = self.state()
@@ -431,7 +434,9 @@ class DatasetIterator(Generic[T]):
             del self  # see Reader
 
     def skip(self, count: int) -> None:
-        """Leave out the next `count` elements, failures among them; past the end, all that are left.
+        """Leave out the next `count` elements, failed ones among them; past the end, all that are left.
+
+        What goes wrong with a source, such as a missing file, has a place as well, and is raised all the same.
 
         Where the place of an element can be worked out (in ranges, slices, lists, `from_source`, records with an index,
         a `shuffle` of these without a buffer, their maps, batches, shards and repetitions), nothing that is left out is

@@ -146,8 +146,8 @@ class Node:
         skip = start.skip
         async with aclosing(self.open(scope, want, dataclasses.replace(start, skip=0))) as source:
             async for block in source:
-                if skip < len(block):
-                    yield block.part(skip, len(block)) if skip else block
+                if len(part := block.after_skip(skip)):
+                    yield part
                 skip = max(0, skip - len(block))
 
     async def run_after(self, scope: Scope, want: Demand, start: Start) -> Blocks:
@@ -400,7 +400,7 @@ def repeated_ones(names: Sequence[Ticket]) -> set[Ticket]:
 def another(item: Any) -> Any:
     """Return an item that is wanted more than once, so that nobody gets what somebody else has."""
     if type(item) is Failure:
-        return Failure(item.error)
+        return Failure(item.error, item.of_source)
     return map_leaves(lambda leaf, _: leaf.copy() if type(leaf) is np.ndarray else renew(leaf), item)
 
 

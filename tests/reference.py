@@ -24,9 +24,13 @@ Elements = Iterable[Any]
 
 @dataclasses.dataclass(frozen=True)
 class Failed:
-    """Stands in the place of an element that failed; `reason` tells user errors from each other."""
+    """Stands in the place of an element that failed; `reason` tells user errors from each other.
+
+    That of a source stands for all that the source had left.
+    """
 
     reason: str
+    of_source: bool = dataclasses.field(default=False, compare=False)
 
 
 class Boom(Exception):
@@ -84,10 +88,19 @@ def from_generator(function: Callable[..., Elements], args: tuple[Any, ...]) -> 
     try:
         yield from function(*args)
     except Exception as error:
-        yield failed(error)
+        yield lost(failed(error))
 
 
 DAMAGED = Failed("DataLossError")
+
+
+def lost(failure: Failed) -> Failed:
+    """Return what stands for the rest of a source."""
+    return dataclasses.replace(failure, of_source=True)
+
+
+def is_lost(element: Any) -> bool:
+    return isinstance(element, Failed) and element.of_source
 
 
 def text_lines(content: bytes) -> list[bytes]:
@@ -100,7 +113,7 @@ def fixed_length_records(content: bytes, size: int, header: int = 0, footer: int
     """A file whose records do not come out even has none."""
     body = content[header : len(content) - footer]
     if len(body) % size:
-        return [DAMAGED]
+        return [lost(DAMAGED)]
     return [body[start : start + size] for start in range(0, len(body), size)]
 
 
@@ -108,12 +121,12 @@ def tf_records(content: bytes) -> Iterator[Any]:
     """A length, its checksum, so many bytes and theirs. Nothing can be found behind a length that is wrong."""
     while content:
         if len(content) < 12 or masked(content[:8]) != content[8:12]:
-            yield DAMAGED
+            yield lost(DAMAGED)
             return
         end = 12 + int.from_bytes(content[:8], "little")
         record, check, content = content[12:end], content[end : end + 4], content[end + 4 :]
         if len(check) < 4:
-            yield DAMAGED
+            yield lost(DAMAGED)
             return
         yield record if masked(record) == check else DAMAGED
 
@@ -374,10 +387,17 @@ def packed(parts: list[dict[str, np.ndarray]], length: int) -> dict[str, np.ndar
 def window(
     elements: Elements, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
 ) -> Iterator[Any]:
-    """Lists of elements; failures are elements, and what has another structure than the others spoils its windows."""
+    """Lists of elements; failures are elements, and what has another structure than the others spoils its windows.
+
+    Those of sources are in none, and come before the window that goes on behind them.
+    """
     rest, found, span, shift = iter(elements), list[Any](), (size - 1) * stride + 1, shift or size
     for start in itertools.count(0, shift):
-        found += itertools.islice(rest, start + span - len(found))
+        while len(found) < start + span and (more := [*itertools.islice(rest, 1)]):
+            if is_lost(more[0]):
+                yield more[0]
+            else:
+                found += more
         members = found[start : start + span : stride]
         if not members or (drop_remainder and start + span > len(found)):
             return
@@ -558,20 +578,25 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def skip(elements: Elements, count: int) -> Iterator[Any]:
-    return iter(()) if count < 0 else itertools.islice(elements, count, None)
+    """A failure of a source has a place, and is raised all the same."""
+    return iter(()) if count < 0 else (one for place, one in enumerate(elements) if place >= count or is_lost(one))
 
 
 def shard(elements: Elements, num_shards: int, index: int, rest: str | None = None) -> Iterator[Any]:
     """The last row is dropped if not all shares have an element in it, or the input's last one makes up for it."""
     if rest is None:
-        yield from itertools.islice(elements, index, None, num_shards)
+        yield from (one for place, one in enumerate(elements) if place % num_shards == index or is_lost(one))
         return
     source = iter(elements)
     while row := list(itertools.islice(source, num_shards)):
-        if len(row) < num_shards and rest == "drop_remainder":
+        short = len(row) < num_shards and rest == "drop_remainder"
+        others = [place for place, one in enumerate(row) if is_lost(one) and (short or place != index)]
+        yield from [row[place] for place in others if short or place < index]
+        if short:
             return
         element = row[min(index, len(row) - 1)]
         yield element if rest == "drop_remainder" or isinstance(element, Failed) else (element, index < len(row))
+        yield from [row[place] for place in others if place > index]
 
 
 def cache(elements: Elements) -> Iterator[Any]:
@@ -644,7 +669,8 @@ def prefetch(elements: Elements) -> Iterator[Any]:
 def zip_(*inputs: Elements) -> Iterator[Any]:
     """An element fails if any of its parts does; the parts beside it are gone, so that the rest stays aligned."""
     for parts in zip(*inputs, strict=False):
-        yield next((part for part in parts if isinstance(part, Failed)), parts)
+        failures = [part for part in parts if isinstance(part, Failed)]
+        yield next((part for part in failures if part.of_source), failures[0]) if failures else parts
 
 
 def concatenate(first: Elements, second: Elements) -> Iterator[Any]:

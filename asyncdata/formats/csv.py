@@ -188,6 +188,11 @@ class CsvParser:
         return self._next if self._given == len(self._found) else self._begin
 
     @property
+    def lost(self) -> bool:
+        """Whether the last record that was returned is an error that stands for the rest of the file."""
+        return self._splitter.lost and self._given == len(self._found)
+
+    @property
     def passed(self) -> int:
         """How many records between `offset` and the next one have been returned."""
         return self._given % len(self._found) if self._found else 0
@@ -229,7 +234,7 @@ class CsvParser:
             if found:
                 return found
         if self._finished and self._skip_header:
-            self._skip_header = False
+            self._skip_header, self._splitter.lost = False, True
             return [DataLossError(f"{self._name}: it has no header: it is empty")]
         return []
 
@@ -264,6 +269,7 @@ class Splitter:
         self._name = name
         self._delimiter = dialect.delimiter
         self._quotes = dialect.quotes
+        self.lost = False  # in a quoted field that is not closed
         comma = re.escape(dialect.delimiter)
         inside = rb'"(?>[^"]++|""|"(?=[^"\r\n%b]))*+"' % comma  # a lone quote inside is found to be wrong later
         field = rb'(?>%b|(?!")[^\r\n%b]*+)' % (inside, comma)
@@ -305,7 +311,7 @@ class Splitter:
             rows.append(self._fields(record) if b'"' in record else record.split(self._delimiter))
         if last and at < len(data):
             rows.append(DataLossError(f"{self._name}: the file ends in a quoted field, which is not closed"))
-            at = len(data)
+            at, self.lost = len(data), True
         return rows, at
 
     def _fields(self, record: bytes) -> Fields:

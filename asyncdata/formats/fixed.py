@@ -66,6 +66,7 @@ class FixedParser:
         self._at = 0
         self._finished = False
         self.offset = 0
+        self.lost = False
 
     def jump(self, offset: int) -> None:
         """Begin with the bytes from `offset` on: the file's beginning, or where a record begins."""
@@ -108,7 +109,7 @@ class FixedParser:
         end = self.offset + len(self._data)
         if not self._finished or self._layout.count(end) is not None:
             return []
-        self._data, self._finished = b"", False
+        self._data, self._finished, self.lost = b"", False, True
         return [self._layout.misfit(self._name, end)]
 
     def _advance(self, size: int) -> None:

@@ -27,6 +27,9 @@ class LineParser:
     [b'two']
     """
 
+    lost = False
+    """No line is an error."""
+
     def __init__(self) -> None:
         self._data: Buffer = b""  # what is being split, from `_at` on
         self._at = 0

@@ -157,6 +157,11 @@ class RecordParser:
         return self._lost or (self._finished and self._at >= len(self._data) and not self._next)
 
     @property
+    def lost(self) -> bool:
+        """Whether the last record that was returned is an error that stands for the rest of the file."""
+        return self._lost
+
+    @property
     def offset(self) -> int:
         """Where the next record begins, as a byte offset."""
         return self._offset

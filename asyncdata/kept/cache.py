@@ -276,7 +276,7 @@ class FileCache(Unary):
                     return
         if count < 0:
             lost = DataLossError(f"{path}: it ends after {number} elements, too early; delete it, to be filled again")
-            yield numbered(Block([noted(lost, self.label(), number)], failed=True), number)
+            yield numbered(Block([noted(lost, self.label(), number, of_source=True)], failed=True), number)
 
     def near(self, path: str, number: int) -> tuple[int, int]:
         """Return the byte offset of element `number`, and its number; the beginning if there is none."""
@@ -304,7 +304,7 @@ class FileCache(Unary):
         if told == count:
             return []
         lost = DataLossError(f"{path}: it has {count} elements, and should have {told}; delete it, to be filled again")
-        return [noted(lost, self.label(), count)]
+        return [noted(lost, self.label(), count, of_source=True)]
 
 
 def in_passing(block: Block) -> Block:

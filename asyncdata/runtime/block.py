@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn, TypeAlias, final
 
 from asyncdata.columns import Columns
 from asyncdata.errors import StageError
-from asyncdata.runtime.tickets import NOTHING, Joined, Tickets
+from asyncdata.runtime.tickets import NOTHING, AfterSkip, Joined, Tickets
 from asyncdata.structure import nbytes
 
 __all__ = ("DELIVERED", "Block", "Blocks", "Demand", "Failure", "fail")
@@ -16,12 +16,16 @@ __all__ = ("DELIVERED", "Block", "Blocks", "Demand", "Failure", "fail")
 
 @final
 class Failure:
-    """An exception in the place of the element that it befell."""
+    """An exception in the place of the element that it befell; `of_source` if it befell all that a source had left.
 
-    __slots__ = ("error",)
+    What leaves elements out, such as `skip`, leaves failed ones out too, but never the failure of a source.
+    """
 
-    def __init__(self, error: BaseException) -> None:
+    __slots__ = ("error", "of_source")
+
+    def __init__(self, error: BaseException, of_source: bool = False) -> None:
         self.error = error
+        self.of_source = of_source
 
     def release(self) -> BaseException:
         """Return the exception and let go of it, so that no stage keeps what its traceback will hold alive."""
@@ -29,7 +33,7 @@ class Failure:
         return error
 
     def __repr__(self) -> str:
-        return f"Failure({self.error!r})"
+        return f"Failure({self.error!r}{', of_source=True' if self.of_source else ''})"
 
 
 DELIVERED: Final = StageError("this failure was delivered already")
@@ -128,6 +132,21 @@ class Block:
                 start = place + 1
         if start < len(self.items):
             yield Block(self.items[start:], self.tickets.part(start, len(self)))
+
+    def source_failures(self, stop: int) -> list[int]:
+        """Return which of the first `stop` items are failures of sources."""
+        if not self.failed:
+            return []
+        return [place for place, item in enumerate(self.items[:stop]) if type(item) is Failure and item.of_source]
+
+    def after_skip(self, skip: int) -> Block:
+        """Return the block without its first `skip` items; failures of sources stay."""
+        start = min(skip, len(self))
+        stay = self.source_failures(start)
+        if not stay:
+            return self.part(start, len(self)) if start else self
+        places = [*stay, *range(start, len(self))]
+        return self.at(places, AfterSkip(self.tickets, places, skip))
 
     @staticmethod
     def join(blocks: Sequence[Block]) -> Block:

@@ -145,7 +145,7 @@ class Note(str):
         return f"{self}, {describe(ticket)}"
 
 
-def noted(error: BaseException, label: str, ticket: Ticket) -> Failure:
+def noted(error: BaseException, label: str, ticket: Ticket, of_source: bool = False) -> Failure:
     """Return `error` as a failure, with a note that names the stage and the element.
 
     What would end a consumer's loop as if all were well, `StopIteration` and its like, becomes the cause of another.
@@ -155,7 +155,7 @@ def noted(error: BaseException, label: str, ticket: Ticket) -> Failure:
         error.__cause__ = cause
     note = Note(f"in {label}") if isinstance(ticket, Place) else f"in {label}, {describe(ticket)}"
     annotate(error, note)
-    return Failure(error)
+    return Failure(error, of_source)
 
 
 class Call:

@@ -138,7 +138,7 @@ class HerePump:
             found.extend(islice(self.started(), size))
         except BaseException as error:  # becomes an element's failure
             self.over = not self.begun
-            self.odd = [*found, Failure(error)]
+            self.odd = [*found, Failure(error, True)]
             return None
         self.over = len(found) < size
         if not found:
@@ -341,7 +341,7 @@ class ThreadPump(Orders):
             iterable, self.tell = self.make()
             items = chain(iter(iterable), self.ending())
         except BaseException as error:  # becomes an element's failure
-            self.hand(Failure(error))
+            self.hand(Failure(error, True))
             self.hand(END)
             return
         self.begun = True
@@ -369,7 +369,7 @@ class ThreadPump(Orders):
             except BaseException as error:  # becomes an element's failure
                 left -= size + 1 - length_hint(permits)
                 self.ask(last - left)
-                self.hand(Failure(error))
+                self.hand(Failure(error, True))
                 continue
             if used := size - length_hint(permits):
                 left -= used
@@ -423,7 +423,9 @@ class LoopPump(Orders):
             self.home.call_soon_threadsafe(call, *args)
         except RuntimeError:  # that loop has been closed: its iterator is gone with it
             if not self.over and not self.ended:
-                self.hand(Failure(StageError("the event loop that the async iterable belongs to has been closed")))
+                self.hand(
+                    Failure(StageError("the event loop that the async iterable belongs to has been closed"), True)
+                )
                 self.hand(END)
 
     def begin(self) -> None:
@@ -465,11 +467,11 @@ class LoopPump(Orders):
                     break
         except CancelledError as error:
             if not self.over:  # not by `stop`: the iterator's own doing, or its loop is being shut down
-                self.hand(Failure(error))
+                self.hand(Failure(error, True))
                 self.hand(END)
             raise
         except Exception as error:
-            self.hand(Failure(error))
+            self.hand(Failure(error, True))
             self.hand(END)
         finally:
             close = getattr(iterator, "aclose", None)
@@ -486,7 +488,7 @@ class LoopPump(Orders):
             self.hand(END)
             return False
         except Exception as error:
-            item = Failure(error)
+            item = Failure(error, True)
             self.ask(self.number + 1)
         self.number += 1
         self.hand(item)

@@ -23,6 +23,7 @@ __all__ = (
     "FRESH",
     "NOTHING",
     "UNORDERED",
+    "AfterSkip",
     "Arrived",
     "Children",
     "Given",
@@ -226,6 +227,29 @@ class Kept(Tickets):
         if count == len(self.places):
             return self.whole.at(len(self.whole))
         return self.whole.at(self.places[count - 1] + 1 if count else 0)
+
+
+@final
+class AfterSkip(Tickets):
+    """The elements at some places of a block; of all others the first `skip` are left out, here and in later blocks."""
+
+    __slots__ = ("places", "skip", "whole")
+
+    def __init__(self, whole: Tickets, places: Sequence[int], skip: int) -> None:
+        self.whole = whole
+        self.places = places
+        self.skip = skip
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.whole[self.places[index]]
+
+    def at(self, count: int) -> Position:
+        passed = self.places[count - 1] + 1 if count else 0
+        position = self.whole.at(passed)
+        return {"skip": self.skip - passed, "from": position} if passed < self.skip else position
 
 
 class Same(Tickets):

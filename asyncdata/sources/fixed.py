@@ -105,7 +105,7 @@ def item_of(spot: Spot, found: bytes | Exception) -> Any:
     if isinstance(found, bytes):
         return found
     path, record = spot
-    return noted(copy.copy(found), f"{FixedFile.method}({path})", record)
+    return noted(copy.copy(found), f"{FixedFile.method}({path})", record, True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ class FixedFile(ParsedFile):
             try:
                 self.files.check(self.path, size)
             except DataLossError as error:
-                yield Found([error], offset)
+                yield Found([error], offset, lost=True)
                 return
         async with aclosing(super().parts(scope, want, offset)) as source:
             async for found in source:

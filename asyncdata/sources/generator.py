@@ -151,7 +151,7 @@ class Pumped(Node):
         if failed:
             for place, item in enumerate(found):
                 if type(item) is Failure:
-                    found[place] = noted(item.error, self.where(), tickets[place])
+                    found[place] = noted(item.error, self.where(), tickets[place], item.of_source)
         return Block(found, tickets, failed)
 
 

@@ -20,7 +20,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
-from asyncdata.runtime.tickets import Position, Ticket, Tickets
+from asyncdata.runtime.tickets import END, Position, Ticket, Tickets
 from asyncdata.sources.files import stamps
 from asyncdata.spec import TensorSpec
 from asyncdata.storage import BLOCK_BYTES, Buffer, Stream, size_of, store_for
@@ -39,6 +39,11 @@ class Parser(Protocol):
     @property
     def passed(self) -> int:
         """How many elements between `offset` and the next one have been returned."""
+        ...
+
+    @property
+    def lost(self) -> bool:
+        """Whether the last element that was returned is an error that stands for the rest of the file."""
         ...
 
     def jump(self, offset: int) -> None:
@@ -66,6 +71,8 @@ class Found:
     begin: int
     passed: int = 0
     end: int = -1
+    lost: bool = False
+    """Whether the last one is an error that stands for the rest of the file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +134,8 @@ class ParsedFile(Node):
             async for found in source:
                 block = self.block(file, found, ordinal)
                 ordinal += len(block)
-                if skip < len(block):
-                    yield block.part(skip, len(block)) if skip else block
+                if len(part := block.after_skip(skip)):
+                    yield part
                 skip = max(0, skip - len(block))
 
     def block(self, file: File, found: Found, ordinal: int) -> Block:
@@ -141,8 +148,9 @@ class ParsedFile(Node):
         if failed:
             for place, item in enumerate(items):
                 if isinstance(item, Exception):
-                    items[place] = noted(item, self.label(), ordinal + place)
-        tickets = FileTickets(file, ordinal, len(items), begin, found.passed, -1 if failed else found.end)
+                    lost = found.lost and place == len(items) - 1
+                    items[place] = noted(item, self.label(), ordinal + place, lost)
+        tickets = FileTickets(file, ordinal, len(items), begin, found.passed, -1 if failed else found.end, found.lost)
         return Block(items, tickets, failed)
 
     async def parts(self, scope: Scope, want: Demand, offset: int) -> AsyncGenerator[Found, None]:
@@ -161,7 +169,7 @@ class ParsedFile(Node):
                     for found in self.beside(chunks, parser, want):
                         yield found
         except (OSError, DataLossError) as error:
-            yield Found([error], parser.offset, parser.passed)
+            yield Found([error], parser.offset, parser.passed, lost=True)
             return
         parser.finish()
         for found in parsed(parser, want):
@@ -182,7 +190,7 @@ def parsed(parser: Parser, want: Demand) -> Iterator[Found]:
         elements = parser.parse(want.items)
         if not elements:
             return
-        yield Found(elements, begin, passed, -1 if parser.passed else parser.offset)
+        yield Found(elements, begin, passed, -1 if parser.passed else parser.offset, parser.lost)
 
 
 class File(NamedTuple):
@@ -215,18 +223,22 @@ class FilePlace(NamedTuple):
 class FileTickets(Tickets):
     """Elements `record` and following of a file, of which `passed` lie between `begin` and the first of these.
 
-    `begin` and `end`, where the one after the last begins, are byte offsets, -1 where they are not known.
+    `begin` and `end`, where the one after the last begins, are byte offsets, -1 where they are not known. Nothing comes
+    after the last if the rest of the file is `lost`.
     """
 
-    __slots__ = ("begin", "count", "end", "file", "passed", "record")
+    __slots__ = ("begin", "count", "end", "file", "lost", "passed", "record")
 
-    def __init__(self, file: File, record: int, count: int, begin: int, passed: int, end: int) -> None:
+    def __init__(
+        self, file: File, record: int, count: int, begin: int, passed: int, end: int, lost: bool = False
+    ) -> None:
         self.file = file
         self.record = record
         self.count = count
         self.begin = begin
         self.passed = passed
         self.end = end
+        self.lost = lost
 
     def __len__(self) -> int:
         return self.count
@@ -241,6 +253,8 @@ class FileTickets(Tickets):
         return self.record == ordinal
 
     def at(self, count: int) -> Position:
+        if count == self.count and self.lost:
+            return END
         if self.begin < 0:  # compressed: it can only be read from its beginning
             return [*self.file, 0, 0, self.record + count]
         if count == self.count and self.end >= 0:

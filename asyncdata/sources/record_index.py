@@ -205,7 +205,7 @@ class Gathering:
         if span and (found := records_in(data, [span])):
             return found[0]
         error = self.errors.get(place) or (lost_record(data, path, begin) if span else self.lost(path, begin))
-        return noted(error, f"TFRecordDataset({path})", record)
+        return noted(error, f"TFRecordDataset({path})", record, not span)
 
     def lost(self, path: str, begin: int) -> Exception:
         """Return what is wrong with a file where its index ends."""

@@ -85,7 +85,7 @@ class MemoryCache:
                 if places and again is False:
                     added, places = added[: places[0]], []
                 for place in places:
-                    added[place] = HOLE if again else Failure(afresh(added[place].error))
+                    added[place] = HOLE if again else again_if_failed(added[place])
                 self.odd.update(begin + place for place in places)
             if self.max_bytes is not None:
                 added = self.fitting(added, self.max_bytes)
@@ -330,7 +330,7 @@ class CachePlace:
 
 def again_if_failed(item: Any) -> Any:
     """Return an item that is kept, a failure as one that nobody has been given."""
-    return Failure(afresh(item.error)) if type(item) is Failure else item
+    return Failure(afresh(item.error), item.of_source) if type(item) is Failure else item
 
 
 def afresh(error: BaseException) -> BaseException:

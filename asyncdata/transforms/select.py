@@ -1,4 +1,7 @@
-"""take and skip: some elements by their position. A failed element has its position like any other."""
+"""take and skip: some elements by their position. A failed element has its position like any other.
+
+So has the failure of a source, which `skip` does not leave out, as nobody knows how many elements it stands for.
+"""
 
 from __future__ import annotations
 
@@ -129,9 +132,8 @@ class Skipper(Step):
 
     def feed(self, block: Block) -> Block:
         size = len(block)
-        gone = min(self.left, size)
-        self.left -= gone
-        if gone == size:
+        part = block.after_skip(self.left)
+        if self.left >= size:
             self.at_once = ROWS_AT_ONCE if block.columns and block.weight <= SMALL else AT_ONCE
-            return Block([])
-        return block.part(gone, size) if gone else block
+        self.left = max(0, self.left - size)
+        return part

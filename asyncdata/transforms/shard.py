@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, final
 
 from asyncdata.distributed import this_rank
 from asyncdata.errors import PlanError
-from asyncdata.plan import ELSEWHERE, Node, Unary, UnseekableError, check_count, scaled
+from asyncdata.plan import ELSEWHERE, Node, Unary, UnseekableError, another, check_count, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Step
-from asyncdata.runtime.tickets import END, Given, Listed, Position, Start, Ticket, Tickets, natural
+from asyncdata.runtime.tickets import END, Given, Kept, Listed, Position, Start, Ticket, Tickets, natural
 from asyncdata.spec import TensorSpec
 
 __all__ = ("Shard", "is_padding")
@@ -199,26 +199,38 @@ class Sharder(Step):
     def feed(self, block: Block) -> Block:
         before = self.tally
         left, self.tally = before.passing(len(block))
-        places = left[(self.index - before.number) % self.shares :: self.shares]
+        own = places = left[(self.index - before.number) % self.shares :: self.shares]
+        if lost := block.source_failures(len(block)):  # every share raises them
+            places = sorted({*own, *lost})
         mine = block.at(places, Shared(block.tickets, places, before))
         if self.drop:
-            return self.whole_rows(mine)
+            return self.whole_rows(mine, len(places) - places.index(own[-1]) if own else 0)
         return self.masked(block, mine) if self.pad else mine
 
-    def whole_rows(self, mine: Block) -> Block:
-        """Return elements for which every share has one."""
-        found = Block.join([*self.waiting, mine]) if self.waiting else mine
-        waits = len(found) > 0 and self.tally.number % self.shares > self.index
-        ready = len(found) - waits
-        self.waiting = ([mine.part(len(mine) - 1, len(mine))] if len(mine) else self.waiting) if waits else []
+    def whole_rows(self, mine: Block, last: int) -> Block:
+        """Return elements for which every share has one. The last element of its own is `last` items before the end; if
+        that is 0 there is none. One that waits for the other shares has failures of sources behind it wait too."""
+        if self.tally.number % self.shares <= self.index:  # no element waits
+            found, self.waiting = [*self.waiting, mine], []
+            return Block.join(found)
+        if not last:
+            self.waiting += [mine] if len(mine) else []
+            return Block([])
+        found = Block.join([*self.waiting, mine])
+        ready = len(found) - last
+        self.waiting = [mine.part(len(mine) - last, len(mine))]  # a part of `found` would keep earlier blocks alive
         return found.part(0, ready)
 
     def masked(self, block: Block, mine: Block) -> Block:
         """Remember what may make up for elements that are missing, and say that these are not."""
-        self.last = block.part(len(block) - 1, len(block))
+        last = block.part(len(block) - 1, len(block))
+        self.last = Block([another(last.items[0])], last.tickets, True) if last.failed else last
         return with_mask(mine, [True] * len(mine))
 
     def flush(self) -> Iterator[Block]:
+        for block in self.waiting:
+            if lost := block.source_failures(len(block)):
+                yield block.at(lost, Kept(block.tickets, lost))
         if self.pad and 0 < self.tally.number % self.shares <= self.index:
             last, tally = self.last, self.tally
 

@@ -15,7 +15,20 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Produce, Step
-from asyncdata.runtime.tickets import END, Given, Kept, Ordinals, Position, Start, Ticket, Tickets, going_on, natural
+from asyncdata.runtime.tickets import (
+    END,
+    Given,
+    Kept,
+    Listed,
+    Ordinals,
+    Position,
+    Start,
+    Ticket,
+    Tickets,
+    Wrapped,
+    going_on,
+    natural,
+)
 from asyncdata.structure import LEAVES, open_level
 from asyncdata.transforms.batch import remade
 
@@ -84,12 +97,15 @@ class Window(Unary):
 
 
 class Windower(Step):
-    """Holds the elements from the first of the next window on. One that failed is an element of its windows."""
+    """Holds the elements from the first of the next window on. One that failed is an element of its windows.
+
+    A failure of a source is in no window, and goes out at once.
+    """
 
     def __init__(self, node: Window) -> None:
         self.node = node
         self.frame = node.frame
-        self.by_place = node.input.in_order
+        self.by_place = node.input.in_order  # until a failure of a source has gone out before what is held
         self.held: deque[Block] = deque()
         self.count = 0
         self.gap = 0  # elements that come before the next window, and are in none
@@ -103,6 +119,29 @@ class Windower(Step):
         return (want - 1) * self.frame.shift + self.frame.span - self.count + self.gap
 
     def feed(self, block: Block) -> Block:
+        lost = block.source_failures(len(block))
+        if not lost:
+            return self.fed(block)
+        made: list[Block] = []
+        for start, place in zip([0, *[place + 1 for place in lost]], [*lost, len(block)], strict=True):
+            made.append(self.fed(block.part(start, place)))
+            if place < len(block):
+                made.append(self.passed(block, place))
+        return Block.join([one for one in made if len(one)])
+
+    def passed(self, block: Block, place: int) -> Block:
+        """Return the failure of a source by itself; what is held goes on behind it."""
+        self.by_place = False
+        held, gap, tickets = [piece.tickets for piece in self.held], self.gap, block.tickets
+        if self.held:
+            last = self.held.pop()
+            size = len(last)
+            behind = Wrapped(last.tickets, lambda count, inner: inner if count < size else tickets.at(place + 1))
+            self.held.append(last.ticketed(behind))
+        position = Listed([tickets[place]], lambda count: [going_on(tickets.at(place + count), held), gap])
+        return Block([block.items[place]], position, True)
+
+    def fed(self, block: Block) -> Block:
         gone = min(self.gap, len(block))
         self.gap -= gone
         if gone == len(block):
@@ -247,8 +286,8 @@ def twin(failure: Failure) -> Failure:
     try:
         error = copy.copy(failure.error)
     except Exception:  # it cannot be made of its arguments
-        return Failure(failure.error)
+        return Failure(failure.error, failure.of_source)
     if notes := getattr(error, "__notes__", None):
         error.__notes__ = [*notes]
     error.__cause__ = failure.error.__cause__
-    return Failure(error)
+    return Failure(error, failure.of_source)

@@ -99,8 +99,9 @@ class Zip(Node):
         return Block([self.row(row) for row in rows], tickets, True)
 
     def row(self, row: tuple[Any, ...]) -> Any:
-        failure = next((part for part in row if type(part) is Failure), None)
-        return self.rebuild(row) if failure is None else failure
+        """Return a row; if parts of it failed, the first failure, or rather that of a source."""
+        failures = [part for part in row if type(part) is Failure]
+        return next((one for one in failures if one.of_source), failures[0]) if failures else self.rebuild(row)
 
 
 @final

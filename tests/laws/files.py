@@ -21,7 +21,7 @@ from asyncdata.formats.tfrecord import frame
 from tests import reference
 from tests.reference import Failed
 
-MISSING = Failed("FileNotFoundError")
+MISSING = Failed("FileNotFoundError", of_source=True)
 
 DEFAULTS = [np.int32, b"none"]
 """Of the columns of the tables."""

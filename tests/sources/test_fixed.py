@@ -113,7 +113,9 @@ def test_a_file_of_another_layout_is_one_error_and_the_next_file_follows(tmp_pat
     ds = ad.FixedLengthRecordDataset(names, 4)
     assert results(ds) == expected
     assert len(ds) == len(expected)
-    assert [results(ds.skip(place).take(1))[0] for place in range(len(expected))] == expected
+    for place in range(len(expected)):  # what goes wrong with a file is not left out
+        failures = [one for one in expected[:place] if isinstance(one, Failed)]
+        assert results(ds.skip(place)) == [*failures, *expected[place:]]
     assert sorted(map(repr, results(ds.shuffle(seed=1)))) == sorted(map(repr, expected))
     check_resumes(lambda: ad.FixedLengthRecordDataset(names, 4))
     with pytest.raises(ad.DataLossError, match="odd: 5 bytes are no whole number of records of 4 bytes"):
