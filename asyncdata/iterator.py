@@ -282,14 +282,13 @@ class Reader:
         """Go on `count` elements further: past those that are here, else where the plan says, else by reading on."""
         here = min(count, self.left)
         deque(islice(self.items, here), 0)
-        for failure in islice(self.failures, here):  # a piece that failed has no items
-            if failure.of_source:
-                fail(failure.release())
-        if count == here:
-            return
-        state = self.state()
-        self.abandon()
-        self.begin(further(self.place, state["delivered"], state["position"], count - here))
+        lost = [failure for failure in islice(self.failures, here) if failure.of_source]
+        if count > here:
+            state = self.state()
+            self.abandon()
+            self.begin(further(self.place, state["delivered"], state["position"], count - here))
+        if lost:
+            fail(lost[0].release())
 
     def leave(self) -> None:
         """Tell the pipeline to end; nothing more is given out."""
@@ -436,7 +435,8 @@ class DatasetIterator(Generic[T]):
     def skip(self, count: int) -> None:
         """Leave out the next `count` elements, failed ones among them; past the end, all that are left.
 
-        What goes wrong with a source, such as a missing file, has a place as well, and is raised all the same.
+        What goes wrong with a source that is read, such as a missing file, has a place as well, and is raised all the
+        same: here, or by the next call of `next`.
 
         Where the place of an element can be worked out (in ranges, slices, lists, `from_source`, records with an index,
         a `shuffle` of these without a buffer, their maps, batches, shards and repetitions), nothing that is left out is

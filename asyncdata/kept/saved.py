@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import operator
 import os
@@ -389,7 +390,7 @@ class ElementFile(RecordFile):
 
     def block(self, file: File, found: Found, ordinal: int) -> Block:
         elements = decoded(list(found.elements))
-        return super().block(file, Found(elements, found.begin, found.passed, found.end), ordinal)
+        return super().block(file, dataclasses.replace(found, elements=elements), ordinal)
 
 
 @dataclass(frozen=True, eq=False)
