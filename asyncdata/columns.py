@@ -15,7 +15,7 @@ from asyncdata.room import Filling
 from asyncdata.structure import is_number, leading, leaves_of, map_leaves, nbytes, open_level, rows_of, stack
 from asyncdata.whole import Integers, Later, Whole
 
-__all__ = ("Columns", "divided")
+__all__ = ("Columns", "as_shared", "divided")
 
 STRINGS: Final[dict[type[Any], type[Any]]] = dict.fromkeys((str, bytes, type(None)), object)
 """Types of leaves of which a batch has the objects themselves, and its dtype."""
@@ -176,14 +176,14 @@ class Columns:
         return type(self.whole) is Integers
 
     def at(self, places: Sequence[int]) -> Columns:
-        """Return the rows at some places, as a view of those that are a range."""
+        """Return the rows at some places, as a view of those that are a range; read-only if all are."""
         if isinstance(self.whole, Integers):
             values = self.whole.values[self.start : self.stop]
             if isinstance(places, range) and isinstance(values, range):
                 return Columns.ints(values[places.start : places.stop : places.step])
             return Columns.ints([values[place] for place in places])
         at = slice(places.start, places.stop, places.step) if isinstance(places, range) else np.array(places, np.intp)
-        return Columns(map_leaves(lambda leaf, _: self.leaf(leaf)[at], self.whole.value), len(places))
+        return Columns(map_leaves(lambda leaf, _: as_shared(leaf, self.leaf(leaf)[at]), self.whole.value), len(places))
 
     def elements(self) -> list[Any]:
         """Return the elements."""
@@ -282,6 +282,13 @@ class Columns:
         if mine:
             whole.given = self.stop
         return mine
+
+
+def as_shared(array: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return rows of an array; read-only if it is, also where they are a copy: users see no difference."""
+    if not array.flags.writeable:
+        rows.flags.writeable = False
+    return rows
 
 
 def divided(columns: Sequence[Columns], stops: Sequence[int]) -> Iterator[list[Columns]]:

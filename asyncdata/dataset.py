@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import isasyncgenfunction
@@ -130,7 +131,7 @@ class Dataset(Transformations[T]):
 
     @staticmethod
     def from_tensors(tensors: Any) -> Dataset[Any]:
-        """One element: `tensors` itself, lists in it as arrays.
+        """One element: `tensors` itself, lists in it as arrays, arrays as read-only views.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_tensors([1, 2]))
@@ -140,7 +141,7 @@ class Dataset(Transformations[T]):
 
     @staticmethod
     def from_tensor_slices(tensors: Any) -> Dataset[Any]:
-        """The rows of a structure of arrays or lists, all of one length: views along the first axis, nothing copied.
+        """The rows of a structure of arrays or lists, all of one length: read-only views, nothing copied.
 
         Datasets in a list are rows, and stay what they are.
 
@@ -156,9 +157,9 @@ class Dataset(Transformations[T]):
 
     @staticmethod
     def from_list(elements: list[Any]) -> Dataset[Any]:
-        """The elements of a list that is not empty, lists in them as arrays; they need not have one shape.
+        """The elements of a list that is not empty, lists in them as arrays, arrays as read-only views.
 
-        An element of another structure or dtype than those before it is a `PlanError`.
+        They need not have one shape. One of another structure or dtype than those before it is a `PlanError`.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_list([[1], [2, 3]]))
@@ -196,6 +197,9 @@ class Dataset(Transformations[T]):
     def from_iterable(iterable: Iterable[U]) -> Dataset[U]:
         """The items of an iterable, as they are. A sequence is read where it is, anything else in a thread of its own.
 
+        Arrays that a collection holds are handed out as read-only views, and its dicts and lists as copies; what an
+        iterator makes is its reader's own.
+
         From a state it is run again up to the place, or goes on at its own offset if it is `Stateful`; a sequence goes
         on at the item.
 
@@ -203,7 +207,9 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.from_iterable("abc"))
         ['a', 'b', 'c']
         """
-        return Dataset(Items(iterable) if isinstance(iterable, Sequence) else Iterated(iterable_for(iterable)))
+        if isinstance(iterable, Sequence) and not isinstance(iterable, deque):  # which has no slices
+            return Dataset(Items(iterable))
+        return Dataset(Iterated(iterable_for(iterable)))
 
     @staticmethod
     def from_source(source: Source, num_parallel_calls: int | None = None) -> Dataset[Any]:
@@ -464,7 +470,8 @@ class Dataset(Transformations[T]):
         Each is read with `for` in a thread of its own, or all with `async for` in tasks of one loop. Who is
         `buffer_size` elements behind holds up the others, so none can be read to its end before the next one is
         begun. Who leaves early is closed, by `with` or `close()`, and holds up nobody; the last one to leave ends the
-        pipeline. An error in an element's place is raised for all. Elements are shared: do not change them in place.
+        pipeline. An error in an element's place is raised for all. Arrays are shared, and
+        read-only: take a `.copy()` to change one.
 
         >>> import asyncio
         >>> import asyncdata as ad

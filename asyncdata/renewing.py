@@ -1,55 +1,100 @@
-"""Renewing: elements for one more reader, who may change them and changes nobody else's."""
+"""Renewing: elements for one more reader, who can change nobody else's: arrays are read-only, dicts and lists new."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
-from copy import copy
 from itertools import chain
-from typing import Any, cast
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
+from asyncdata.ragged import Ragged
 from asyncdata.structure import open_level
 from asyncdata.tensors import clone, is_tensor
 
-__all__ = ("is_unchanging", "renew", "renewed")
+__all__ = ("RENEWED", "is_unchanging", "read_only", "renew", "renewed")
 
-UNCHANGING = (int, float, bool, complex, str, bytes, type(None), np.ndarray, np.generic)
-"""Types of what is the same whoever has it; arrays count, as they are views or read-only where they are shared."""
+CONSTANT: Final = (int, float, bool, complex, str, bytes, type(None), np.generic)
+"""Types of what nobody can change."""
+
+RENEWED: Final = (*CONSTANT, np.ndarray)
+"""Types of what nobody can change where elements were renewed before."""
+
+A = TypeVar("A", bound=npt.NDArray[Any])
 
 
 def is_unchanging(value: Any) -> bool:
-    """Tell whether several readers may have one value, as none can put other parts into it."""
-    return isinstance(value, UNCHANGING)
+    """Tell whether several readers may have one value that `renew` returned, as none can put other parts into it."""
+    return isinstance(value, CONSTANT) or is_plain_array(value)
 
 
-def all_unchanging(values: Iterable[Any]) -> bool:
-    return all(issubclass(kind, UNCHANGING) for kind in set(map(type, values)))
+def is_plain_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and cast("Any", value).dtype != object
 
 
-def renewed(items: list[Any]) -> list[Any]:
-    """Return elements for one more reader, who may put other parts into the dicts, lists and objects that they are."""
+def are_of(values: Iterable[Any], kinds: tuple[type[Any], ...]) -> bool:
+    return all(issubclass(kind, kinds) for kind in set(map(type, values)))
+
+
+def read_only(array: A) -> A:
+    """Return a view of an array that cannot be written to; the array itself if it is so already."""
+    if not array.flags.writeable:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    if isinstance(view, np.ma.MaskedArray) and view.mask is not np.ma.nomask:
+        setattr(view, "_mask", read_only(np.asarray(view.mask)))  # noqa: B010  that of the others is writable
+    return view
+
+
+def renewed(items: list[Any], unchanging: tuple[type[Any], ...] = CONSTANT) -> list[Any]:
+    """Return elements for one more reader, as `renew` does. `unchanging` are types of what needs no view."""
     kinds = set(map(type, items))
-    if all(issubclass(kind, UNCHANGING) for kind in kinds):
+    if all(issubclass(kind, unchanging) for kind in kinds):
         return items
-    if kinds == {tuple} and all_unchanging(chain.from_iterable(items)):
+    if kinds == {tuple} and are_of(chain.from_iterable(items), unchanging):
         return items
-    if kinds == {dict} and all_unchanging(chain.from_iterable(map(dict[Any, Any].values, items))):
+    if kinds == {dict} and are_of(chain.from_iterable(map(dict[Any, Any].values, items)), unchanging):
         return [item.copy() for item in items]
     return list(map(renew, items))
 
 
 def renew(value: Any) -> Any:
-    """Return an element with the same leaves, lists among them as lists of their own."""
+    """Return an element for one more reader: its arrays as read-only views, its dicts, lists and objects as new ones.
+
+    Objects that are no structure are as they were. So is one that cannot be taken apart or put together: a step that
+    does so says it.
+    """
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if issubclass(kind, UNCHANGING):
+    if issubclass(kind, CONSTANT):
         return value
-    if kind is dict:
-        return {key: renew(part) for key, part in cast("dict[Any, Any]", value).items()}
-    if kind is list or dataclasses.is_dataclass(kind):
-        return copy(value)
+    if issubclass(kind, np.ndarray):
+        return renewed_array(value)
+    if kind is list:
+        return renewed([*value])
+    try:
+        return renewed_parts(value)
+    except Exception:  # noqa: BLE001  which a step that needs the parts says
+        return value
+
+
+def renewed_parts(value: Any) -> Any:
+    """Return a tensor, ragged rows or a structure with parts for one more reader; any other object as it is."""
     if is_tensor(value):
         return clone(value)
+    if isinstance(value, Ragged):
+        return Ragged(read_only(value.values), read_only(value.row_splits))
     level = open_level(value)
     return value if level is None else level.rebuild(list(map(renew, level.parts)))
+
+
+def renewed_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array that cannot be written to, of objects of which the same is true."""
+    if array.dtype != object or are_of(array.flat, CONSTANT):
+        return read_only(array)
+    made = array.copy()
+    for place, part in enumerate(array.flat):
+        made.flat[place] = renew(part)
+    made.flags.writeable = False
+    return made

@@ -1,23 +1,23 @@
 """Nested elements: stack, unstack, slice, describe, check and measure them.
 
-Tuples, dicts, named tuples, dataclasses and whatever is registered with optree are structure; everything else,
-lists included, is a leaf.
+What is structure is told in `levels`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections import UserDict
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Any, NamedTuple, cast
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
-import optree
 
 from asyncdata.arguments import check_dtype
 from asyncdata.errors import PlanError, StructureError
+from asyncdata.levels import LEAVES, Opened, open_level
 from asyncdata.memory import LARGE, joined
 from asyncdata.ragged import Ragged
 from asyncdata.spec import RaggedTensorSpec, TensorSpec
@@ -50,11 +50,6 @@ __all__ = (
     "unstack",
 )
 
-LEAVES: frozenset[type[Any]] = frozenset(
-    {np.ndarray, int, float, bool, complex, str, bytes, bytearray, type(None), list}
-)
-"""The types of most leaves, which are not opened."""
-
 CURES = {
     "shape": "make them equal, or take padded_batch, ragged_batch or bucket_by_sequence_length",
     "parts": "make them equal, with as many parts in each",
@@ -63,66 +58,14 @@ CURES = {
 
 NUMBERS = frozenset({int, float, bool, complex})
 
-
-class Opened(NamedTuple):
-    """One level of a structure: its parts, their names for messages, and how to put such parts together again."""
-
-    parts: list[Any]
-    names: list[str]
-    rebuild: Callable[[Iterable[Any]], Any]
-
-
-def open_level(value: Any) -> Opened | None:
-    """Open one level of a structure; `None` for a leaf."""
-    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if kind in LEAVES:
-        return None
-    if kind is tuple:
-        return Opened(list(value), [f"[{i}]" for i in range(len(value))], tuple)
-    if kind is dict:
-        return open_dict(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, (type, TensorSpec)):
-        return open_dataclass(value)
-    return open_registered(value)
-
-
-def open_dict(value: dict[Any, Any]) -> Opened:
-    keys = list(value)
-
-    def rebuild(parts: Iterable[Any]) -> dict[Any, Any]:
-        return dict(zip(keys, parts, strict=True))
-
-    return Opened(list(value.values()), [f"[{key!r}]" for key in keys], rebuild)
-
-
-def open_dataclass(value: Any) -> Opened:
-    names = [field.name for field in dataclasses.fields(value) if field.init]
-
-    def rebuild(parts: Iterable[Any]) -> Any:
-        return dataclasses.replace(value, **dict(zip(names, parts, strict=True)))
-
-    return Opened([getattr(value, name) for name in names], [f".{name}" for name in names], rebuild)
-
-
-def open_registered(value: Any) -> Opened | None:
-    """Open a named tuple or another type that optree knows."""
-    if isinstance(value, (np.generic, TensorSpec)) or optree.tree_is_leaf(value, none_is_leaf=True):
-        return None
-    parts, metadata, entries, unflatten = optree.tree_flatten_one_level(value, none_is_leaf=True)
-    fields: Sequence[str] | None = getattr(value, "_fields", None)
-    names = [f"[{entry!r}]" for entry in entries] if fields is None else [f".{field}" for field in fields]
-
-    def rebuild(parts: Iterable[Any]) -> Any:
-        return unflatten(metadata, list(parts))
-
-    return Opened(list(parts), names, rebuild)
+IN_MEMORY: Final = (dict, UserDict, MappingProxyType)
+"""Mappings whose parts are not read from elsewhere when they are asked for."""
 
 
 def leaves_of(value: Any) -> list[Any]:
     """Return the leaves of a structure, in its order."""
-    leaves: list[Any] = []
-    map_leaves(lambda leaf, _: leaves.append(leaf), value)
-    return leaves
+    level = open_level(value)
+    return [value] if level is None else [leaf for part in level.parts for leaf in leaves_of(part)]
 
 
 def map_leaves(fn: Callable[[Any, str], Any], value: Any, where: str = "") -> Any:
@@ -183,7 +126,7 @@ def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
     levels = [open_level(value) for value in column]
     if levels[0] is None:
         return objects(column)
-    opened = [level for level in levels if level is not None]
+    opened = [arranged(level, levels[0].names) for level in levels if level is not None]
     check_same(column, [level.names for level in opened], "parts", where)
     parts = zip(*[level.parts for level in opened], strict=True)
     return opened[0].rebuild([stack(list(p), where + name) for p, name in zip(parts, opened[0].names, strict=True)])
@@ -206,6 +149,14 @@ def check_all_tensors(column: list[Any], where: str) -> None:
             f"{leaf(where)} of element {odd} of the batch is {kinds[0]}, that of element 0 is {kinds[1]}; make all of "
             "them tensors with torch.as_tensor, or arrays with .numpy(), in a map"
         )
+
+
+def arranged(level: Opened, names: list[str]) -> Opened:
+    """Return a level with its parts in the order of `names`, if those are its parts' names."""
+    if level.names == names or sorted(level.names) != sorted(names):
+        return level
+    by_name = dict(zip(level.names, level.parts, strict=True))
+    return Opened([by_name[name] for name in names], names, level.rebuild)
 
 
 def is_number(kind: type[Any]) -> bool:
@@ -327,6 +278,8 @@ def rows_of(value: Any, rows: int) -> list[Any]:
     """Return the elements whose leaves lie along the first axis of the leaves of `value`, `rows` long."""
     level = open_level(value)
     if level is None:
+        if is_masked(value) and value.ndim == 1:  # whose scalars have no dtype where masked
+            return [value[row, ...] for row in range(rows)]
         return list(value.detach()) if is_tensor(value) else list(value)
     if not level.parts:  # no column tells how many
         return [level.rebuild(()) for _ in range(rows)]
@@ -339,6 +292,10 @@ def rows_of(value: Any, rows: int) -> list[Any]:
     return [level.rebuild(parts) for parts in zip(*columns, strict=True)]
 
 
+def is_masked(value: Any) -> bool:
+    return isinstance(value, np.ma.MaskedArray)
+
+
 def slice_rows(value: Any, start: int, stop: int) -> list[Any]:
     """Return rows `start` to `stop` of a structure of arrays as elements."""
     return rows_of(map_leaves(lambda part, _: part[start:stop], value), stop - start)
@@ -347,9 +304,10 @@ def slice_rows(value: Any, start: int, stop: int) -> list[Any]:
 def as_arrays(value: Any, *whole: type[Any], tensors: bool = False) -> Any:
     """Return the structure with lists and other array-likes as NumPy arrays; strings become object arrays.
 
-    A `Ragged` stays one. With `tensors` those stay too, and lists of them become one. What is of a type of `whole`
-    is left as it is, and lists of such become object arrays.
+    A `Ragged` stays one, and a masked array. With `tensors` those stay too, and lists of them become one. What is of
+    a type of `whole` is left as it is, and lists of such become object arrays.
     """
+    whole = (*whole, np.ma.MaskedArray)
 
     def convert(part: Any, where: str) -> Any:
         if isinstance(part, (str, bytes, Ragged, *whole)) or part is None:
@@ -488,12 +446,15 @@ def nbytes(value: Any) -> int:
     """Return about how many bytes an element occupies; one that cannot be weighed is taken for a plain object."""
     if isinstance(value, (np.ndarray, Ragged)):
         return value.nbytes + 100
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     try:
+        if issubclass(kind, Mapping) and not issubclass(kind, IN_MEMORY):
+            return sys.getsizeof(value)
         level = open_level(value)
         if level is not None:
             return sum(map(nbytes, level.parts)) + 100
         return tensor_bytes(value) + 100 if is_tensor(value) else sys.getsizeof(value)
-    except Exception:  # noqa: BLE001 - of its own `__sizeof__`, or as a field of it cannot be read
+    except Exception:  # noqa: BLE001  of its own `__sizeof__`, or as a field of it cannot be read
         return object.__sizeof__(value)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 from asyncdata import forks
 from asyncdata.errors import ClosedError
 from asyncdata.iterator import DatasetIterator, Reader, at_hand, ended_by, next_within
+from asyncdata.renewing import renewed
 from asyncdata.runtime.block import fail
 from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.queue import LoopSignal, Signal, ThreadSignal
@@ -164,7 +165,7 @@ class Shared:
             if read and type(read[-1]) is Outcome and read[-1].last:
                 self.ended = read.pop()
             for seat in self.seats.values():
-                seat.waiting.extend(read)
+                seat.waiting.extend(read if read and type(read[0]) is Outcome else renewed(read))
         self.wake()
 
     def wake(self) -> None:

@@ -310,9 +310,10 @@ class Transformations(Generic[T]):
     ) -> Dataset[Any]:
         """Stack every `batch_size` consecutive elements into one, leaves along a new first axis.
 
-        Arrays and numbers become arrays of NumPy's dtype, anything else an object array. The last batch may be shorter,
-        or is dropped with `drop_remainder`. A failed element is raised before the batch it would have been in.
-        Batches are stacked in order whatever `num_parallel_calls` and `deterministic` say.
+        Arrays and numbers become arrays of NumPy's dtype, anything else an object array; integers and floats together
+        are float64. The last batch may be shorter, or is dropped with `drop_remainder`. A failed element is raised
+        before the batch it would have been in. Batches are stacked in order whatever `num_parallel_calls` and
+        `deterministic` say.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(5).batch(2, drop_remainder=True))

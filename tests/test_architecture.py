@@ -24,7 +24,7 @@ LAYERS = (
     ("copying", "forks", "sole"),
     ("memory",),
     ("room",),
-    ("errors", "structure", "arguments", "options", "distributed", "ragged", "spec", "tensors", "trying"),
+    ("errors", "levels", "structure", "arguments", "options", "distributed", "ragged", "spec", "tensors", "trying"),
     ("whole", "renewing"),
     ("columns", "zeros"),
     ("formats",),

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncdata as ad
+from asyncdata.renewing import renew
 from asyncdata.structure import as_arrays, conform, leading, nbytes, paired, spec_of, stack, unstack
-from asyncdata.transforms.cache import freeze
 
 
 class Pair(NamedTuple):
@@ -172,9 +172,8 @@ def test_specs_describe_elements() -> None:
     assert str(spec) == f"({image}, {label}, TensorSpec(shape=(), dtype=object))"
 
 
-def test_frozen_arrays_cannot_be_written() -> None:
-    element = {"x": (np.zeros(2), [1])}
-    freeze(element)
+def test_renewed_arrays_cannot_be_written() -> None:
+    element = renew({"x": (np.zeros(2), [1])})
     with pytest.raises(ValueError, match="read-only"):
         element["x"][0][0] = 1
 

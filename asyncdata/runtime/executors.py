@@ -296,6 +296,8 @@ class Call:
             annotate(error, "a function that gives several values returns a tuple: a list is one value")
         if isinstance(error, RuntimeError) and any(words in str(error) for words in OTHER_LOOP):
             annotate(error, CURRENT)
+        if isinstance(error, ValueError) and "read-only" in str(error):
+            annotate(error, "the array is shared with the source, a cache or other readers: change a `.copy()` of it")
         return failure
 
 

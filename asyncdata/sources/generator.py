@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from inspect import isasyncgenfunction, isfunction, isgeneratorfunction, isroutine
@@ -11,6 +11,7 @@ from typing import Any
 from asyncdata.columns import Columns
 from asyncdata.errors import PlanError, ResumeError, StructureError
 from asyncdata.plan import PHYSICAL, REPLACEABLE, Node, picked
+from asyncdata.renewing import renewed
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import locate, noted
 from asyncdata.runtime.pump import LoopPump, Pump, Tell, ThreadPump
@@ -219,6 +220,10 @@ class Iterated(Pumped):
         """Iterate over it from a state on."""
         once_only(self)
         return begun(self.label(), self.iterable, iter, state)
+
+    def converted(self, items: list[Any]) -> list[Any]:
+        """Return the elements; a collection holds them, others have made them."""
+        return renewed(items) if isinstance(self.iterable, Collection) else items
 
     def made_by(self) -> tuple[type | None, object]:
         return type(self.iterable), type(self.iterable).__iter__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
@@ -15,7 +15,7 @@ from asyncdata.columns import Columns
 from asyncdata.errors import PlanError, StageError, StructureError
 from asyncdata.options import INFINITE_CARDINALITY
 from asyncdata.plan import ELSEWHERE, REPLACEABLE, Node, check_integer, shuffles
-from asyncdata.renewing import renew, renewed
+from asyncdata.renewing import read_only, renew, renewed
 from asyncdata.rows import FEW, Placed, Rows
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.executors import ENDLESS, Call, Term
@@ -62,14 +62,24 @@ class Source(Protocol):
 
 
 class Getter(Call):
-    """Gets elements of a source: all that are wanted at once where it has `get_batch`."""
+    """Gets elements of a source: all that are wanted at once where it has `get_batch`.
 
-    __slots__ = ("source",)
+    A collection holds its elements, which are handed out as those of a list. What other sources give they have made.
+    """
+
+    __slots__ = ("holds", "source")
 
     def __init__(self, source: Source) -> None:
         super().__init__("from_source", source.__getitem__, spread=False)
         self.source = source
+        self.holds = isinstance(source, Collection)
         self.name = self.label = f"from_source({type(source).__name__} of {len(source)})"
+
+    def one(self, item: Any) -> Any:
+        return renew(super().one(item)) if self.holds else super().one(item)
+
+    def over(self, items: Any, kinds: set[type]) -> Any:
+        return map(renew, super().over(items, kinds)) if self.holds else super().over(items, kinds)
 
     def run(self, block: Block, term: Term = ENDLESS) -> Block:
         get_batch = getattr(self.source, "get_batch", None)
@@ -81,7 +91,7 @@ class Getter(Call):
             return super().run(block, term)
         if len(items) != len(block):
             raise StageError(f"{self.name}: get_batch returned {len(items)} elements for {len(block)} indices")
-        return Block(items, block.tickets)
+        return Block(renewed(items) if self.holds else items, block.tickets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +244,7 @@ class Random(Placed):
 
 @dataclass(frozen=True, eq=False)
 class Slices(Rows):
-    """The rows of a structure of arrays: views, nothing is copied."""
+    """The rows of a structure of arrays: read-only views, nothing is copied."""
 
     arrays: Any = field(repr=False, metadata=REPLACEABLE)
     count: int
@@ -251,14 +261,17 @@ class Slices(Rows):
         return Slices(arrays, rows, Columns.of(arrays) is not None)
 
     def rows(self, start: int, stop: int) -> list[Any]:
-        rows = slice_rows(self.arrays, start, stop)
+        rows = slice_rows(self.part(start, stop), 0, stop - start)
         return rows if self.plain else renewed(rows)
+
+    def part(self, start: int, stop: int) -> Any:
+        """Return some rows of all arrays as read-only views."""
+        return map_leaves(lambda leaf, _: renew(leaf[start:stop]) if self.plain else leaf[start:stop], self.arrays)
 
     def block(self, start: int, stop: int) -> Block:
         if not self.plain or stop - start < FEW:
             return super().block(start, stop)
-        part = map_leaves(lambda leaf, _: leaf[start:stop], self.arrays)
-        return Block.of_columns([Columns(part, stop - start)], Ordinals(start, stop))
+        return Block.of_columns([Columns(self.part(start, stop), stop - start)], Ordinals(start, stop))
 
     def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
         if not self.plain or len(places) < FEW or self.columns.weight > SMALL:
@@ -268,7 +281,7 @@ class Slices(Rows):
     @property
     def columns(self) -> Columns:
         """All rows."""
-        return Columns(self.arrays, self.count)
+        return Columns(map_leaves(lambda leaf, _: read_only(leaf), self.arrays), self.count)
 
     @property
     def size(self) -> int:
@@ -356,7 +369,7 @@ class Elements(Rows):
 
 @dataclass(frozen=True, eq=False)
 class Items(Rows):
-    """The items of a list, as they are."""
+    """The items of a list, arrays in them as read-only views."""
 
     items: Sequence[Any] = field(repr=False, metadata=REPLACEABLE)
     files: bool = False

@@ -100,7 +100,7 @@ class Batch(Unary):
         """Return a batch of columns, whose elements have the tickets from `start` to `stop`, or the failure."""
         try:
             return Columns.stacked(columns)
-        except (StructureError, MemoryError) as error:
+        except Exception as error:
             return noted(error, self.written, tickets.part(start, stop))
 
     @property

@@ -8,13 +8,10 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
 from asyncdata import forks
 from asyncdata.errors import StageError
 from asyncdata.plan import PHYSICAL, Node, Unary, picked
-from asyncdata.ragged import Ragged
-from asyncdata.renewing import renew, renewed
+from asyncdata.renewing import RENEWED, renew, renewed
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
@@ -31,9 +28,9 @@ from asyncdata.runtime.tickets import (
     natural,
     plain,
 )
-from asyncdata.structure import nbytes, open_level
+from asyncdata.structure import nbytes
 
-__all__ = ("Cache", "MemoryCache", "freeze")
+__all__ = ("Cache", "MemoryCache")
 
 
 class Hole:
@@ -91,8 +88,6 @@ class MemoryCache:
                 added = self.fitting(added, self.max_bytes)
             if not added:
                 return
-            for item in added:
-                freeze(item)
             self.items.extend(added)
             self.last = (block.tickets, len(self.items) - position)
 
@@ -118,7 +113,7 @@ class MemoryCache:
         with self.lock:  # others mend what failed, and add what does
             items = self.items[position : position + count]
             good = not self.odd or self.odd.isdisjoint(range(position, position + len(items)))
-        items = renewed(items)
+        items = renewed(items, RENEWED)
         if good:
             return Block(items) if items else None
         places = [place for place, item in enumerate(items) if type(item) is Hole]
@@ -137,7 +132,6 @@ class MemoryCache:
                 if self.bytes + size > self.max_bytes:
                     return
                 self.bytes += size
-            freeze(item)
             self.items[position] = renew(item)
             self.odd.discard(position)
 
@@ -241,6 +235,7 @@ class Cache(Unary):
                     if block is None:
                         break
                     store.offer(position, block, again)
+                    block = lent(block)
                 first, position = position, position + len(block)
                 if position > done:
                     yield numbered(block, first).part(max(0, done - first), len(block))
@@ -256,7 +251,7 @@ class Cache(Unary):
             raise StageError(f"{self.label()}: element {position}, which failed, is no longer there")
         if not block.failed:
             store.mend(position, block.items[0])
-        return block
+        return lent(block)
 
     async def unordered(self, scope: Scope, opener: Opener, want: Demand, done: int) -> Blocks:
         """Yield an input that has no order, and keep it in that of its tickets, which is the same in every run."""
@@ -267,7 +262,7 @@ class Cache(Unary):
                 own = Block([*map(again_if_failed, block.items)], block.tickets, True) if block.failed else block
                 kept += [(plain(own.tickets[i]), own.part(i, i + 1)) for i in range(len(own))]
                 if done == 0:
-                    yield block
+                    yield lent(block)
         for position, (_, block) in enumerate(sorted(kept, key=lambda pair: repr(pair[0]))):
             store.offer(position, block, None)
         store.finish(len(kept))
@@ -291,6 +286,12 @@ def first_of_all(scope: Scope) -> Scope:
     So a cache that is filled again, in a later epoch of another process, holds the same.
     """
     return scope.with_epoch((0,))
+
+
+def lent(block: Block) -> Block:
+    """Return a block of elements that are kept as well, for their reader."""
+    items = renewed(block.items)
+    return block if items is block.items else Block(items, block.tickets, block.failed)
 
 
 def numbered(block: Block, first: int, seeds: Seeds = None) -> Block:
@@ -343,20 +344,3 @@ def afresh(error: BaseException) -> BaseException:
         return error
     made.__cause__, made.__suppress_context__ = error.__cause__, error.__suppress_context__
     return made.with_traceback(error.__traceback__)
-
-
-def freeze(value: Any) -> None:
-    """Make the arrays of an element read-only, so that what is shared cannot be changed unseen."""
-    if isinstance(value, np.ndarray):
-        value.flags.writeable = False
-        return
-    if isinstance(value, Ragged):
-        freeze((value.values, value.row_splits))
-        return
-    try:
-        level = open_level(value)
-    except Exception:  # as a field of it cannot be read: then there is nothing to be changed by it
-        return
-    if level is not None:
-        for part in level.parts:
-            freeze(part)

@@ -134,14 +134,24 @@ def several_turns(source: Rows, start: int, stop: int) -> Block:
     tickets, whole = TurnsOfRows(start, stop, size), last - turn - 1
     if turn == last:
         return source.block(first, rest).ticketed(tickets)
-    same = whole > 1 and is_unchanging(source.rows(0, 1)[0])  # else each turn has elements of its own
     if size >= MANY:
-        between = [source.block(0, size)] * whole if same else [source.block(0, size) for _ in range(whole)]
-        turns = [source.block(first, size), *between]
+        turns = [source.block(first, size)]
+        turns += repeated_block(source, whole) if whole else []
         return Block.join([*turns, source.block(0, rest)] if rest else turns).ticketed(tickets)
     rows = source.rows(first, size)
-    rows += source.rows(0, size) * whole if same else chain.from_iterable(source.rows(0, size) for _ in range(whole))
+    every = source.rows(0, size) if whole else []
+    same = all(map(is_unchanging, every))  # else each turn has elements of its own
+    rows += every * whole if same else chain.from_iterable(source.rows(0, size) for _ in range(whole))
     return Block(rows + source.rows(0, rest) if rest else rows, tickets)
+
+
+def repeated_block(source: Rows, times: int) -> list[Block]:
+    """Return the block of all rows so many times, with elements of its own each time if they can be changed."""
+    block = source.block(0, source.size)
+    some = source.rows(0, 1) if block.columns else block.items
+    if all(map(is_unchanging, some)):
+        return [block] * times
+    return [block, *[source.block(0, source.size) for _ in range(times - 1)]]
 
 
 @final

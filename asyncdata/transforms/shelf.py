@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.columns import Columns
+from asyncdata.columns import Columns, as_shared
 from asyncdata.runtime.block import Block
 from asyncdata.structure import leaves_of, map_leaves, open_level
 
@@ -77,7 +77,8 @@ class Shelf:
 
     def look(self, places: Places) -> Columns:
         """Return the rows at some places."""
-        leaves = iter([leaf[places] for leaf in self.leaves])
+        pairs = zip(leaves_of(self.template), self.leaves, strict=True)
+        leaves = iter([as_shared(like, leaf[places]) for like, leaf in pairs])
         return Columns(map_leaves(lambda _, where: next(leaves), self.template), len(places))
 
     def take(self, places: Places) -> Columns:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, final
 
 from asyncdata.errors import StructureError
 from asyncdata.plan import REPLACEABLE, Node, Unary, scaled
+from asyncdata.renewing import renewed
 from asyncdata.rows import Placed
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
@@ -278,7 +279,8 @@ class Members(Placed):
 def block_of(items: Sequence[Any], tickets: Tickets) -> Block:
     """Return a block of elements that others may give as well: each raises a failure of its own."""
     failed = Failure in set(map(type, items))
-    return Block([twin(i) if type(i) is Failure else i for i in items] if failed else [*items], tickets, failed)
+    good = renewed([*items])
+    return Block([twin(i) if type(i) is Failure else i for i in good] if failed else good, tickets, failed)
 
 
 def twin(failure: Failure) -> Failure:

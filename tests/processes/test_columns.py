@@ -115,17 +115,17 @@ def odd(row: dict[str, Any]) -> bool:
     return bool(row["y"] % 2)
 
 
-def written(row: dict[str, Any]) -> dict[str, Any]:
-    row["x"] += 1
+def raised(row: dict[str, Any]) -> dict[str, Any]:
+    row["x"] = row["x"] + 1
     return row
 
 
 @pytest.mark.parametrize("batch", [None, 7])
 def test_rows_of_arrays_go_to_workers_and_back(batch: int | None) -> None:
-    """Where elements are dropped too. What a worker writes into is not what they were made of."""
+    """Where elements are dropped too. What a worker puts into them is not in what they were made of."""
     rows = {"x": np.arange(3.0 * COUNT).reshape(COUNT, 3), "y": np.arange(COUNT)}
-    there = ad.Dataset.from_tensor_slices(rows).map(written, 2, executor="process").filter(odd)
-    here = ad.Dataset.from_tensor_slices(rows | {"x": rows["x"] + 1}).filter(odd)
+    there = ad.Dataset.from_tensor_slices(rows).map(raised, 2, executor="process").filter(odd)
+    here = ad.Dataset.from_tensor_slices(rows).map(raised).filter(odd)
     if batch:
         here, there = here.batch(batch), there.batch(batch)
     for _ in range(2):
