@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,13 +116,28 @@ def test_methods_look_as_they_were_written() -> None:
         getattr(ad.Dataset.range(2), "map")(str, odd=1)  # noqa: B009
 
 
-@pytest.mark.parametrize("parallel", [None, 2])
-def test_a_forgotten_return_is_told(parallel: int | None) -> None:
-    def forgetful(x: int) -> None:
+def forgetful(x: int) -> None:
+    if x:
         x + 1
 
-    ds = ad.Dataset.range(4).map(forgetful, parallel)
+
+async def forgetful_too(x: int) -> None:
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("parallel", [None, 2])
+@pytest.mark.parametrize("fn", [forgetful, forgetful_too, ad.with_retries(forgetful_too, 1, 0.0), partial(forgetful)])
+def test_a_forgotten_return_is_told(fn: Callable[[int], Any], parallel: int | None) -> None:
+    ds = ad.Dataset.range(4).map(fn, parallel)
     for joined in (ds.batch(2), ds.padded_batch(2), ds.ragged_batch(2)):
         with pytest.raises(ad.StructureError, match="lack a `return`"):
             list(joined)
+
+
+def test_a_function_that_may_return_something_may_return_none() -> None:
+    def odd(x: int) -> int | None:
+        return x if x % 2 else None
+
+    assert [batch.tolist() for batch in ad.Dataset.range(3).map(odd).batch(1)] == [[None], [1], [None]]
+    assert next(iter(ad.Dataset.range(2).map({}.get).batch(2))).tolist() == [None, None]
     assert next(iter(ad.Dataset.range(2).map(lambda x: (x, None)).batch(2)))[1].tolist() == [None, None]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple, final
 
 from asyncdata.columns import Columns, divided
@@ -27,6 +28,8 @@ from asyncdata.runtime.tickets import (
     going_on,
 )
 from asyncdata.structure import prefixed, stack
+from asyncdata.transforms.map import Map
+from asyncdata.trying import unwrapped
 
 __all__ = ("Batch", "Batcher", "Passed", "Spot", "alone", "remade")
 
@@ -265,11 +268,27 @@ class Passed(Tickets):
 
 
 def check_given(node: Node, items: Sequence[Any]) -> None:
-    """Raise `StructureError` if all of some elements are `None` that functions have returned."""
+    """Raise `StructureError` if all of some elements are `None`, and a function of `map` can return nothing else."""
     if items[0] is not None or any(item is not None for item in items):
         return
-    if any(one.label().startswith("map") for one in nodes_of(node)):
-        raise StructureError("all elements of the batch are None: a function of map before it may lack a `return`")
+    for one in nodes_of(node):
+        for call in one.functions if isinstance(one, Map) else ():
+            if returns_none(call.fn):
+                raise StructureError(f"all elements of the batch are None: {call.name} may lack a `return`")
+
+
+def returns_none(fn: Any) -> bool:
+    """Tell whether a Python function, where it returns, returns the constant `None`."""
+    fn = unwrapped(fn)
+    code = getattr(getattr(fn, "__func__", fn), "__code__", None)
+    if code is None:
+        return False
+    pairs = [*pairwise(dis.get_instructions(code))]
+    if any(one.opname == "RETURN_VALUE" and one.is_jump_target for _, one in pairs):  # `x if y else None`
+        return False
+    returned = [before for before, one in pairs if one.opname == "RETURN_VALUE"]
+    returned += [one for _, one in pairs if one.opname == "RETURN_CONST"]
+    return bool(returned) and all(one.opcode in dis.hasconst and one.argval is None for one in returned)
 
 
 def alone(ticket: Ticket) -> Ticket:
