@@ -415,10 +415,10 @@ class Dataset(Transformations[T]):
 
         `shard_func(element)` tells the number of the file that an element goes to; without it they go to one after the
         other, of 256 MB each. `compression` is `"GZIP"`, `"ZLIB"` or none. It is written to `<path>.partial`, which
-        gets its name when it is complete. If it is stopped, saving again goes on: from where it was at most five
-        seconds before, or `checkpoint_args={"checkpoint_interval": n}` elements. With other steps, functions, data in
-        memory or seeds that is a `ResumeError`: delete what was begun. Elements may be what `cache(filename)` can
-        write.
+        gets its name when it is complete; an empty folder of that name is replaced. If it is stopped, saving again goes
+        on: from where it was at most five seconds before, or `checkpoint_args={"checkpoint_interval": n}` elements.
+        With other steps, functions, data in memory or seeds that is a `ResumeError`: delete what was begun. Elements
+        may be what `cache(filename)` can write.
 
         >>> import asyncdata as ad, os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "squares")

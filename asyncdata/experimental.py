@@ -21,6 +21,7 @@ __all__ = (
     "assert_cardinality",
     "at",
     "cardinality",
+    "from_list",
     "get_structure",
     "group_by_reducer",
     "make_csv_dataset",
@@ -63,6 +64,16 @@ def cardinality(dataset: Dataset[Any]) -> int:
     True
     """
     return dataset.cardinality()
+
+
+def from_list(tensors: list[Any]) -> Dataset[Any]:
+    """Return the dataset of the elements of a list: `Dataset.from_list(tensors)`.
+
+    >>> import asyncdata as ad
+    >>> list(ad.experimental.from_list([[1], [2, 3]]))
+    [array([1]), array([2, 3])]
+    """
+    return Dataset.from_list(tensors)
 
 
 def get_structure(dataset_or_iterator: Dataset[Any] | DatasetIterator[Any]) -> Any:

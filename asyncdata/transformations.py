@@ -32,7 +32,7 @@ from asyncdata.transforms.group_by_reducer import GroupByReducer, Reducer
 from asyncdata.transforms.groups import Buckets, KeyWindows
 from asyncdata.transforms.ignore_errors import Budget, IgnoreErrors
 from asyncdata.transforms.interleave import Interleave
-from asyncdata.transforms.map import Map, call_for, declared
+from asyncdata.transforms.map import Map, call_for, check_synchronous, declared
 from asyncdata.transforms.map_batches import MapBatches
 from asyncdata.transforms.pack import PackSequences
 from asyncdata.transforms.padded import PaddedBatch, Padding
@@ -83,6 +83,7 @@ class Transformations(Generic[T]):
         map_func: Callable[..., Awaitable[U]],
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        synchronous: bool | None = None,
         *,
         executor: Where | int | None = None,
         rng: bool = False,
@@ -100,6 +101,7 @@ class Transformations(Generic[T]):
         map_func: Callable[..., U],
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        synchronous: bool | None = None,
         *,
         executor: Where | int | None = None,
         rng: bool = False,
@@ -116,6 +118,7 @@ class Transformations(Generic[T]):
         map_func: Callable[..., Any],
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        synchronous: bool | None = None,
         *,
         executor: Where | int | None = None,
         rng: bool = False,
@@ -160,7 +163,8 @@ class Transformations(Generic[T]):
         With `pure=True` you say that the function does nothing but return what follows from its argument, which it
         leaves as it is: it may be called in any order, several times at once, again, or not at all. Then a plain
         function that is slow, and waits or lets other threads run, is called in threads without being asked to
-        (`executor="inline"` keeps it where it is), and not for what `take`, `skip` and `shard` leave out.
+        (`executor="inline"` and `synchronous=True` keep it where it is), and not for what `take`, `skip` and `shard`
+        leave out.
 
         >>> list(ad.Dataset.range(100).map(lambda x: 2 * x, pure=True).skip(98))
         [196, 198]
@@ -186,7 +190,7 @@ class Transformations(Generic[T]):
         """
         ordered, pure = check_choice("map", "deterministic", deterministic), check_flag("map", "pure", pure)
         vectorized, shrinks = check_flag("map", "vectorized", vectorized), check_flag("map", "shrinks", shrinks)
-        rng = check_flag("map", "rng", rng)
+        rng, alone = check_flag("map", "rng", rng), check_synchronous(synchronous, num_parallel_calls, executor)
         if batch is not None:
             if vectorized:
                 raise PlanError("map(batch=) takes a function of batches alone: leave vectorized=True out")
@@ -194,7 +198,7 @@ class Transformations(Generic[T]):
             batches = MapBatches.of(self._plan, fn, batch, num_parallel_calls, executor, pure)
             return self._next(declared(batches, batches.function, keeps, shrinks))
         call = call_for(self._plan, map_func, rng, seed)
-        node = Map.of(self._plan, call, num_parallel_calls, ordered, executor, pure, vectorized)
+        node = Map.of(self._plan, call, num_parallel_calls, ordered, executor, pure, vectorized, alone)
         return self._next(declared(node, call, keeps, shrinks))
 
     def filter(

@@ -69,7 +69,7 @@ def window_bits(compression_type: str | None) -> int | None:
     """Return what zlib calls `compression_type`, None for no compression."""
     if not compression_type:
         return None
-    if compression_type not in WINDOW_BITS:
+    if compression_type not in tuple(WINDOW_BITS):  # it may have no hash
         raise PlanError(f'compression_type must be None, "", "GZIP" or "ZLIB", got {compression_type!r}')
     return WINDOW_BITS[compression_type]
 

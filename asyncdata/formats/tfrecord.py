@@ -10,12 +10,12 @@ import struct
 from functools import cache
 from io import BufferedWriter, FileIO
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import numpy as np
 
 from asyncdata import forks
-from asyncdata.errors import ClosedError, DataLossError
+from asyncdata.errors import ClosedError, DataLossError, PlanError
 from asyncdata.formats.compression import compressor, decompressor
 
 if TYPE_CHECKING:
@@ -454,7 +454,8 @@ def crc_tables() -> NDArray[np.uint32]:
 class TFRecordWriter:
     """Writes records to a TFRecord file, with tf.io.TFRecordWriter's methods; a context manager.
 
-    `compression_type` is None, "", "GZIP" or "ZLIB".
+    `compression_type` is None, "", "GZIP" or "ZLIB". `options` may be given instead, as in TensorFlow: one of these, or
+    an object that has one of these as its `compression_type`, such as `tf.io.TFRecordOptions`, and nothing else of it.
 
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "greetings.tfrecord")
@@ -464,8 +465,11 @@ class TFRecordWriter:
     21
     """
 
-    def __init__(self, path: str | os.PathLike[str], compression_type: str | None = None) -> None:
-        self._compressor = compressor(compression_type)
+    def __init__(self, path: str | os.PathLike[str], compression_type: Any = None, options: Any = None) -> None:
+        if compression_type is not None and options is not None:
+            raise PlanError("TFRecordWriter needs either compression_type or options, got both")
+        told = compression_type if options is None else options
+        self._compressor = compressor(getattr(told, "compression_type", told))
         self._unbuffered = FileIO(path, "wb")
         self._file = BufferedWriter(self._unbuffered, WRITE_BYTES)
         forks.own(self)

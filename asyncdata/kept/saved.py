@@ -83,7 +83,7 @@ def save(
     interval, compression = interval_of(checkpoint_args or {}), None if compression in {"", "AUTO"} else compression
     compressor(compression)  # raises where the mistake is made
     target = Path(path)
-    if target.exists():
+    if not free(target):
         raise FileExistsError(f"save: {path} is there already; delete it, or give another path")
     partial = target.with_name(f"{target.name}.partial")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -96,11 +96,22 @@ def save(
         for left in (*partial.glob(f".{STATE}.*"), *partial.glob(f".{ACCOUNT}.*")):
             left.unlink(missing_ok=True)  # what a process that was killed had begun to write
         sync_folder(partial)
+        with suppress(FileNotFoundError):
+            target.rmdir()  # an empty folder, or nothing: what came there meanwhile is an error
         partial.rename(target)
         (target / STATE).unlink(missing_ok=True)  # not before: it tells whose the folder is
         sync_folder(target.parent)
     finally:
         lock.release()
+
+
+def free(target: Path) -> bool:
+    """Tell whether a folder can get this name: nothing is there, or an empty folder that can be removed."""
+    if not os.path.lexists(target):
+        return True
+    if not target.is_dir() or target.is_symlink() or target.is_mount() or target.samefile("."):
+        return False
+    return not any(target.iterdir())
 
 
 def interval_of(arguments: Mapping[str, Any]) -> int | None:

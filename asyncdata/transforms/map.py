@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
+from asyncdata.arguments import check_choice
 from asyncdata.errors import PlanError
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import PHYSICAL, REPLACEABLE, Node, OneForOne, check_arguments, check_count, check_integer
@@ -23,7 +24,7 @@ from asyncdata.runtime.work import Work
 from asyncdata.transforms.called import Called, tuning_for
 from asyncdata.transforms.fields import check_fields, fields_of
 
-__all__ = ("EXECUTORS", "Map", "call_for", "declared", "workers_for")
+__all__ = ("EXECUTORS", "Map", "call_for", "check_synchronous", "declared", "workers_for")
 
 EXECUTORS: Final = (None, AUTOTUNE, "inline", "thread", "process")
 
@@ -54,6 +55,21 @@ def workers_for(call: Call, calls: int | None, executor: Executor | str | int | 
     if AUTOTUNE in (calls, executor) and calls in (None, AUTOTUNE) and executor in (None, AUTOTUNE):
         return AUTOTUNE, tuning_for(call, processes=executor == AUTOTUNE)
     return 1 if (executor == "thread" or call.waits) and calls is None else calls, None
+
+
+def check_synchronous(value: Any, calls: Any, executor: Any) -> bool:
+    """Return whether a map calls its function on one element at a time; `PlanError` if it is asked for more as well."""
+    if not check_choice("map", "synchronous", value):
+        return False
+    if calls is not None:
+        raise PlanError(
+            f"map(synchronous=True) makes one call at a time: leave num_parallel_calls={calls!r} out, or synchronous"
+        )
+    if executor not in (None, "inline"):
+        raise PlanError(
+            f"map(synchronous=True) calls on the engine's thread: leave executor={executor!r} out, or synchronous"
+        )
+    return True
 
 
 def randomized(plan: Node, fn: Callable[..., Any], seed: int | None) -> Randomized:
@@ -95,12 +111,13 @@ class Map(Called, OneForOne):
         executor: Executor | str | int | None,
         pure: bool = False,
         vectorized: bool = False,
+        synchronous: bool = False,
     ) -> Map:
         """Return a map for what the user asked for."""
         if vectorized and (call.keyed or call.is_async):
             raise PlanError(f"map(vectorized=True) is for plain functions without rng=, which {call.name} is not")
         workers, where = workers_for(call, calls, executor)
-        pinned = executor == "inline"
+        pinned = synchronous or executor == "inline"
         if pure and workers is None and not pinned and not call.is_async:
             where = tuning_for(call, processes=True)
         one = Map(plan, (call,), workers=workers, ordered=deterministic, executor=where)

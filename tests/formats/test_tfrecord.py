@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -203,6 +204,29 @@ class TestWriter:
                 writer.write(record)
         data = (tmp_path / "shard").read_bytes()
         assert parse(bytes(decompressor(compression).feed(data))) == MANY_RECORDS
+
+    @pytest.mark.parametrize("compression", [None, "", "GZIP", "ZLIB"])
+    def test_options_are_a_compression_or_have_one(self, tmp_path: Path, compression: str | None) -> None:
+        options = SimpleNamespace(compression_type=compression)
+        path = tmp_path / "shard"
+        for writer in (
+            TFRecordWriter(path, options=compression),
+            TFRecordWriter(path, options=options),
+            TFRecordWriter(path, options),
+        ):
+            with writer:
+                writer.write(b"record")
+            assert parse(bytes(decompressor(compression).feed(path.read_bytes()))) == [b"record"]
+
+    def test_options_that_are_none_are_refused_before_the_file_is_made(self, tmp_path: Path) -> None:
+        path = tmp_path / "shard"
+        with pytest.raises(PlanError, match="compression_type must be"):
+            TFRecordWriter(path, options=SimpleNamespace(compression_type="ZIP"))
+        with pytest.raises(PlanError, match="compression_type must be"):
+            TFRecordWriter(path, options={"compression_type": "GZIP"})
+        with pytest.raises(PlanError, match="either compression_type or options"):
+            TFRecordWriter(path, "GZIP", options="GZIP")
+        assert not path.exists()
 
     @pytest.mark.parametrize("compression", [None, "GZIP", "ZLIB"])
     def test_flush_lets_a_reader_see_everything(self, tmp_path: Path, compression: str | None) -> None:

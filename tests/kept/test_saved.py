@@ -223,6 +223,48 @@ def test_what_is_there_already_is_not_touched(path: Path) -> None:
     assert path.read_text() == "mine"
 
 
+def test_an_empty_folder_is_replaced(path: Path) -> None:
+    path.mkdir()
+    ad.Dataset.range(3).save(path)
+    assert list(ad.Dataset.load(path)) == [0, 1, 2]
+    assert sorted(os.listdir(path)) == ["00000.tfrecord", "dataset.json"]
+
+
+def test_what_comes_into_an_empty_folder_meanwhile_is_not_touched(path: Path) -> None:
+    path.mkdir()
+    own = path / "mine"
+
+    def write(x: int) -> int:
+        own.write_text("mine")
+        return x
+
+    ds = ad.Dataset.range(3).map(write)
+    with pytest.raises(OSError, match="saved"):
+        ds.save(path)
+    assert own.read_text() == "mine"
+    own.unlink()
+    ad.Dataset.range(3).map(write).save(path)  # what was written gets its name, and nothing is read again
+    assert list(ad.Dataset.load(path)) == [0, 1, 2]
+    assert not own.exists()
+
+
+@pytest.mark.parametrize("kind", ["a folder of files", "a link", "a link to nothing", "the current folder", "a dot"])
+def test_what_cannot_be_replaced_is_refused_at_once(path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.mkdir()
+    target: Path | str = path
+    if kind == "a folder of files":
+        (path / "mine").touch()
+    elif kind.startswith("a link"):
+        target = path.with_name("link")
+        target.symlink_to(path if kind == "a link" else "nowhere")
+    else:
+        monkeypatch.chdir(path)
+        target = "." if kind == "a dot" else path
+    with pytest.raises(FileExistsError, match="is there already"):
+        ad.Dataset.range(3).map(pytest.fail).save(target)
+    assert not list(path.parent.glob("*.partial"))
+
+
 def test_wrong_arguments_are_errors_where_they_are_given(path: Path) -> None:
     ds = ad.Dataset.range(3)
     with pytest.raises(ad.PlanError, match="compression_type must be"):

@@ -29,13 +29,12 @@ EXPERIMENTAL = tuple(name for name in ad.experimental.__all__ if name not in CON
 GONE = {"Optional", "dense_to_sparse_batch", "get_next_as_optional"}
 """What is deprecated in tf.data.experimental and means nothing here."""
 
-HERE = {"RandomDataset": "random", "Counter": "counter", "from_list": "from_list"}
+HERE = {"RandomDataset": "random", "Counter": "counter"}
 """Names in tf.data.experimental whose arguments are those of a method here."""
 
 DIFFERENT = {
     "name": "names of graph nodes",
     "wait": "a folder is complete or not there",
-    "synchronous": "functions are Python's",
     "use_unbounded_threadpool": "functions are Python's",
 }
 """Arguments that are left out wherever they are; the page says so."""

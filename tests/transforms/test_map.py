@@ -194,6 +194,50 @@ def test_inline_functions_share_a_thread_and_threads_are_not_the_engines() -> No
     assert threading.get_ident() not in workers
 
 
+@pytest.mark.parametrize(
+    "how", [{}, {"executor": "inline"}, {"rng": True}, {"batch": 2}, {"vectorized": True}], ids=str
+)
+def test_a_synchronous_map_of_a_pure_function_stays_on_the_engines_thread(how: dict[str, Any]) -> None:
+    def look(x: Any, **_: Any) -> Any:
+        return x * 0 + threading.get_ident()
+
+    ds = ad.Dataset.range(50).map(look, pure=True, synchronous=True, **how)
+    assert len(set(ds)) == 1
+    assert ds.plan.executor is None  # which would find out whether threads are faster
+
+
+@pytest.mark.parametrize("value", [True, False, None])
+def test_a_synchronous_coroutine_function_is_awaited_one_at_a_time(value: bool | None) -> None:
+    running: list[int] = []
+
+    async def look(x: int) -> int:
+        running.append(x)
+        await asyncio.sleep(0)
+        return x if running.pop() == x and not running else -1
+
+    assert list(ad.Dataset.range(20).map(look, synchronous=value)) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"num_parallel_calls": 1},
+        {"num_parallel_calls": ad.AUTOTUNE},
+        {"executor": "thread"},
+        {"executor": "process"},
+        {"executor": ad.AUTOTUNE},
+        {"batch": 2, "num_parallel_calls": 2},
+    ],
+    ids=str,
+)
+def test_synchronous_and_parallel_are_refused_together(how: dict[str, Any]) -> None:
+    with pytest.raises(ad.PlanError, match=r"map\(synchronous=True\).*leave (num_parallel_calls|executor)=.* out"):
+        ad.Dataset.range(1).map(double, synchronous=True, **how)
+    ad.Dataset.range(1).map(double, synchronous=False, **how)
+    with pytest.raises(ad.PlanError, match="synchronous"):
+        ad.Dataset.range(1).map(double, synchronous=3, **how)  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize("calls", [0, -3, 1.5, "many"])
 def test_wrong_number_of_calls_is_refused_where_it_is_given(calls: Any) -> None:
     with pytest.raises(ad.PlanError, match="num_parallel_calls"):
