@@ -10,7 +10,9 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from asyncdata.beside.apart import apart, certain, ignoring, sendable, transfer_of
 from asyncdata.beside.letters import (
+    Again,
     Ask,
     Begin,
     Cargo,
@@ -19,6 +21,7 @@ from asyncdata.beside.letters import (
     End,
     Ended,
     Forget,
+    Opened,
     Order,
     Over,
     Ready,
@@ -32,7 +35,7 @@ from asyncdata.beside.letters import (
 from asyncdata.columns import Columns
 from asyncdata.optimize import optimize
 from asyncdata.plan import Node
-from asyncdata.processes.arena import Attached, Parcel, Slots, dumps, pack
+from asyncdata.processes.arena import Attached, Parcel, Slots, pack
 from asyncdata.processes.crew import end_crews
 from asyncdata.processes.errand import Carried
 from asyncdata.processes.worker import attend
@@ -41,7 +44,7 @@ from asyncdata.runtime.bridge import Run
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.threads import thread_engine
-from asyncdata.runtime.tickets import Start, Tickets
+from asyncdata.runtime.tickets import Start, Ticket, Tickets
 from asyncdata.stats import stats_of
 
 __all__ = ("serve",)
@@ -75,12 +78,14 @@ class Office:
 class Passage:
     """A run of the plan, whose blocks a thread sends on as they come."""
 
-    def __init__(self, number: int, run: Run, office: Office) -> None:
+    def __init__(self, number: int, run: Run, office: Office, label: str) -> None:
         self.number = number
         self.plan = run.whole
+        self.label = label
         self.budget = run.budget
         self.office = office
         self.tickets: dict[int, Tickets] = {}
+        self.held: dict[int, Block] = {}  # until the consumer has unpickled them
         self.forgotten = 0
         self.engine = thread_engine(run, None)
         self.engine.start()
@@ -108,18 +113,25 @@ class Passage:
             if block is None or self.queue.stopped:
                 return
             self.tickets[count] = block.tickets
+            self.office.send(Carry(self.number, count, self.parcel(count, block), self.queue.depth.items))
             count += 1
-            self.office.send(Carry(self.number, self.parcel(block), self.queue.depth.items))
 
-    def parcel(self, block: Block) -> Parcel:
+    def parcel(self, number: int, block: Block) -> Parcel:
         """Return a block as it travels; elements that cannot be pickled become failures."""
         try:
-            return self.office.parcel(cargo_of(block))
+            return self.packed(number, block)
         except MemoryError:
             raise
         except Exception:
-            items = [fitting(item, block, place) for place, item in enumerate(block.items)]
-            return self.office.parcel(cargo_of(Block(items, block.tickets, True)))
+            items = [fitting(item, block.tickets[place], self.label) for place, item in enumerate(block.items)]
+            return self.packed(number, Block(items, block.tickets, True))
+
+    def packed(self, number: int, block: Block) -> Parcel:
+        """Return a block as it travels, and hold it if it may be asked for again."""
+        cargo = cargo_of(block)
+        if cargo.held:
+            self.held[number] = block
+        return self.office.parcel(cargo)
 
     def taken(self, letter: Taken) -> None:
         """Take note of what the consumer has taken."""
@@ -128,11 +140,13 @@ class Passage:
             del self.tickets[self.forgotten]
             self.forgotten += 1
 
-    def answer(self, question: Where | Chosen) -> Parcel:
+    def answer(self, question: Where | Again | Chosen) -> Parcel:
         """Return the answer to a question."""
         try:
             if isinstance(question, Chosen):
                 return self.office.parcel(stats_of(self.plan, self.budget))
+            if isinstance(question, Again):
+                return self.office.parcel(Cargo(apart(travelling(self.held.pop(question.block))), (), True))
             return self.office.parcel(self.tickets[question.block].at(question.delivered))
         except BaseException as error:  # a state that cannot be told: for whoever asks
             return self.office.parcel(Carried.of(error))
@@ -144,21 +158,27 @@ def cargo_of(block: Block) -> Cargo:
         return Cargo([], block.columns, False)
     if not block.failed:
         columns = Columns.bundle(block.items)
-        return Cargo(block.items, (), False) if columns is None else Cargo([], (columns,), False)
-    return Cargo([Carried.of(item.error) if type(item) is Failure else item for item in block.items], (), True)
+        if columns is not None:
+            return Cargo([], (columns,), False)
+    items = travelling(block)
+    return Cargo(items, (), block.failed, not certain(items))
 
 
-def fitting(item: Any, block: Block, place: int) -> Any:
+def travelling(block: Block) -> list[Any]:
+    """Return the items of a block, failures as they travel."""
+    if not block.failed:
+        return block.items
+    return [Carried.of(item.error) if type(item) is Failure else item for item in block.items]
+
+
+def fitting(item: Any, ticket: Ticket, label: str) -> Any:
     """Return an item, or the failure in the place of one that cannot be pickled."""
     if type(item) is Failure:
         return item
     try:
-        dumps(item, None)
-    except Exception as error:
-        kind = type(item).__name__
-        refusal = TypeError(f"the element is a {kind}, which cannot be sent from the pipeline's process: {error}")
-        return noted(refusal, "placement='process'", block.tickets[place])
-    return item
+        return sendable(item)
+    except TypeError as error:
+        return noted(error, label, ticket)
 
 
 class Service:
@@ -190,6 +210,8 @@ class Service:
         match letter:
             case Taken() if passage is not None:
                 passage.taken(letter)
+            case Opened() if passage is not None:
+                passage.held.pop(letter.block, None)
             case Ask():
                 self.office.send(Told(letter.token, passage and passage.answer(letter.question)))
             case Stop() if passage is not None:
@@ -204,9 +226,9 @@ class Service:
         """Start a run."""
         try:
             order: Order = self.attached.open(letter.parcel, copied=True)
-            plan = optimize(self.plan, order.options).plan
+            plan = ignoring(optimize(self.plan, order.options).plan)
             run = Run.of(plan, order.epoch, Start.of(order.start), order.options.ram_budget)
-            self.passages[letter.run] = Passage(letter.run, run, self.office)
+            self.passages[letter.run] = Passage(letter.run, run, self.office, transfer_of(self.plan))
         except Exception as error:
             self.office.send(Ended(letter.run, self.office.parcel(Carried.of(error))))
             self.office.send(Over(letter.run))

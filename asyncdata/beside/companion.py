@@ -9,6 +9,7 @@ import pickle
 import threading
 import time
 import weakref
+from collections import deque
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
@@ -18,6 +19,7 @@ from typing import Any, Final
 from asyncdata import forks
 from asyncdata.beside.child import serve
 from asyncdata.beside.letters import (
+    Again,
     Ask,
     Begin,
     Cargo,
@@ -26,6 +28,7 @@ from asyncdata.beside.letters import (
     End,
     Ended,
     Forget,
+    Opened,
     Order,
     Over,
     Ready,
@@ -61,6 +64,7 @@ class Correspondence:
         self.numbers = itertools.count()
         self.lines: dict[int, Line] = {}
         self.questions: dict[int, SimpleQueue[Parcel | None]] = {}
+        self.waiting: deque[object] = deque()  # letters that have been read, and not followed yet
         self.baggage = Slots(most_slots())
         self.slots = Slots(most_slots())
         self.attached = Attached()
@@ -149,7 +153,9 @@ class Correspondence:
             ready = wait(sources)
             if self.replies in ready:
                 try:
-                    self.follow(receive(self.replies))
+                    self.waiting.append(receive(self.replies))
+                    while self.waiting:
+                        self.follow(self.waiting.popleft())
                 except (EOFError, OSError):  # it has ended, and what it sent may be gone with it
                     return
             elif ready:
@@ -185,14 +191,33 @@ class Correspondence:
             self.attached.map_of(letter.parcel)  # what fails here has died
         try:
             cargo: Cargo = self.attached.open(letter.parcel)
-        except Exception as error:
-            refusal = StageError(f"elements from the pipeline's process cannot be unpickled here: {error!r}")
-            refusal.__cause__ = error
-            line.finish(refusal)
-            self.forget(letter.run)
-            line.end()
-            return
+        except BaseException as error:  # whatever an element's own method raises
+            again = self.again(letter)
+            if not isinstance(again, Cargo):
+                refusal = StageError(f"elements from the pipeline's process cannot be unpickled here: {error!r}")
+                refusal.__cause__ = error
+                line.finish(refusal)
+                self.forget(letter.run)
+                line.end()
+                return
+            cargo = again
+        if cargo.held:
+            self.tell(Opened(letter.run, letter.block))
         line.receive(cargo.apart() if is_passing(letter.parcel) else cargo, letter.depth)
+
+    def again(self, letter: Carry) -> Any:
+        """Return a block that could not be unpickled with its elements apart; something else if there is none.
+
+        Letters that come meanwhile wait.
+        """
+        token = next(self.numbers)
+        self.tell(Ask(letter.run, Again(letter.block), token))
+        while True:
+            answer = receive(self.replies)
+            if not isinstance(answer, Told) or answer.token != token:
+                self.waiting.append(answer)
+                continue
+            return None if answer.parcel is None else self.attached.open(answer.parcel)
 
     def opened(self, parcel: Parcel) -> BaseException:
         """Return an error that has travelled."""

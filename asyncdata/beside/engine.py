@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from asyncdata import forks
+from asyncdata.beside.apart import transfer_of
 from asyncdata.beside.companion import companion_of
 from asyncdata.beside.letters import Chosen, Order, Stop
 from asyncdata.beside.line import Course, GoneError, Line
@@ -27,7 +28,7 @@ class ProcessEngine:
     def __init__(self, plan: Node, options: Options, run: Run) -> None:
         self.companion = companion_of(plan)
         letters = self.companion.letters
-        course = Course(letters, next(letters.numbers), run.start, run.plan.in_order)
+        course = Course(letters, next(letters.numbers), run.start, run.plan.in_order, transfer_of(plan))
         self.queue: BlockQueue = (line := Line(course))
         self.line = line
         letters.begin(line, Order(options, run.epoch[0], run.start.told()))

@@ -13,6 +13,7 @@ from asyncdata.processes.arena import Parcel
 from asyncdata.runtime.tickets import Position
 
 __all__ = (
+    "Again",
     "Ask",
     "Begin",
     "Cargo",
@@ -21,6 +22,7 @@ __all__ = (
     "End",
     "Ended",
     "Forget",
+    "Opened",
     "Order",
     "Over",
     "Ready",
@@ -42,11 +44,16 @@ class Order(NamedTuple):
 
 
 class Cargo(NamedTuple):
-    """A block as it travels: its items, failures among them carried, or the columns that they lie in."""
+    """A block as it travels: its items, failures among them carried, or the columns that they lie in.
+
+    `odd` tells whether some of the items are failures, or pickled apart; `held`, whether the pipeline keeps the block
+    until it is told that it could be unpickled.
+    """
 
     items: list[Any]
     columns: Sequence[Columns]
-    failed: bool
+    odd: bool
+    held: bool = False
 
     def apart(self) -> Cargo:
         """Return the same with each row in memory of its own."""
@@ -79,6 +86,19 @@ class Where(NamedTuple):
     delivered: int
 
 
+class Again(NamedTuple):
+    """What are the elements of a block, each pickled apart? As they were sent they cannot be unpickled."""
+
+    block: int
+
+
+class Opened(NamedTuple):
+    """A block that was held could be unpickled."""
+
+    run: int
+    block: int
+
+
 class Chosen(NamedTuple):
     """What has AUTOTUNE chosen?"""
 
@@ -87,7 +107,7 @@ class Ask(NamedTuple):
     """Answer a question about a run."""
 
     run: int
-    question: Where | Chosen
+    question: Where | Again | Chosen
     token: int
 
 
@@ -117,9 +137,10 @@ class Ready(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """The next block of a run, a `Cargo`, and how many items the buffer may hold."""
+    """The next block of a run, with its number, a `Cargo`, and how many items the buffer may hold."""
 
     run: int
+    block: int
     parcel: Parcel
     depth: int
 

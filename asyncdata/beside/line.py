@@ -5,16 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, Final, NamedTuple, Protocol, final
 
+from asyncdata.beside.apart import Unreadable
 from asyncdata.beside.letters import Cargo, Chosen, Taken, Where
-from asyncdata.errors import StageError
+from asyncdata.errors import StageError, annotate
 from asyncdata.processes.errand import Carried
-from asyncdata.runtime.block import Block
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.executors import noted
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets
 
 __all__ = ("Course", "GoneError", "Line", "Post")
+
+
+UNREADABLE: Final = "the element came from the pipeline's process, and cannot be unpickled in this one"
 
 
 class GoneError(Exception):
@@ -34,12 +39,16 @@ class Post(Protocol):
 
 
 class Course(NamedTuple):
-    """What is known here of a run in another process: who can be asked, its number, where it began, and if in order."""
+    """What is known here of a run in another process: who can be asked, its number, where it began, and if in order.
+
+    `label` is what errors call the transfer of its elements.
+    """
 
     post: Post
     run: int
     start: Start
     in_order: bool
+    label: str
 
     def position(self, block: int, count: int, delivered: int) -> Position:
         """Return where to go on after the first elements of a block; in all so many have been delivered.
@@ -112,10 +121,18 @@ class Line(BlockQueue):
             self.put(Block.of_columns(cargo.columns, tickets))
         else:
             items = cargo.items
-            if cargo.failed:
-                items = [item.failure(None) if type(item) is Carried else item for item in items]
-            self.put(Block(items, tickets, cargo.failed))
+            if cargo.odd:
+                items = [self.opened(item, tickets[place]) for place, item in enumerate(items)]
+            self.put(Block(items, tickets, cargo.odd and Failure in set(map(type, items))))
         self.arrived += 1
+
+    def opened(self, item: Any, ticket: Ticket) -> Any:
+        """Return an item as it is in this process, or the failure in its place."""
+        if type(item) is Unreadable:
+            failure = noted(item.error, self.course.label, ticket)
+            annotate(failure.error, UNREADABLE)
+            return failure
+        return item.failure(None) if type(item) is Carried else item
 
     def end(self, error: BaseException | None = None) -> None:
         """Say that nothing more will come, and that the run has ended."""

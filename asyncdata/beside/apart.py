@@ -1,0 +1,127 @@
+"""Elements that another process may be unable to unpickle: each is pickled by itself, so that it fails alone."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from asyncdata.plan import Node
+from asyncdata.processes.arena import dumps
+from asyncdata.processes.errand import Carried
+from asyncdata.ragged import Ragged
+from asyncdata.runtime.executors import Call
+from asyncdata.transforms.ignore_errors import IgnoreErrors
+from asyncdata.transforms.map import Map
+from asyncdata.transforms.prefetch import Prefetch
+from asyncdata.transforms.repeat import Repeat
+
+__all__ = ("Apart", "Unreadable", "apart", "certain", "ignoring", "sendable", "transfer_of")
+
+LEAVES: Final = frozenset(
+    {type(None), bool, int, float, complex, str, bytes, bytearray, Carried, Ragged}
+    | {kind for kind in np.sctypeDict.values() if kind is not np.object_}
+)
+"""Types of which every value can be unpickled."""
+
+UNCHANGED: Final = (Prefetch, Repeat)
+"""Steps that hand on elements and errors as they are."""
+
+
+class Unreadable:
+    """Stands for an element that could not be unpickled."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class Apart:
+    """An element that is pickled by itself; the data of its arrays travel as those of other elements do."""
+
+    __slots__ = ("item",)
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        buffers: list[pickle.PickleBuffer] = []
+        return unpickled, (dumps(self.item, buffers), buffers)
+
+
+def unpickled(pickled: bytes, buffers: list[Any]) -> Any:
+    """Return an element, or an `Unreadable` in its place."""
+    try:
+        return pickle.loads(pickled, buffers=buffers)
+    except MemoryError:
+        raise
+    except BaseException as error:  # whatever an element's own method raises
+        return Unreadable(error)
+
+
+def apart(items: list[Any]) -> list[Any]:
+    """Return elements, those apart that perhaps cannot be unpickled."""
+    return [item if certain((item,)) else Apart(item) for item in items]
+
+
+def certain(items: Iterable[Any]) -> bool:
+    """Tell whether values consist of types of which every value can be unpickled."""
+    kinds = set(map(type, items))
+    if kinds <= LEAVES:
+        return True
+    for item in items:
+        kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
+        if kind in LEAVES:
+            continue
+        if kind is np.ndarray:
+            good = not item.dtype.hasobject
+        elif kind is tuple or kind is list:
+            good = certain(item)
+        elif kind is dict:
+            good = certain(item) and certain(item.values())
+        else:
+            good = False
+        if not good:
+            return False
+    return True
+
+
+def sendable(element: Any) -> Any:
+    """Return an element if it can be pickled; `TypeError` that says so if not."""
+    try:
+        dumps(element, None)
+    except Exception as error:
+        kind = type(element).__name__
+        raise TypeError(f"the element is a {kind}, which cannot be sent from the pipeline's process: {error}") from None
+    return element
+
+
+def readable(element: Any) -> Any:
+    """Return an element if it can be pickled and unpickled; else raise what says why not."""
+    if not certain((element,)):
+        made = unpickled(dumps(sendable(element), None), [])
+        if type(made) is Unreadable:
+            raise made.error
+    return element
+
+
+def transfer_of(plan: Node) -> str:
+    """Return what errors call the way of a plan's elements to its consumer."""
+    if isinstance(plan, UNCHANGED):
+        return transfer_of(plan.input)
+    return f"the transfer of elements of {plan.label()} (placement='process')"
+
+
+def ignoring(plan: Node) -> Node:
+    """Return a plan in which `ignore_errors`, if it is the last step, leaves out what cannot be sent or unpickled."""
+    if isinstance(plan, UNCHANGED):
+        inner = ignoring(plan.input)
+        return plan if inner is plan.input else plan.with_inputs(inner)
+    if not isinstance(plan, IgnoreErrors):
+        return plan
+    call = Call("map", readable, spread=False)
+    call.name = call.label = transfer_of(plan.input)
+    return plan.with_inputs(Map(plan.input, (call,)))
