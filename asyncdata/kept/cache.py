@@ -13,7 +13,8 @@ from typing import Any, Final
 from asyncdata.checkpoint import chosen_seeds
 from asyncdata.columns import Columns
 from asyncdata.contents import contents
-from asyncdata.errors import DataLossError, ResumeError, StructureError
+from asyncdata.errors import DataLossError, ResumeError, annotate
+from asyncdata.formats.element import encode_element
 from asyncdata.kept.heading import HEAD, TAIL, Heading, told_count
 from asyncdata.kept.reading import decoded, elements_at
 from asyncdata.kept.writing import Mark, Writing, begin_writing
@@ -36,6 +37,9 @@ FIRST_EPOCH: Final = (0,)
 
 SMALL: Final = 1 << 16
 """So many elements' bytes are written at once, the rest in a thread: it might have to wait for the disk."""
+
+BEHIND: Final = "what comes before it is kept, and what comes behind it is made in each epoch"
+"""What an element that cannot be written means for others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,14 +191,16 @@ class FileCache(Unary):
         """Yield elements with their numbers, the first of which is `number`."""
         async with aclosing(source):
             async for block in source:
-                yield numbered(block, number, heading.seeds)
+                yield numbered(self.writable(number, block), number, heading.seeds)
                 number += len(block)
 
     async def passing(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Yield elements of an input without order as they come: a state tells where the input was."""
         async with aclosing(self.as_filled().open(scope.with_epoch(FIRST_EPOCH), want, start)) as source:
+            number = 0
             async for block in source:
-                yield in_passing(block)
+                yield in_passing(self.writable(number, block))
+                number += len(block)
 
     async def filled(self, writing: Writing, scope: Scope, want: Demand, place: CachePlace) -> Blocks:
         """Yield what was written before, and what the input has beyond it, which is written."""
@@ -214,8 +220,8 @@ class FileCache(Unary):
                 async for block in source:
                     yield block
             async with aclosing(self.rest(writing, scope, want, behind, number)) as source:
-                async for block in source:
-                    await self.keep(writing, number, block, scope)
+                async for made in source:
+                    block = await self.keep(writing, number, made, scope)
                     first, number = number, number + len(block)
                     if number > done:
                         whole = numbered(block, first, seeds) if self.input.in_order else in_passing(block)
@@ -243,16 +249,48 @@ class FileCache(Unary):
         start = dataclasses.replace(start, skip=start.skip + number - behind.elements)
         return writing.heading.seeded(self.input).open(scope.with_epoch(FIRST_EPOCH), want, start)
 
-    async def keep(self, writing: Writing, number: int, block: Block, scope: Scope) -> None:
-        """Write a block, in a thread if it is large."""
+    async def keep(self, writing: Writing, number: int, block: Block, scope: Scope) -> Block:
+        """Write a block, in a thread if it is large, and return it; what cannot be written has failed."""
         try:
             if size_of(block) < SMALL:
-                writing.keep(number, block)
-            else:
-                await scope.in_thread(lambda: writing.keep(number, block))
-        except (OSError, StructureError) as error:
+                return self.kept(writing, number, block)
+            return await scope.in_thread(lambda: self.kept(writing, number, block))
+        except OSError as error:
             error.add_note(f"in {self.label()}, after {writing.count} elements, which are kept")
             raise
+
+    def kept(self, writing: Writing, number: int, block: Block) -> Block:
+        """Write what follows the elements that are kept, up to the first that failed or cannot be written."""
+        try:
+            writing.keep(number, block)
+        except (OSError, MemoryError):
+            raise
+        except Exception:  # noqa: BLE001 - of one element, which is found now
+            found = self.writable(number, block)
+            writing.keep(number, found)
+            return found
+        return block if writing.count >= number + len(block) else self.writable(number, block)
+
+    def writable(self, number: int, block: Block) -> Block:
+        """Return a block, of which the first element has this number; what cannot be written has failed."""
+        if block.columns and all(part.complete for part in block.columns):
+            return block
+        items = [self.or_failure(item, number + place) for place, item in enumerate(block.items)]
+        failed = Failure in set(map(type, items))
+        return Block(items, block.tickets, True) if failed else block
+
+    def or_failure(self, item: Any, number: int) -> Any:
+        """Return an item, or the failure in the place of one that cannot be written."""
+        try:
+            if type(item) is not Failure:
+                encode_element(item)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - also of an element's own attributes
+            failure = noted(error, self.label(), number)
+            annotate(failure.error, BEHIND)
+            return failure
+        return item
 
     async def stored(
         self, path: str, heading: Heading, scope: Scope, want: Demand, done: int, count: int = -1

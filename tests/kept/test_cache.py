@@ -24,6 +24,7 @@ from asyncdata.sources.record_index import Indexes
 from asyncdata.testing import check_resumes, check_transform, leaves_nothing
 from tests.reference import Boom, Failed
 from tests.running import WAYS, collect, results, unnamed
+from tests.transforms.test_hostile import KINDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,6 +119,53 @@ def test_what_cannot_be_written_is_an_error_that_says_what_to_do(path: Path) -> 
             list(ds)
         assert "kept" in "".join(caught.value.__notes__)
     assert list(ad.Dataset.from_iterable([1]).cache(path.with_name("other"))) == [1]
+
+
+@pytest.mark.parametrize("kind", [set, *KINDS])
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize("keep", ["cache", "snapshot"])
+def test_an_element_that_cannot_be_written_fails_in_its_place(path: Path, kind: Any, size: int, keep: str) -> None:
+    good = False
+
+    def made(x: int) -> Any:
+        return [x] * size if x in (2, 5) and good else kind() if x in (2, 5) else [x] * size
+
+    ds = getattr(ad.Dataset.range(8).map(made), keep)(path)
+    for _ in range(2):
+        found = [one if isinstance(one, Failed) else one[0] for one in results(ds)]
+        assert [found[place] for place in (0, 1, 3, 4, 6, 7)] == [0, 1, 3, 4, 6, 7]
+        assert all(isinstance(found[place], Failed) for place in (2, 5))
+        assert len(found) == 8
+        assert ds.ignore_errors().map(lambda x: x[0]).take(8).batch(8).get_single_element().tolist() == [
+            0,
+            1,
+            3,
+            4,
+            6,
+            7,
+        ]
+    with ds.iterate() as elements:
+        next(elements), next(elements)
+        with pytest.raises(Exception) as caught:
+            next(elements)
+        assert any("element 2" in note and "cache(" in note for note in caught.value.__notes__)
+        state = elements.state_dict()
+    with ds.iterate(state=state) as rest:
+        assert next(rest)[0] == 3
+    assert not path.is_file()
+    good = True
+    for _ in range(2):
+        assert [x[0] for x in ds] == [*range(8)]
+
+
+def test_whoever_reads_beside_a_writer_meets_the_same_failures(path: Path) -> None:
+    ds = ad.Dataset.from_generator(lambda: iter([0, 1, {2}, 3, 4])).cache(path)
+    with ds.iterate() as writer:
+        assert next(writer) == 0
+        found = results(ds)  # a generator's file has one writer, and nobody else reads what it has written
+        assert found[:2] + found[3:] == [0, 1, 3, 4]
+        assert isinstance(found[2], Failed)
+        assert list(ds.ignore_errors()) == [0, 1, 3, 4]
 
 
 def test_a_failure_ends_what_is_kept_and_is_tried_again(path: Path) -> None:
