@@ -99,7 +99,7 @@ class Seen(Step):
         return min(self.past, 1024) or want
 
     def feed(self, block: Block) -> Block:
-        if block.failed or any(map(has_tensors, block.items)):
+        if block.failed or ("torch" in sys.modules and any(map(has_tensors, block.items))):
             items, places = self.one_by_one(block)
         else:
             try:
