@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
@@ -181,6 +182,75 @@ def read(ds: ad.Dataset[Any]) -> tuple[list[Any], list[Exception]]:
             except Exception as error:
                 errors.append(error)
     return found, errors
+
+
+EXACT = {
+    "apply": "0 1 * 3 4 5",
+    "assert_cardinality": "0 1 * 3 4 5",
+    "cache": "0 1 * 3 4 5",
+    "concatenate": "0 1 * 3 4 5 0 1 2 3 4 5",
+    "distinct": "0 1 ! 3 4 5",
+    "enumerate": "(0,0) (1,1) (2,*) (3,3) (4,4) (5,5)",
+    "interleave": "0 1 * 3 4 5",
+    "prefetch": "0 1 * 3 4 5",
+    "rate_limit": "0 1 * 3 4 5",
+    "repeat": "0 1 * 3 4 5 0 1 * 3 4 5",
+    "scan": "0 1 * 3 4 5",
+    "shard": "0 * 4",
+    "skip": "1 * 3 4 5",
+    "take": "0 1 * 3 4",
+    "with_options": "0 1 * 3 4 5",
+    "zip": "(0,0) (1,1) (*,2) (3,3) (4,4) (5,5)",
+    "choose_from_datasets": "0 0 ! 0 0 0",
+}
+"""What comes of each element, in its place: itself, a hostile one (`*`), or an error (`!`)."""
+
+EITHER = {
+    **dict.fromkeys(("batch", "padded_batch", "ragged_batch"), ("[0,1] ! [4,5]", "[0,1] . [4,5]")),
+    "filter": ("1 ! 3 4 5", "1 * 3 4 5"),
+    "ignore_errors": ("[0,1] [4,5]", "[0,1] . [4,5]"),
+    "map": ("0 1 * 3 4 5", "0 1 ! 3 4 5"),
+    "take_while": ("1 ! 3 4 5", "1 * 3 4 5"),
+    "unique": ("0 1 ! 3 4 5", "0 1 * 3 4 5"),
+    "window": (". . .", ". ! .", "[0,1] ! [4,5]", "[0,1] . [4,5]"),
+}
+"""The same where a step uses what only some of the kinds refuse; a batch of objects and a window are a dot."""
+
+
+@pytest.mark.parametrize("name", [*EXACT, *EITHER])
+def test_what_fails_is_in_its_place_and_all_others_in_theirs(name: str) -> None:
+    expected = EITHER.get(name) or (EXACT[name],)
+    for way, make in enumerate(TABLE[name]):
+        for kind in KINDS:
+            assert places(make(source(kind))) in expected, f"{name}, way {way}, {kind.__name__}"
+
+
+def places(ds: ad.Dataset[Any]) -> str:
+    """Return what is in each place of a dataset."""
+    with ds.iterate() as elements:
+        return " ".join(shown_places(elements))
+
+
+def shown_places(elements: Iterator[Any]) -> Iterator[str]:
+    for _ in range(20):
+        try:
+            yield shown(next(elements))
+        except StopIteration:
+            return
+        except Exception:
+            yield "!"
+
+
+def shown(element: Any) -> str:
+    if isinstance(element, KINDS):
+        return "*"
+    if type(element) is tuple:
+        return f"({','.join(map(shown, element))})"
+    if isinstance(element, (int, np.integer)):
+        return str(int(element))
+    if isinstance(element, np.ndarray) and element.dtype != object:
+        return f"[{','.join(map(str, element.tolist()))}]"
+    return "."
 
 
 def test_the_error_is_the_elements_own_in_its_place() -> None:
