@@ -1,0 +1,67 @@
+"""A process that may open few files: a pipeline gives all its elements, or an error that says so, and never waits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.faults.descriptors import COUNT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts what is in /proc/self/fd")
+
+FAULT = Path(__file__).parent / "faults" / "descriptors.py"
+
+PIPELINES = (
+    ("process", "process", "rows"),
+    ("process", "thread", "files"),
+    ("none", "process", "files"),
+    ("thread", "current", "files"),
+)
+"""Executor, placement and source."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("files")
+    for part in range(COUNT):
+        made.joinpath(f"{part}.txt").write_text(f"{part}\n")
+    return made
+
+
+def lines(limit: int, pipeline: tuple[str, str, str], folder: Path, epochs: int) -> list[str]:
+    """Return what a process prints that may open so many files; it must not fail or wait."""
+    command = [sys.executable, str(FAULT), str(limit), *pipeline, str(folder), str(epochs)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.splitlines()
+
+
+def check_few(limit: int, pipeline: tuple[str, str, str], folder: Path) -> None:
+    for line in lines(limit, pipeline, folder, 2):
+        assert line == "all" or ("Too many open files" in line and line.startswith("error")), (limit, pipeline, line)
+
+
+@pytest.mark.parametrize(("limit", "pipeline"), [(16, PIPELINES[0]), (24, PIPELINES[2])])
+def test_few_descriptors_are_an_error_and_no_wait(limit: int, pipeline: tuple[str, str, str], folder: Path) -> None:
+    check_few(limit, pipeline, folder)
+
+
+@pytest.mark.slow
+def test_any_number_of_descriptors_is_enough_or_an_error(folder: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        ran = [pool.submit(check_few, limit, one, folder) for limit in range(8, 44, 6) for one in PIPELINES]
+        for each in ran:
+            each.result()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", PIPELINES[:2])
+def test_epochs_end_with_as_many_open_files_as_they_began_with(pipeline: tuple[str, str, str], folder: Path) -> None:
+    printed = lines(128, pipeline, folder, 5)
+    assert printed[::2] == ["all"] * 5
+    counts = [int(line.removeprefix("open ")) for line in printed[1::2]]
+    assert max(counts[1:]) <= counts[0] + 2, f"{counts}: a file descriptor more may be on its way to be closed"
