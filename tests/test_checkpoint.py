@@ -122,6 +122,7 @@ def kill_after(process: subprocess.Popen[str], saves: int) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_the_file_of_a_process_that_is_killed_while_it_saves_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     for saves in (1, 2, 3, 6, 9, 14):

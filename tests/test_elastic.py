@@ -42,6 +42,7 @@ def one_process(folder: Path, generation: int, count: int, index: int, steps: in
     (folder / f"{generation}-{index}.read").write_text(json.dumps(found), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_four_processes_then_three_then_five_lose_and_repeat_nothing(tmp_path: Path) -> None:
     """Each a real process, and each stops at another step."""
     context = multiprocessing.get_context("spawn")

@@ -11,7 +11,12 @@ import pytest
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 
-PLACEMENTS = ("thread", "current", "process")
+PLACEMENTS = (
+    "thread",
+    pytest.param("current", marks=pytest.mark.slow),
+    pytest.param("process", marks=pytest.mark.slow),
+)
+"""Each program takes seconds, as it starts processes: the default run has one placement."""
 
 
 def run(*arguments: str) -> None:

@@ -50,7 +50,9 @@ def end(process: subprocess.Popen[str]) -> tuple[str, str]:
 @pytest.mark.parametrize("world", ["plain", "async"])
 @pytest.mark.parametrize("placement", ["thread", "current"])
 @pytest.mark.parametrize("pipeline", ["busy", "blocked", "blocked_source"])
-@pytest.mark.parametrize("leave", ["return", "exit", "raise", "global"])
+@pytest.mark.parametrize(
+    "leave", ["return", *(pytest.param(way, marks=pytest.mark.slow) for way in ("exit", "raise")), "global"]
+)
 def test_an_interpreter_that_ends_with_a_pipeline_half_read(
     world: str, placement: str, pipeline: str, leave: str, tmp_path: Path
 ) -> None:

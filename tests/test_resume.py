@@ -666,7 +666,7 @@ def filtered_between(*ordered: bool) -> ad.Dataset[int]:
     return ds
 
 
-@pytest.mark.parametrize("switched", [False, True])
+@pytest.mark.parametrize("switched", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_filters_between_steps_without_order(switched: bool) -> None:
     dice = random.Random(3)
     for _ in range(100):

@@ -59,6 +59,7 @@ def test_naive_run_can_be_left_out(demo: Demo, shards: Path) -> None:
     assert "naively" not in done.stdout
 
 
+@pytest.mark.slow
 def test_photographs_are_written_once_and_learned(demo: Demo, tmp_path: Path) -> None:
     done = demo("--epochs", "1", "--no-naive", "--cache", tmp_path / "here")
     assert done.returncode == 0, done.stderr

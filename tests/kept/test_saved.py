@@ -440,7 +440,13 @@ def test_a_saving_that_failed_early_leaves_nothing_in_the_next(path: Path) -> No
     assert list(ad.Dataset.load(path)) == [*range(30)]
 
 
-@pytest.mark.parametrize("source", ["ordered", "shuffled", "unordered", "generated", "empty"])
+KILLED = (
+    "ordered",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("shuffled", "unordered", "generated", "empty")),
+)
+
+
+@pytest.mark.parametrize("source", KILLED)
 def test_killed_just_before_the_folder_gets_its_name_saving_again_gives_it(path: Path, source: str) -> None:
     killed = unnamed("save", path, source)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -516,6 +522,7 @@ def start(path: Path, count: int) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_it_goes_on_and_nothing_is_lost_or_twice(path: Path) -> None:
     size = 500
     for lines in (30, 150, 200):

@@ -265,6 +265,7 @@ def test_a_small_dev_shm_does_no_harm() -> None:
     assert "250 160" in done.stdout.splitlines()  # 3 to 22
 
 
+@pytest.mark.slow
 def test_a_function_that_never_returns_does_not_hold_the_interpreter() -> None:
     process = start("stuck")
     read_until_ready(process)

@@ -41,7 +41,9 @@ def ended(process: Any) -> int:
     return process.exitcode
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize(
+    "method", ["fork", *(pytest.param(method, marks=pytest.mark.slow) for method in ("forkserver", "spawn"))]
+)
 @pytest.mark.parametrize("work", [twice, beside])
 def test_a_process_of_multiprocessing_has_worker_processes_of_its_own_and_ends(
     work: Callable[[], None], method: str
@@ -64,6 +66,7 @@ def test_a_fork_has_worker_processes_of_its_own_and_ends() -> None:
     twice()
 
 
+@pytest.mark.slow
 def test_worker_processes_may_have_some_in_turn() -> None:
     assert ended(multiprocessing.get_context("spawn").Process(target=nested_twice)) == 0
 

@@ -200,7 +200,7 @@ def many(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("compression", [None, "GZIP"])
-@pytest.mark.parametrize("size", [1, 50, None])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 50, None])
 def test_goes_on_at_any_record(path: Path, compression: str | None, size: int | None) -> None:
     data = many(200)
     path.write_bytes(gzip.compress(data) if compression else data)

@@ -74,7 +74,7 @@ def test_bytes_that_are_no_text_come_as_they_are(path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "GZIP"])
-@pytest.mark.parametrize("size", [1, 7, 1000, None])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 7, 1000, None])
 def test_goes_on_at_any_line(path: Path, compression: str | None, size: int | None) -> None:
     data = b"\r\n".join(b"%d" % number * (number % 50) for number in range(300))
     path.write_bytes(packed(data, compression))

@@ -21,7 +21,10 @@ PRELUDES = {"here": "", "windows": "from tests.faults.windows import pretend; pr
 @pytest.fixture(
     params=[
         "here",
-        pytest.param("windows", marks=pytest.mark.skipif(sys.platform != "linux", reason="pretends by /proc")),
+        pytest.param(
+            "windows",
+            marks=[pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="pretends by /proc")],
+        ),
     ]
 )
 def prelude(request: pytest.FixtureRequest) -> str:
