@@ -11,7 +11,6 @@ import numpy as np
 from asyncdata.plan import Node
 from asyncdata.processes.arena import dumps
 from asyncdata.processes.errand import Carried
-from asyncdata.ragged import Ragged
 from asyncdata.runtime.executors import Call
 from asyncdata.transforms.ignore_errors import IgnoreErrors
 from asyncdata.transforms.map import Map
@@ -21,10 +20,13 @@ from asyncdata.transforms.repeat import Repeat
 __all__ = ("Apart", "Unreadable", "apart", "certain", "ignoring", "sendable", "transfer_of")
 
 LEAVES: Final = frozenset(
-    {type(None), bool, int, float, complex, str, bytes, bytearray, Carried, Ragged}
+    {type(None), bool, int, float, complex, str, bytes, bytearray, Carried}
     | {kind for kind in np.sctypeDict.values() if kind is not np.object_}
 )
 """Types of which every value can be unpickled."""
+
+DEEPEST: Final = 50
+"""Levels of structures that are looked at: a list may hold itself."""
 
 UNCHANGED: Final = (Prefetch, Repeat)
 """Steps that hand on elements and errors as they are."""
@@ -67,7 +69,7 @@ def apart(items: list[Any]) -> list[Any]:
     return [item if certain((item,)) else Apart(item) for item in items]
 
 
-def certain(items: Iterable[Any]) -> bool:
+def certain(items: Iterable[Any], level: int = 0) -> bool:
     """Tell whether values consist of types of which every value can be unpickled."""
     kinds = set(map(type, items))
     if kinds <= LEAVES:
@@ -78,10 +80,12 @@ def certain(items: Iterable[Any]) -> bool:
             continue
         if kind is np.ndarray:
             good = not item.dtype.hasobject
+        elif level == DEEPEST:
+            good = False
         elif kind is tuple or kind is list:
-            good = certain(item)
+            good = certain(item, level + 1)
         elif kind is dict:
-            good = certain(item) and certain(item.values())
+            good = certain(item, level + 1) and certain(item.values(), level + 1)
         else:
             good = False
         if not good:

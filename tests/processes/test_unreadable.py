@@ -162,3 +162,14 @@ def test_elements_apart_are_the_same_and_share_no_memory() -> None:
         assert pair.y.tolist() == [0, 1, 2]
         pair.x[:] = -1
     assert pickle.loads(pickle.dumps(found[0])).x[0] == -1
+
+
+def test_a_list_that_holds_itself_arrives() -> None:
+    def circle(x: int) -> Any:
+        found: list[Any] = [x]
+        found.append(found)
+        return found
+
+    found = list(ad.Dataset.range(3).map(circle).with_options(BESIDE))
+    assert [one[0] for one in found] == [0, 1, 2]
+    assert all(one[1] is one for one in found)
