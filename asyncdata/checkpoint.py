@@ -25,6 +25,7 @@ from asyncdata.plan import Node, nodes_of
 from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.random import Chance
 from asyncdata.runtime.tickets import END, FRESH, Position, Start, natural
+from asyncdata.sizes import check_sizes
 from asyncdata.sources.files import brief
 from asyncdata.storage import write_whole
 
@@ -128,7 +129,10 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> Place
     else:
         places = matched(told["plan"], account(plan))
         seeds = {places[place]: seed for place, seed in seeds.items() if place in places}
+        if told["position"] is not None:
+            check_counted(told["plan"], plan, told["version"])
     plan = with_seeds(plan, seeds, strict, counting())
+    check_sizes(plan, told["position"])
     if "merged" in told:
         return plan.told(told, lambda told: dealt(plan, told, shares_of(plan)))
     check_shares(told, shares_of(plan))
@@ -172,6 +176,58 @@ def matched(was: list[str], now: list[str]) -> dict[int, int]:
         )
     blocks = SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
     return {old + step: new + step for old, new, size in blocks for step in range(size)}
+
+
+COUNTED: Final = ("cache", "snapshot", "unbatch", "rebatch", "flat_map", "windows", "unique")
+"""Steps that may read their input again and leave out as many elements as were delivered."""
+
+
+def check_counted(was: list[str], plan: Node, version: int) -> None:
+    """Raise if below a step that counts elements another one than a map has changed.
+
+    Steps that remember something have the same names in both, as `matched` has made sure.
+    """
+    now = account_with_inputs(plan, words_of if version == VERSION else IDENTITY)
+    before, after = kept_places(was), kept_places([words for words, _ in now])
+    for number, place in enumerate(after):
+        words, first = now[place]
+        if name_of(words) not in COUNTED:
+            continue
+        start = next((order for order, other in enumerate(after) if other >= first), number)
+        old, new = was[before[start] : before[number]], [pair[0] for pair in now[after[start] : place]]
+        changed = [pair for pair in zip_longest(counted(old), counted(new)) if pair[0] != pair[1]]
+        if changed:
+            lost, found = changed[0]
+            raise ResumeError(
+                f"{brief(words)} may read its input again and counts its elements, and strict=False would lose or "
+                f"repeat some: below it {brief(lost or 'nothing')} has become {brief(found or 'nothing')}; "
+                "only maps may change there"
+            )
+
+
+def account_with_inputs(plan: Node, words_now: Callable[[Node], str | None]) -> list[tuple[str, int]]:
+    """Return the account of a plan, each step with the place of the first of those that it reads."""
+    found: list[tuple[str, int]] = []
+
+    def visit(node: Node) -> None:
+        first = len(found)
+        for one in node.inputs:
+            visit(one)
+        if (words := words_now(node)) is not None:
+            found.append((words, first))
+
+    visit(plan)
+    return found
+
+
+def kept_places(words: list[str]) -> list[int]:
+    """Return the places of the steps of an account that remember something."""
+    return [place for place, step in enumerate(words) if name_of(step) not in FREE]
+
+
+def counted(words: list[str]) -> list[str]:
+    """Return the steps of an account without those that make one element of each."""
+    return [step for step in words if name_of(step) != "map"]
 
 
 def name_of(words: str) -> str:

@@ -163,6 +163,7 @@ class Node:
     async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Yield what is to be given once more; all of it must be there still."""
         done = 0
+        self.check_tickets(start.back)
         async with aclosing(self.fetch(scope, want, start.back)) as source:
             async for block in source:
                 tickets = Given(start.back, done, done + len(block), start.position)
@@ -171,6 +172,15 @@ class Node:
         if done != len(start.back):
             lost = start.back[done]
             raise ResumeError(f"{self.label()}: {describe(lost)} was there when the state was saved, and is not now")
+
+    def check_tickets(self, tickets: Sequence[Ticket]) -> None:
+        """Raise `ResumeError` if a source of known size has not an element with one of these ordinals."""
+        if self.inputs or not finite(self.cardinality):
+            return
+        size = self.cardinality
+        for ticket in tickets:
+            if isinstance(ticket, int) and not 0 <= ticket < size:
+                raise ResumeError(f"{self.label()}: the state tells element {ticket}, and there are {size}")
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield exactly the elements with these tickets, in this order."""

@@ -51,7 +51,7 @@ LAYERS = (
     ("beside",),
     ("attributes",),
     ("contents",),
-    ("identity",),
+    ("identity", "sizes"),
     ("checkpoint",),
     ("kept",),
     ("epochs", "transformations"),

@@ -119,3 +119,62 @@ def test_a_shuffle_of_everything_needs_as_much() -> None:
     _, state = taken(R.shuffle(), 5)
     with pytest.raises(ResumeError, match="was of 40 elements, and is of 30 now"):
         list(ad.Dataset.range(30).shuffle().iterate(state=state, strict=False))
+
+
+def three(x: int) -> ad.Dataset[int]:
+    return ad.Dataset.from_list([3 * x, 3 * x + 1, 3 * x + 2])
+
+
+LARGE, SMALL = R.shuffle(20, seed=1), R.shuffle(5, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (R.batch(2).cache(), R.batch(4).cache()),
+        (R.shuffle(5, seed=1).cache(), R.shuffle(9, seed=1).cache()),
+        (R.cache(), R.skip(3).cache()),
+        (R.cache(), R.filter(lambda x: x % 2 == 0).cache()),
+        (LARGE.batch(4).unbatch(), SMALL.batch(4).unbatch()),
+        (LARGE.batch(4).rebatch(3), SMALL.batch(4).rebatch(3)),
+        (LARGE.flat_map(three), SMALL.flat_map(three)),
+        (LARGE.window(4).flat_map(lambda rows: rows), SMALL.window(4).flat_map(lambda rows: rows)),
+        (LARGE.unique(), SMALL.unique()),
+        (
+            LARGE.group_by_window(lambda x: x % 3, lambda _, rows: rows.batch(4), 4),
+            SMALL.group_by_window(lambda x: x % 3, lambda _, rows: rows.batch(4), 4),
+        ),
+        (ad.Dataset.zip((R, LARGE.cache())), ad.Dataset.zip((R, SMALL.cache()))),
+    ],
+    ids=str,
+)
+def test_below_a_step_that_counts_only_maps_may_change(before: ad.Dataset[Any], after: ad.Dataset[Any]) -> None:
+    _, state = taken(before, 3)
+    with pytest.raises(ResumeError, match="only maps may change there"):
+        after.iterate(state=state, strict=False)
+
+
+def test_a_map_below_a_cache_may_change() -> None:
+    _, state = taken(R.map(double).cache(), 10)
+    assert list(R.map(triple).cache().iterate(state=state, strict=False)) == [3 * x for x in range(10, 40)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (R.batch(4).shuffle(5, seed=1), R.batch(2).shuffle(5, seed=1)),
+        (LARGE.shuffle(3, seed=2), SMALL.shuffle(7, seed=2)),
+        (LARGE.repeat(2), SMALL.repeat(2)),
+        (LARGE.concatenate(R), SMALL.concatenate(R)),
+        (R.batch(4).repeat(2), R.batch(3).repeat(2)),
+        (LARGE.interleave(three, cycle_length=3), SMALL.interleave(three, cycle_length=3)),
+    ],
+    ids=str,
+)
+def test_sizes_elsewhere_lose_and_repeat_nothing(before: ad.Dataset[Any], after: ad.Dataset[Any]) -> None:
+    def flat(elements: list[Any]) -> list[int]:
+        return sorted(int(x) for element in elements for x in (element if hasattr(element, "__len__") else [element]))
+
+    found, state = taken(before, 5)
+    rest = list(after.iterate(state=state, strict=False))
+    assert flat([*found, *rest]) == flat(list(before))

@@ -1,0 +1,122 @@
+"""A state with numbers that were changed at random is refused, or gives elements of the pipeline, in bounded memory."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import tracemalloc
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from tests.laws.test_damaged import places
+
+R = ad.Dataset.range(60)
+
+PIPELINES: dict[str, ad.Dataset[Any]] = {
+    "range": R,
+    "map": R.map(lambda x: x, num_parallel_calls=2, deterministic=False),
+    "filter": R.filter(lambda x: x % 3),
+    "shuffle": R.shuffle(9, seed=1),
+    "shuffle everything": R.filter(lambda x: x >= 0).shuffle(1 << 31, seed=1),
+    "batch": R.shuffle(50, seed=1).filter(lambda x: x % 2).batch(4),
+    "unbatch": R.batch(6).unbatch(),
+    "interleave": R.batch(10).interleave(ad.Dataset.from_tensor_slices, cycle_length=3),
+    "group_by_window": R.group_by_window(lambda x: x % 3, lambda _, rows: rows.batch(4), 4),
+    "generator": ad.Dataset.from_generator(lambda: iter(range(60))).shuffle(40, seed=2),
+}
+NUMBERS = (-1, 0, 1, 5, 59, 60, 10**6, 10**9, 10**12, 1 << 63, 1 << 70)
+MOST = 64 << 20
+"""Bytes that one run may take beyond what was there."""
+
+
+def mutated(state: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    """A copy of a state in which one number or run is another."""
+    changed = copy.deepcopy(state)
+    whole = {"position": changed["position"]} if rng.random() < 0.8 else changed
+    numbers = [(holder, name) for holder, name in places(whole) if type(holder[name]) is int]
+    if not numbers or rng.random() < 0.2:
+        run = [{"run": [rng.choice(NUMBERS), rng.choice(NUMBERS)]}]
+        return {**changed, "position": {"from": changed["position"], "back": run}}
+    holder, name = rng.choice(numbers)
+    holder[name] = rng.choice(NUMBERS)
+    return {**changed, **whole}
+
+
+def check_mutations(name: str, count: int) -> None:
+    rng, ds = random.Random(name), PIPELINES[name]
+    states: list[dict[str, Any]] = []
+    with ds.iterate() as elements:
+        for _ in range(6):
+            states.append(json.loads(json.dumps(elements.state_dict())))
+            next(elements)
+    tracemalloc.start()
+    try:
+        for _ in range(count):
+            state = mutated(rng.choice(states), rng)
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            try:
+                with ds.iterate(state=state) as elements:
+                    found = list(islice(elements, 100))
+            except ad.ResumeError:
+                pass
+            else:
+                values = {int(x) for element in found for x in np.atleast_1d(element)}
+                assert values <= set(range(60)), state
+            assert tracemalloc.get_traced_memory()[1] - before < MOST, state
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_state_with_another_number_is_refused_or_gives_elements(name: str) -> None:
+    check_mutations(name, 10)
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_state_with_any_other_number_is_refused_or_gives_elements(name: str) -> None:
+    check_mutations(name, 100)
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        {"from": 10, "back": [{"run": [0, 10**12]}]},
+        {"from": 10, "back": [{"run": [59, 2]}]},
+        {"from": 10, "back": [{"packed": 10**12, "columns": 7}]},
+        {"from": 10, "back": [{"packed": 10**12, "columns": [0, 1, "AAAA"]}]},
+        {"from": 10, "back": [{"state": {}, "skip": 0, "number": 0, "count": 10**12}]},
+        {"from": 10, "back": [{"of": [{"run": [0, 10**12]}]}]},
+        {"from": 10, "back": [60]},
+    ],
+    ids=str,
+)
+def test_more_elements_than_there_are_is_refused(position: Any) -> None:
+    state = {**R.iterate().state_dict(), "position": position}
+    with pytest.raises(ad.ResumeError, match=r"range\(60\)"):
+        list(R.iterate(state=state))
+
+
+def test_a_buffer_that_is_larger_than_any_is_refused() -> None:
+    ds = R.filter(lambda x: x >= 0).shuffle(1 << 31, seed=1)
+    place = {"seen": 10**12, "input": 10, "size": 10**12}
+    with pytest.raises(ad.ResumeError, match="hold at most"):
+        ds.iterate(state={**ds.iterate().state_dict(), "position": place})
+
+
+def test_the_position_beside_an_unfinished_cache_is_checked(tmp_path: Path) -> None:
+    ds = R.cache(str(tmp_path / "kept"))
+    with ds.iterate() as elements:
+        assert [next(elements) for _ in range(5)] == [0, 1, 2, 3, 4]
+    (place,) = [path for path in tmp_path.iterdir() if path.read_bytes().startswith(b'{"of"')]
+    told = json.loads(place.read_bytes())
+    place.write_text(json.dumps({**told, "position": {"from": 5, "back": [{"run": [0, 10**12]}]}}))
+    with pytest.raises(ad.ResumeError, match="hold at most"):
+        list(R.cache(str(tmp_path / "kept")))
