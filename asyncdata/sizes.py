@@ -38,12 +38,17 @@ def check_sizes(plan: Node, position: Any) -> None:
 def capacity(plan: Node) -> int:
     """Return how many elements a plan may hold: no more than there are, and than its buffers have room for."""
     nodes = [*nodes_of(plan)]
-    known = all(finite(node.cardinality) for node in nodes)
+    known = all(finite(node.cardinality) or at_most_its_input(node) for node in nodes)
     room = ALLOWANCE
     for node in nodes:
         for size in sizes_of(node):
             room += UNKNOWN_INPUT if size >= UNBOUNDED and not known else size
     return min(room, max(node.cardinality for node in nodes)) if known else room
+
+
+def at_most_its_input(node: Node) -> bool:
+    """Tell whether a node of unknown cardinality gives no more elements than its only input."""
+    return node.label().partition("(")[0] in ("filter", "take_while", "shuffle") and len(node.inputs) == 1
 
 
 def sizes_of(node: Node) -> Iterator[int]:
