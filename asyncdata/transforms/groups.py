@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from typing import Any, Final, final
@@ -29,6 +28,12 @@ __all__ = ("Buckets", "KeyWindows")
 
 
 METHOD: Final = "bucket_by_sequence_length"
+
+AT_ONCE: Final = 4096
+"""So many elements at most are asked for at once before a group is full."""
+
+FEWEST: Final = 64
+"""A journal has at least so many entries before a new one is begun."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +92,7 @@ class Groups(Unary):
 
 
 class Group:
-    """What has come of one key; nothing is taken out of the lists."""
+    """The elements of one key; `tickets` only grows."""
 
     __slots__ = ("items", "key", "size", "tickets")
 
@@ -102,14 +107,45 @@ class Group:
         return Given(self.tickets, 0, len(self.tickets), END)
 
 
+class Journal:
+    """How many elements each open group had at some time, and the groups that elements were added to since.
+
+    A new journal is begun when there are as many entries as open groups: one costs what these are, so that an element
+    costs the same however many groups are open.
+    """
+
+    __slots__ = ("begin", "entries")
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self.begin = [(group, len(group.tickets)) for group in groups]
+        self.entries: list[Group] = []
+
+    @property
+    def is_long(self) -> bool:
+        """Whether to begin a new one."""
+        return len(self.entries) > max(FEWEST, len(self.begin))
+
+    def at(self, count: int) -> list[Tickets]:
+        """Return the tickets of each group that was open after so many entries."""
+        sizes = dict(self.begin)
+        for group in self.entries[:count]:
+            size = sizes[group] = sizes.get(group, 0) + 1
+            if size == group.size:
+                del sizes[group]
+        return [Given(group.tickets[:size], 0, size, END) for group, size in sizes.items()]
+
+
 class Grouper(Step):
     """The groups that are not full yet. A failure passes at once."""
 
     def __init__(self, node: Groups) -> None:
         self.node = node
         self.groups: dict[Any, Group] = {}
-        self.left = node.least
+        self.journal = Journal(())
         self.last: Tickets = NOTHING
+        self.most = min(node.least, AT_ONCE)
+        self.left = self.most  # how many elements fill a group at the earliest, at most `most`
+        self.lacking = [0] * (self.most + 1)  # how many groups lack so many elements, below `most`
 
     def resume(self, position: Position) -> Start:
         return Start.of(position[0])
@@ -119,25 +155,41 @@ class Grouper(Step):
 
     def feed(self, block: Block) -> Block:
         self.last = block.tickets
-        came = Came(block.tickets, self.groups)
+        if self.journal.is_long:
+            self.journal = Journal(self.groups.values())
+        came = Came(block.tickets, self.journal)
         out: list[Any] = []
         for place, (pair, ticket) in enumerate(zip(block.items, block.tickets, strict=True)):
             group = pair if type(pair) is Failure else self.group(pair[0], ticket)
             if isinstance(group, Failure):
                 out.append(group)
-                came.passes(alone(ticket), place)
-                continue
-            group.items.append(block.items[place][1])
-            group.tickets.append(ticket)
-            came.homes.append(group)
-            left = group.size - len(group.items)
-            self.left = min(self.left, left or self.left)
-            if not left:
+                came.add(alone(ticket), place)
+            elif self.is_filled(group, block.items[place][1], ticket):
+                came.add(group.members(), place)
                 out.append(self.node.made(group.key, group.items, group.members()))
-                came.full(group, place)
+                group.items = []  # the journal keeps the group for a while
                 del self.groups[group.key]
-                self.left = min([self.node.least, *[g.size - len(g.items) for g in self.groups.values()]])
+        self.left = self.left or self.earliest()
         return Block(out, came, Failure in set(map(type, out)))
+
+    def is_filled(self, group: Group, item: Any, ticket: Ticket) -> bool:
+        """Add an element to a group, and tell whether it is full now."""
+        group.items.append(item)
+        group.tickets.append(ticket)
+        self.journal.entries.append(group)
+        left = group.size - len(group.items)
+        if left < self.most:
+            self.lacking[left] += 1
+            self.lacking[left + 1] -= 1
+            self.left = min(self.left, left)
+        return not left
+
+    def earliest(self) -> int:
+        """Return how many elements fill a group at the earliest.
+
+        It is called when a group was full, and takes as many steps as elements come before the next one is.
+        """
+        return next((left for left in range(1, self.most) if self.lacking[left]), self.most)
 
     def group(self, key: Any, ticket: Ticket) -> Group | Failure:
         """Return the group of a key, or the failure to tell how large one is."""
@@ -151,53 +203,39 @@ class Grouper(Step):
         return group
 
     def flush(self) -> Iterator[Block]:
+        every = [*self.groups.values()]
         groups = [self.groups[key] for key in in_key_order(self.groups)] if self.node.keeps_rest else []
         for place, group in enumerate(groups):
             item = self.node.made(group.key, group.items, group.members())
-            tickets = Listed([group.members()], self.rest(groups, place))
+            tickets = Listed([group.members()], self.rest(every, groups, place))
             yield Block([item], tickets, type(item) is Failure)
 
-    def rest(self, groups: list[Group], place: int) -> Callable[[int], Position]:
+    def rest(self, every: list[Group], groups: list[Group], place: int) -> Callable[[int], Position]:
         """Return from where to go on at the end, before and after one of the groups that are given then."""
-        every, last = list(self.groups.values()), self.last
+        last = self.last
 
         def position(count: int) -> Position:
-            gone = set(map(id, groups[: place + count]))
-            return [going_on(last.at(len(last)), [one.members() for one in every if id(one) not in gone])]
+            gone = set(groups[: place + count])
+            return [going_on(last.at(len(last)), [one.members() for one in every if one not in gone])]
 
         return position
 
 
 @final
 class Came(Tickets):
-    """What went out while a block came in: groups and failures; where each of the block's elements went."""
+    """What went out while a block came in, groups and failures, and where each stands in the block and the journal."""
 
-    __slots__ = ("before", "groups", "homes", "out", "whole")
+    __slots__ = ("before", "journal", "out", "whole")
 
-    def __init__(self, whole: Tickets, groups: dict[Any, Group]) -> None:
+    def __init__(self, whole: Tickets, journal: Journal) -> None:
         self.whole = whole
-        self.groups: dict[Any, Group] | None = groups
-        self.before: list[tuple[Group, int]] = []
-        self.homes: list[Group | None] = []
-        self.out: list[tuple[Ticket, int, Group | None]] = []
+        self.journal = journal
+        self.before = len(journal.entries)
+        self.out: list[tuple[Ticket, int, int]] = []
 
-    def passes(self, ticket: Ticket, place: int) -> None:
-        """Take note of an element that went out by itself."""
-        self.look()
-        self.homes.append(None)
-        self.out.append((ticket, place, None))
-
-    def full(self, group: Group, place: int) -> None:
-        """Take note of a group that is about to go out."""
-        self.look()
-        self.out.append((group.members(), place, group))
-
-    def look(self) -> None:
-        """Take note, once something goes out, of what each group held when the block came: most blocks only come in."""
-        if self.groups is not None:
-            own = Counter(map(id, self.homes))
-            self.before = [(group, len(group.items) - own[id(group)]) for group in self.groups.values()]
-            self.groups = None
+    def add(self, ticket: Ticket, place: int) -> None:
+        """Take note of what goes out when the element at this place has come in."""
+        self.out.append((ticket, place + 1, len(self.journal.entries)))
 
     def __len__(self) -> int:
         return len(self.out)
@@ -206,13 +244,8 @@ class Came(Tickets):
         return self.out[index][0]
 
     def at(self, count: int) -> Position:
-        come = self.out[count - 1][1] + 1 if count else 0
-        gone = [group for _, _, group in self.out[:count]]
-        held = {id(group): group.tickets[:number] for group, number in self.before if group not in gone}
-        for place, group in enumerate(self.homes[:come]):
-            if group is not None and group not in gone:
-                held.setdefault(id(group), []).append(self.whole[place])
-        return [going_on(self.whole.at(come), [Given(one, 0, len(one), END) for one in held.values()])]
+        _, come, entries = self.out[count - 1] if count else (None, 0, self.before)
+        return [going_on(self.whole.at(come), self.journal.at(entries))]
 
 
 @dataclass(frozen=True, eq=False)
