@@ -178,7 +178,7 @@ def matched(was: list[str], now: list[str]) -> dict[int, int]:
     return {old + step: new + step for old, new, size in blocks for step in range(size)}
 
 
-COUNTED: Final = ("cache", "snapshot", "unbatch", "rebatch", "flat_map", "windows", "unique")
+COUNTED: Final = ("cache", "snapshot", "unbatch", "rebatch", "flat_map", "scan", "windows", "unique")
 """Steps that may read their input again and leave out as many elements as were delivered."""
 
 

@@ -438,7 +438,11 @@ class Dataset(Transformations[T]):
         With a `state`, from `DatasetIterator.state_dict`, it goes on where that iterator stood, and the next iteration
         is the epoch after that one. `ResumeError` if the state is of another pipeline. With `strict=False` its steps
         need only have the same names: maps and filters may come, go or change, others may have other arguments, files
-        other names and sizes. Whether that makes sense you must know.
+        other names and sizes. Below steps that may read their input again and count its elements (`cache`, `snapshot`,
+        `unbatch`, `rebatch`, `flat_map`, `scan`, `group_by_window`, `unique`), only maps may change: anything else is a
+        `ResumeError`. What a new filter or `skip` leaves out, what is beyond a smaller `take`, and a remainder that a
+        new `drop_remainder=True` drops are lost. The key function, the reduction and the window size of
+        `group_by_window` must stay as they were: elements are lost or repeated otherwise.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.counter().iterate() as numbers:

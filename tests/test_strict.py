@@ -125,6 +125,10 @@ def three(x: int) -> ad.Dataset[int]:
     return ad.Dataset.from_list([3 * x, 3 * x + 1, 3 * x + 2])
 
 
+def running(total: int, x: int) -> tuple[int, int]:
+    return total + x, x
+
+
 LARGE, SMALL = R.shuffle(20, seed=1), R.shuffle(5, seed=1)
 
 
@@ -140,6 +144,7 @@ LARGE, SMALL = R.shuffle(20, seed=1), R.shuffle(5, seed=1)
         (LARGE.flat_map(three), SMALL.flat_map(three)),
         (LARGE.window(4).flat_map(lambda rows: rows), SMALL.window(4).flat_map(lambda rows: rows)),
         (LARGE.unique(), SMALL.unique()),
+        (LARGE.scan(0, running), SMALL.scan(0, running)),
         (
             LARGE.group_by_window(lambda x: x % 3, lambda _, rows: rows.batch(4), 4),
             SMALL.group_by_window(lambda x: x % 3, lambda _, rows: rows.batch(4), 4),
