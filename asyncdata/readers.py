@@ -20,7 +20,7 @@ from asyncdata.runtime.abreast import Abreast
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.fixed import FixedFile, FixedFiles
 from asyncdata.sources.memory import Items
-from asyncdata.sources.parsed import FileCatalog, Library
+from asyncdata.sources.parsed import MAX_RECORD_BYTES, FileCatalog, Library
 from asyncdata.sources.record_index import Indexes
 from asyncdata.sources.text import LineFile
 from asyncdata.sources.tfrecord import RecordFile
@@ -70,11 +70,13 @@ class TFRecordDataset(Dataset[bytes]):
         num_parallel_reads: int | None = None,
         *,
         index: bool = False,
+        max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
         `compression_type` is `"GZIP"`, `"ZLIB"` or none. Files are read in blocks of `buffer_size` bytes (2 MB),
-        one after the other, or `num_parallel_reads` at once, in turn.
+        one after the other, or `num_parallel_reads` at once, in turn. A record that has not ended in its block, and of
+        more than `max_record_bytes` by its length, is a `DataLossError` in its place, and the next file follows.
 
         With `index=True` any record can be had without those before it. The elements are the same; their number is
         known; `dataset[i]`, `shuffle()` without a buffer and the like read the records that they need and no others, if
@@ -82,7 +84,9 @@ class TFRecordDataset(Dataset[bytes]):
         from a state reads no others either. The index of `a.tfrecord` is made when it is first needed and kept beside
         it as `.a.tfrecord.index`, or else in the user's cache; it is made anew when the file has changed.
         """
-        super().__init__(records_of(filenames, compression_type, buffer_size, num_parallel_reads, index))
+        super().__init__(
+            records_of(filenames, compression_type, buffer_size, num_parallel_reads, index, max_record_bytes)
+        )
 
 
 class TextLineDataset(Dataset[bytes]):
@@ -105,15 +109,19 @@ class TextLineDataset(Dataset[bytes]):
         compression_type: str | None = None,
         buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
+        *,
+        max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
         `compression_type` is `"GZIP"`, `"ZLIB"` or none. Files are read in blocks of `buffer_size` bytes (2 MB),
-        one after the other, or `num_parallel_reads` at once, in turn.
+        one after the other, or `num_parallel_reads` at once, in turn. Where a line has not ended in the block in which
+        it came to more than `max_record_bytes`, that is a `DataLossError` in its place, and the next file follows.
         """
         decompressor(compression_type)  # raises where the mistake is made
         size = block_size("TextLineDataset", buffer_size)
-        open_one = partial(line_file, compression=compression_type or None, block_bytes=size)
+        most = check_count("TextLineDataset", "max_record_bytes", max_record_bytes, 1)
+        open_one = partial(line_file, compression=compression_type or None, block_bytes=size, max_record_bytes=most)
         super().__init__(files_of("TextLineDataset", filenames, open_one, num_parallel_reads))
 
 
@@ -163,7 +171,7 @@ class FixedLengthRecordDataset(Dataset[bytes]):
 
 
 def records_of(
-    filenames: Any, compression: str | None, buffer_size: int | None, reads: int | None, index: bool
+    filenames: Any, compression: str | None, buffer_size: int | None, reads: int | None, index: bool, most: int
 ) -> Node:
     decompressor(compression)  # raises where the mistake is made
     index = check_flag("TFRecordDataset", "index", index)
@@ -174,7 +182,10 @@ def records_of(
         )
     indexes = Indexes() if index else None
     size = block_size("TFRecordDataset", buffer_size)
-    open_one = partial(record_file, compression=compression or None, block_bytes=size, indexes=indexes)
+    most = check_count("TFRecordDataset", "max_record_bytes", most, 1)
+    open_one = partial(
+        record_file, compression=compression or None, block_bytes=size, indexes=indexes, max_record_bytes=most
+    )
     return files_of("TFRecordDataset", filenames, open_one, reads, indexes)
 
 
@@ -222,14 +233,23 @@ def names_of(method: str, filenames: Any) -> Node:
     raise PlanError(f"{method}(filenames=) needs a dataset with one path an element, and its elements are {spec}{mend}")
 
 
-def record_file(filename: Filename, compression: str | None, block_bytes: int, indexes: Indexes | None) -> RecordFile:
+def record_file(
+    filename: Filename,
+    compression: str | None,
+    block_bytes: int,
+    indexes: Indexes | None,
+    max_record_bytes: int = MAX_RECORD_BYTES,
+) -> RecordFile:
     """Return the source for one file."""
-    return RecordFile(checked("TFRecordDataset", filename), compression, block_bytes, indexes)
+    name = checked("TFRecordDataset", filename)
+    return RecordFile(name, compression, block_bytes, indexes, max_record_bytes=max_record_bytes)
 
 
-def line_file(filename: Filename, compression: str | None, block_bytes: int) -> LineFile:
+def line_file(
+    filename: Filename, compression: str | None, block_bytes: int, max_record_bytes: int = MAX_RECORD_BYTES
+) -> LineFile:
     """Return the source for one file."""
-    return LineFile(checked("TextLineDataset", filename), compression, block_bytes)
+    return LineFile(checked("TextLineDataset", filename), compression, block_bytes, max_record_bytes=max_record_bytes)
 
 
 def fixed_file(filename: Filename, compression: str | None, block_bytes: int, files: FixedFiles) -> FixedFile:

@@ -17,10 +17,12 @@ from asyncdata.errors import PlanError
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.csv import Column, Dialect, Strings, Table
 from asyncdata.options import AUTOTUNE
+from asyncdata.plan import check_count
 from asyncdata.readers import Filename, Filenames, block_size, checked, files_of
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.csv import CsvFile
 from asyncdata.sources.memory import Items
+from asyncdata.sources.parsed import MAX_RECORD_BYTES
 from asyncdata.sources.sql import Connect, QueryRows, read_only_sqlite
 from asyncdata.spec import TensorSpec
 from asyncdata.storage import BLOCK_BYTES
@@ -58,13 +60,17 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
         na_value: str = "",
         select_cols: Sequence[int] | None = None,
         exclude_cols: Sequence[int] | None = None,
+        *,
+        max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
         `record_defaults` has one for each column that is read: a dtype (`np.int32`, `np.int64`, `np.float32`,
         `np.float64`; `int`, `float`, `str`) for a field that must be there, or a value that stands for it where it is
         empty or `na_value`. With `header` the first record of each file is left out. Either `select_cols`, in
-        ascending order, or `exclude_cols` says which columns are read or not.
+        ascending order, or `exclude_cols` says which columns are read or not. A record that has not ended after
+        `max_record_bytes`, as of a quote that is not closed, is a `DataLossError` in its place, and the next file
+        follows.
         """
         decompressor(compression_type)  # raises where the mistake is made
         table = table_of(record_defaults, na_value, select_cols, exclude_cols)
@@ -74,6 +80,7 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
             block_bytes=block_size("CsvDataset", buffer_size),
             dialect=dialect_of("CsvDataset", field_delim, use_quote_delim, header),
             table=table,
+            max_record_bytes=check_count("CsvDataset", "max_record_bytes", max_record_bytes, 1),
         )
         super().__init__(files_of("CsvDataset", filenames, open_one, None))
 
@@ -162,6 +169,8 @@ def make_csv_dataset(
     compression_type: str | None = None,
     ignore_errors: bool = False,
     encoding: str = "utf-8",
+    *,
+    max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Dataset[Any]:
     """Batches of the records of CSV files, as dicts of columns by name; shuffled and without end unless told otherwise.
 
@@ -169,8 +178,8 @@ def make_csv_dataset(
     header, or `column_names`. Types are the first of int32, int64, float32, float64 and string that fits what the first
     `num_rows_for_inference` records have in a column, and what is missing is 0 or empty; unless `column_defaults` says,
     as `record_defaults` of `CsvDataset`. Files are read one after the other or `num_parallel_reads` in turn. Files and
-    records are shuffled, records through a buffer. The last batch is left out if there is no end. The first records are
-    read now, and an error in them is raised now.
+    records are shuffled, records through a buffer. The last batch is left out if there is no end. `max_record_bytes` is
+    as for `CsvDataset`. The first records are read now, and an error in them is raised now.
 
     >>> import asyncdata as ad, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -187,7 +196,13 @@ def make_csv_dataset(
     if column_names is None and not header:
         raise PlanError(f"{method}(header=False) needs column_names")
     files = matching(method, file_pattern)
-    open_one = partial(csv_file, compression=compression_type or None, block_bytes=BLOCK_BYTES, dialect=dialect)
+    open_one = partial(
+        csv_file,
+        compression=compression_type or None,
+        block_bytes=BLOCK_BYTES,
+        dialect=dialect,
+        max_record_bytes=check_count(method, "max_record_bytes", max_record_bytes, 1),
+    )
     names = column_names_of(files, open_one, column_names, encoding)
     chosen = places_of(names, select_columns)
     if column_defaults is None:
@@ -315,9 +330,23 @@ def in_columns(batches: Dataset[Any], labelled: Callable[..., Any], table: Table
     return Dataset(Map(batches.plan, (call,)), made_from=(batches,))
 
 
-def csv_file(filename: Filename, compression: str | None, block_bytes: int, dialect: Dialect, table: Table) -> CsvFile:
+def csv_file(
+    filename: Filename,
+    compression: str | None,
+    block_bytes: int,
+    dialect: Dialect,
+    table: Table,
+    max_record_bytes: int = MAX_RECORD_BYTES,
+) -> CsvFile:
     """Return the source for one file."""
-    return CsvFile(checked("CsvDataset", filename), compression, block_bytes, dialect=dialect, table=table)
+    return CsvFile(
+        checked("CsvDataset", filename),
+        compression,
+        block_bytes,
+        dialect=dialect,
+        table=table,
+        max_record_bytes=max_record_bytes,
+    )
 
 
 def dialect_of(method: str, delimiter: Any, quotes: bool, header: bool) -> Dialect:

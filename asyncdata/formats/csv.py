@@ -197,6 +197,11 @@ class CsvParser:
         """How many records between `offset` and the next one have been returned."""
         return self._given % len(self._found) if self._found else 0
 
+    @property
+    def begun(self) -> int:
+        """How many bytes of a record without an end were fed, once `parse` has returned nothing."""
+        return len(self._rest)
+
     def jump(self, offset: int) -> None:
         """Begin with the bytes from `offset` on, where a record begins: the header, if there is one, only at 0."""
         self._next = offset

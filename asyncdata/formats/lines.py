@@ -50,6 +50,11 @@ class LineParser:
         """How many lines between `offset` and the next one have been returned."""
         return self._given % len(self._lines) if self._lines else 0
 
+    @property
+    def begun(self) -> int:
+        """How many bytes of a line without an end were fed, once `parse` has returned nothing."""
+        return len(self._rest)
+
     def jump(self, offset: int) -> None:
         """Begin with the bytes from `offset` on, where a line begins."""
         self._next = offset

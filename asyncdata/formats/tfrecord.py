@@ -174,6 +174,12 @@ class RecordParser:
             return None
         return self._offset
 
+    @property
+    def begun(self) -> int:
+        """How long the record is that the parser has the beginning of, by its length; 0 if that is not known."""
+        rest = len(self._data) - self._at
+        return 0 if self._lost or self._next or rest < HEADER else unpack_length(self._data, self._at)[0]
+
     def jump(self, offset: int) -> None:
         """Forget what was fed: the next bytes come from `offset`, where a record begins."""
         self._data, self._at, self._next, self._offset = b"", 0, b"", offset
@@ -302,18 +308,18 @@ class Peekable(Protocol):
         ...
 
 
-def read_large(file: Peekable, offset: int, limit: int, most_bytes: int) -> list[bytes]:
+def read_large(file: Peekable, offset: int, limit: int, most_bytes: int, longest: int) -> list[bytes]:
     """Return records from `offset` on, each read into its own memory, until `limit` or `most_bytes` is reached.
 
-    It ends before the first record that is small, damaged or cut short, or that may not be in the page cache: of a
-    record, what follows it is looked at, as files come into the cache and leave it from the front.
+    It ends before the first record that is small, longer than `longest`, damaged or cut short, or that may not be in
+    the page cache: of a record, what follows it is looked at, as files come into the cache and leave it from the front.
     """
     records: list[bytes] = []
     between = bytearray(FRAMING)  # the CRC of one record, the header of the next
     there, stop = 4 + file.peek(memoryview(between)[4:], offset), offset + most_bytes
     while there == FRAMING and len(records) < limit and offset < stop:
         (length,) = unpack_length(between, 4)
-        if length < LARGE or not length_intact(between, 4):
+        if not LARGE <= length <= longest or not length_intact(between, 4):
             break
         there = file.peek(between, offset + HEADER + length)
         record = file.read_at(offset + HEADER, length) if there >= 4 else b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -299,7 +300,7 @@ class FileCache(Unary):
     ) -> Blocks:
         """Yield the elements in a file from number `done` on, to number `count` or all, which its end tells."""
         offset, number = await scope.in_thread(lambda: self.near(path, done)) if count < 0 and done else (0, -1)
-        async with aclosing(RecordFile(path).parts(scope, want, offset)) as source:
+        async with aclosing(RecordFile(path, max_record_bytes=sys.maxsize).parts(scope, want, offset)) as source:
             async for found in source:
                 records: list[Any] = [*found.elements]
                 head, first = number < 0, max(0, number)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import operator
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -449,7 +450,11 @@ class Saved:
     def file(self, path: str) -> ElementFile:
         """Return the source for one file."""
         return ElementFile(
-            path, self.compression, indexes=None if self.compression else self.indexes, count=self.shards[path]
+            path,
+            self.compression,
+            indexes=None if self.compression else self.indexes,
+            count=self.shards[path],
+            max_record_bytes=sys.maxsize,
         )
 
     def plan(self) -> Node:

@@ -34,7 +34,7 @@ class RecordFile(ParsedFile):
         """Yield large records that lie in the page cache, from the one on that the parser has a part of."""
         if not isinstance(stream, FileStream) or not isinstance(parser, RecordParser) or (at := parser.cut) is None:
             return
-        while records := read_large(stream, at, want.items, BLOCK_BYTES):
+        while records := read_large(stream, at, want.items, BLOCK_BYTES, self.max_record_bytes):
             begin, at = at, at + sum(map(len, records)) + FRAMING * len(records)
             parser.jump(at)
             stream.seek(at)
