@@ -89,10 +89,11 @@ def test_a_process_whose_fork_server_is_killed_is_started_by_another(monkeypatch
         return pipes
 
     monkeypatch.setattr(multiprocessing.forkserver, "connect_to_new_process", killed)
-    process = WorkerProcess(target=sys.exit, args=(7,))
-    process.start()
-    process.join()
-    assert process.exitcode == 7
+    for _ in range(2):  # where the first death is seen before the server is asked, that takes no other try
+        process = WorkerProcess(target=sys.exit, args=(7,))
+        process.start()
+        process.join()
+        assert process.exitcode == 7
     assert len(tries) >= 3
 
 
