@@ -14,6 +14,8 @@ AsyncDataError
 
 from __future__ import annotations
 
+import errno
+
 __all__ = (
     "AsyncDataError",
     "ClosedError",
@@ -26,6 +28,7 @@ __all__ = (
     "StructureError",
     "WorkerCrashed",
     "annotate",
+    "unstarted",
 )
 
 
@@ -77,3 +80,12 @@ def annotate(error: BaseException, note: str) -> None:
     except (AttributeError, TypeError):  # as it is frozen, or its notes are no list
         if not hasattr(error, "__notes__"):
             BaseException.__setattr__(error, "__notes__", [note])
+
+
+def unstarted(processes: str, error: Exception) -> StageError:
+    """Return the error for processes that could not be started."""
+    refusal = StageError(f"{processes} cannot be started: {error!r}")
+    refusal.__cause__ = error
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        annotate(refusal, "allow more open files, `ulimit -n`, or take fewer processes")
+    return refusal

@@ -43,6 +43,7 @@ def lines(limit: int, pipeline: tuple[str, str, str], folder: Path, epochs: int)
 def check_few(limit: int, pipeline: tuple[str, str, str], folder: Path) -> None:
     for line in lines(limit, pipeline, folder, 2):
         assert line == "all" or ("Too many open files" in line and line.startswith("error")), (limit, pipeline, line)
+        assert "cannot be started" not in line or "ulimit -n" in line
 
 
 @pytest.mark.parametrize(("limit", "pipeline"), [(16, PIPELINES[0]), (24, PIPELINES[2])])

@@ -38,7 +38,7 @@ from asyncdata.beside.letters import (
     send,
 )
 from asyncdata.beside.line import GoneError, Line
-from asyncdata.errors import AsyncDataError, PlanError, StageError
+from asyncdata.errors import AsyncDataError, PlanError, StageError, unstarted
 from asyncdata.plan import Node, nodes_of
 from asyncdata.processes.arena import INLINE, Attached, Parcel, Slots, Spot, is_passing, pack, whole
 from asyncdata.processes.crew import ending, most_slots
@@ -133,7 +133,9 @@ class Correspondence:
             self.start(sendable(plans.pop(), self.baggage))
             self.read()
         except Exception as error:
-            self.error = (error if isinstance(error, AsyncDataError) else unstarted(error)).with_traceback(None)
+            self.error = (
+                error if isinstance(error, AsyncDataError) else unstarted("the process for the pipeline", error)
+            ).with_traceback(None)
         finally:
             self.close()
 
@@ -279,13 +281,6 @@ def culprit(plan: Node) -> str:
         except Exception:  # the one we look for
             return node.label()
     return plan.label()
-
-
-def unstarted(error: Exception) -> StageError:
-    """Return the error for a process that could not be started."""
-    refusal = StageError(f"the process for the pipeline cannot be started: {error!r}")
-    refusal.__cause__ = error
-    return refusal
 
 
 def unloaded(error: BaseException) -> PlanError:

@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any, Final, cast
 
 from asyncdata import forks
-from asyncdata.errors import AsyncDataError, ClosedError, StageError
+from asyncdata.errors import AsyncDataError, ClosedError, StageError, unstarted
 from asyncdata.processes.arena import Attached, Slots, Spot
 from asyncdata.processes.board import NOTHING, Board
 from asyncdata.processes.segment import Segment
@@ -209,7 +209,7 @@ class Crew:
                 order()
             except Exception as error:  # no process could be started
                 self.opening = False
-                self.fail(StageError(f"the worker processes cannot be started: {error!r}"))
+                self.fail(unstarted("the worker processes", error.with_traceback(None)))
             order = None
         self.close()
 

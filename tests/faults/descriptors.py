@@ -50,7 +50,7 @@ def main() -> None:
         try:
             numbers = sorted(ds)
         except (OSError, ad.StageError) as error:
-            print("error", error)
+            print("error", error, *getattr(error, "__notes__", ()))
         else:
             print("all" if numbers == list(range(COUNT)) else f"wrong {len(numbers)}")
         gc.collect()
