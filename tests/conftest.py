@@ -25,7 +25,7 @@ LAWS = pytest.StashKey[bool]()
 settings.register_profile(
     "ci", derandomize=True, deadline=None, max_examples=400, print_blob=True, suppress_health_check=list(HealthCheck)
 )
-settings.register_profile("short", settings.get_profile("ci"), max_examples=40)
+settings.register_profile("short", settings.get_profile("ci"), max_examples=20)
 settings.register_profile("long", settings.get_profile("ci"), derandomize=False, max_examples=10_000)
 
 
