@@ -286,12 +286,18 @@ def test_two_iterators_of_one_dataset_may_look_at_the_same_samples() -> None:
 
 
 def test_what_was_found_is_told_and_kept_for_the_next_epoch() -> None:
+    """Whatever it is: on a busy machine threads may be measured to be faster."""
     ds = ad.Dataset.range(20_000).map(lambda x: x + 1, ad.AUTOTUNE)
+    found: list[tuple[str, int]] = []
     for _ in range(2):
         with ds.iterate() as elements:
-            assert list(elements) == list(range(1, 20_001))
+            assert next(elements) == 1
+            begun, _ = elements.stats()
+            assert list(elements) == list(range(2, 20_001))
             step, _ = elements.stats()
-        assert (step["where"], step["workers"]) == ("inline", 1)
+        assert not found or (begun["where"], begun["workers"]) == found[-1]
+        found.append((step["where"], step["workers"]))
+        assert found[-1] in {("inline", 1), ("thread", 1), ("thread", 2)}
         assert step["group"] > 1
         assert "a call takes" in step["why"]
 
