@@ -16,6 +16,7 @@ from asyncdata.checkpoint import Place, chosen_seeds, fingerprint, place_of
 from asyncdata.contents import contents
 from asyncdata.epochs import Epochs
 from asyncdata.errors import PlanError, StructureError
+from asyncdata.formats.limits import KEPT_RECORD_BYTES
 from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.kept.saved import Saved, save
 from asyncdata.optimize import Planner, explained
@@ -272,12 +273,15 @@ class Dataset(Transformations[T]):
         element_spec: Any = None,
         compression: str | None = None,
         reader_func: Callable[[Dataset[Dataset[Any]]], Dataset[Any]] | None = None,
+        *,
+        max_record_bytes: int = KEPT_RECORD_BYTES,
     ) -> Dataset[Any]:
         """The elements that `save` wrote to a folder, in the order in which they were saved, shard by shard.
 
         Their number is known, and if they are not compressed they can be had in any order: `dataset[i]`, `shuffle()`.
         With an `element_spec` each is converted to it. `reader_func` gets a dataset of the shards, each a dataset, and
-        returns the dataset to be read. What is corrupt is a `DataLossError` in its place.
+        returns the dataset to be read. What is corrupt is a `DataLossError` in its place, and so is an element of which
+        a file has more than `max_record_bytes` (4 GiB); the rest of that file is not read.
 
         >>> import asyncdata as ad, os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "numbers")
@@ -287,7 +291,8 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.load(path, reader_func=lambda shards: shards.interleave(lambda shard: shard)))
         [0, 1, 2, 3, 4, 5]
         """
-        return loaded(Saved.at(local_path(path), compression), element_spec, reader_func)
+        most = check_count("load", "max_record_bytes", max_record_bytes, 1)
+        return loaded(Saved.at(local_path(path), compression, most), element_spec, reader_func)
 
     # several datasets
 

@@ -14,13 +14,14 @@ from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.fixed import FixedLayout
+from asyncdata.formats.limits import MAX_RECORD_BYTES
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import Node, check_count
 from asyncdata.runtime.abreast import Abreast
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.fixed import FixedFile, FixedFiles
 from asyncdata.sources.memory import Items
-from asyncdata.sources.parsed import MAX_RECORD_BYTES, FileCatalog, Library
+from asyncdata.sources.parsed import FileCatalog, Library
 from asyncdata.sources.record_index import Indexes
 from asyncdata.sources.text import LineFile
 from asyncdata.sources.tfrecord import RecordFile
@@ -75,8 +76,8 @@ class TFRecordDataset(Dataset[bytes]):
         """Read `filenames`: a path, several, or a dataset of paths.
 
         `compression_type` is `"GZIP"`, `"ZLIB"` or none. Files are read in blocks of `buffer_size` bytes (2 MB),
-        one after the other, or `num_parallel_reads` at once, in turn. A record that has not ended in its block, and of
-        more than `max_record_bytes` by its length, is a `DataLossError` in its place, and the next file follows.
+        one after the other, or `num_parallel_reads` at once, in turn. A record of more than `max_record_bytes`
+        (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read.
 
         With `index=True` any record can be had without those before it. The elements are the same; their number is
         known; `dataset[i]`, `shuffle()` without a buffer and the like read the records that they need and no others, if
@@ -84,9 +85,8 @@ class TFRecordDataset(Dataset[bytes]):
         from a state reads no others either. The index of `a.tfrecord` is made when it is first needed and kept beside
         it as `.a.tfrecord.index`, or else in the user's cache; it is made anew when the file has changed.
         """
-        super().__init__(
-            records_of(filenames, compression_type, buffer_size, num_parallel_reads, index, max_record_bytes)
-        )
+        most = check_count("TFRecordDataset", "max_record_bytes", max_record_bytes, 1)
+        super().__init__(records_of(filenames, compression_type, buffer_size, num_parallel_reads, index, most))
 
 
 class TextLineDataset(Dataset[bytes]):
@@ -115,8 +115,8 @@ class TextLineDataset(Dataset[bytes]):
         """Read `filenames`: a path, several, or a dataset of paths.
 
         `compression_type` is `"GZIP"`, `"ZLIB"` or none. Files are read in blocks of `buffer_size` bytes (2 MB),
-        one after the other, or `num_parallel_reads` at once, in turn. Where a line has not ended in the block in which
-        it came to more than `max_record_bytes`, that is a `DataLossError` in its place, and the next file follows.
+        one after the other, or `num_parallel_reads` at once, in turn. A line of more than `max_record_bytes` (256 MiB)
+        is a `DataLossError` in its place, and the rest of its file is not read.
         """
         decompressor(compression_type)  # raises where the mistake is made
         size = block_size("TextLineDataset", buffer_size)
@@ -180,9 +180,8 @@ def records_of(
             f"TFRecordDataset(index=True) is not for compression_type={compression!r}: what is compressed can be read "
             "from its beginning only; leave index away, or write the files without compression"
         )
-    indexes = Indexes() if index else None
+    indexes = Indexes(most) if index else None
     size = block_size("TFRecordDataset", buffer_size)
-    most = check_count("TFRecordDataset", "max_record_bytes", most, 1)
     open_one = partial(
         record_file, compression=compression or None, block_bytes=size, indexes=indexes, max_record_bytes=most
     )
@@ -234,22 +233,17 @@ def names_of(method: str, filenames: Any) -> Node:
 
 
 def record_file(
-    filename: Filename,
-    compression: str | None,
-    block_bytes: int,
-    indexes: Indexes | None,
-    max_record_bytes: int = MAX_RECORD_BYTES,
+    filename: Filename, compression: str | None, block_bytes: int, indexes: Indexes | None, max_record_bytes: int
 ) -> RecordFile:
     """Return the source for one file."""
-    name = checked("TFRecordDataset", filename)
-    return RecordFile(name, compression, block_bytes, indexes, max_record_bytes=max_record_bytes)
+    path = checked("TFRecordDataset", filename)
+    return RecordFile(path, compression, block_bytes, indexes, max_record_bytes=max_record_bytes)
 
 
-def line_file(
-    filename: Filename, compression: str | None, block_bytes: int, max_record_bytes: int = MAX_RECORD_BYTES
-) -> LineFile:
+def line_file(filename: Filename, compression: str | None, block_bytes: int, max_record_bytes: int) -> LineFile:
     """Return the source for one file."""
-    return LineFile(checked("TextLineDataset", filename), compression, block_bytes, max_record_bytes=max_record_bytes)
+    path = checked("TextLineDataset", filename)
+    return LineFile(path, compression, block_bytes, max_record_bytes=max_record_bytes)
 
 
 def fixed_file(filename: Filename, compression: str | None, block_bytes: int, files: FixedFiles) -> FixedFile:

@@ -16,13 +16,13 @@ from asyncdata.dataset import Dataset, matching
 from asyncdata.errors import PlanError
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.csv import Column, Dialect, Strings, Table
+from asyncdata.formats.limits import MAX_RECORD_BYTES
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import check_count
 from asyncdata.readers import Filename, Filenames, block_size, checked, files_of
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.csv import CsvFile
 from asyncdata.sources.memory import Items
-from asyncdata.sources.parsed import MAX_RECORD_BYTES
 from asyncdata.sources.sql import Connect, QueryRows, read_only_sqlite
 from asyncdata.spec import TensorSpec
 from asyncdata.storage import BLOCK_BYTES
@@ -68,9 +68,8 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
         `record_defaults` has one for each column that is read: a dtype (`np.int32`, `np.int64`, `np.float32`,
         `np.float64`; `int`, `float`, `str`) for a field that must be there, or a value that stands for it where it is
         empty or `na_value`. With `header` the first record of each file is left out. Either `select_cols`, in
-        ascending order, or `exclude_cols` says which columns are read or not. A record that has not ended after
-        `max_record_bytes`, as of a quote that is not closed, is a `DataLossError` in its place, and the next file
-        follows.
+        ascending order, or `exclude_cols` says which columns are read or not. A record of more than `max_record_bytes`
+        (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read.
         """
         decompressor(compression_type)  # raises where the mistake is made
         table = table_of(record_defaults, na_value, select_cols, exclude_cols)
@@ -178,8 +177,9 @@ def make_csv_dataset(
     header, or `column_names`. Types are the first of int32, int64, float32, float64 and string that fits what the first
     `num_rows_for_inference` records have in a column, and what is missing is 0 or empty; unless `column_defaults` says,
     as `record_defaults` of `CsvDataset`. Files are read one after the other or `num_parallel_reads` in turn. Files and
-    records are shuffled, records through a buffer. The last batch is left out if there is no end. `max_record_bytes` is
-    as for `CsvDataset`. The first records are read now, and an error in them is raised now.
+    records are shuffled, records through a buffer. The last batch is left out if there is no end. The first records are
+    read now, and an error in them is raised now. A record of more than `max_record_bytes` (256 MiB) is an error, as in
+    `CsvDataset`.
 
     >>> import asyncdata as ad, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -336,17 +336,11 @@ def csv_file(
     block_bytes: int,
     dialect: Dialect,
     table: Table,
-    max_record_bytes: int = MAX_RECORD_BYTES,
+    max_record_bytes: int,
 ) -> CsvFile:
     """Return the source for one file."""
-    return CsvFile(
-        checked("CsvDataset", filename),
-        compression,
-        block_bytes,
-        dialect=dialect,
-        table=table,
-        max_record_bytes=max_record_bytes,
-    )
+    path = checked("CsvDataset", filename)
+    return CsvFile(path, compression, block_bytes, dialect=dialect, table=table, max_record_bytes=max_record_bytes)
 
 
 def dialect_of(method: str, delimiter: Any, quotes: bool, header: bool) -> Dialect:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from asyncdata.arguments import check_choice, check_flag
 from asyncdata.errors import PlanError
+from asyncdata.formats.limits import KEPT_RECORD_BYTES
 from asyncdata.kept.cache import FileCache
 from asyncdata.optimize import check_rules
 from asyncdata.options import AUTOTUNE, Options
@@ -674,7 +675,13 @@ class Transformations(Generic[T]):
         pad = check_flag("shard", "pad_remainder", pad_remainder)
         return self._next(Shard.of(self._plan, num_shards, index, drop, pad))
 
-    def cache(self, filename: str | PathLike[str] = "", *, max_bytes: int | None = None) -> Dataset[T]:
+    def cache(
+        self,
+        filename: str | PathLike[str] = "",
+        *,
+        max_bytes: int | None = None,
+        max_record_bytes: int = KEPT_RECORD_BYTES,
+    ) -> Dataset[T]:
         """Keep the elements of the first epoch for the following ones, in memory or a file; arrays become read-only.
 
         What was read is kept when an epoch is left early, and the next one reads on from there. Put random
@@ -693,7 +700,8 @@ class Transformations(Generic[T]):
         argument, must not be in it.
         With another minor version of Python, whose code is another one, functions and data are not compared. Elements
         are arrays, numbers, bytes, str, None and tuples, lists, dicts, named tuples and dataclasses of these; reading
-        them runs no code.
+        them runs no code. An element of which the file has more than `max_record_bytes` (4 GiB) is an error when it is
+        read.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(3).map(print).cache()
@@ -703,7 +711,7 @@ class Transformations(Generic[T]):
         1
         2
         """
-        return self._next(cached(self._plan, filename, max_bytes))
+        return self._next(cached(self._plan, filename, max_bytes, max_record_bytes))
 
     def snapshot(
         self,
@@ -711,12 +719,14 @@ class Transformations(Generic[T]):
         compression: str | None = "AUTO",
         reader_func: Callable[..., Any] | None = None,
         shard_func: Callable[..., Any] | None = None,
+        *,
+        max_record_bytes: int = KEPT_RECORD_BYTES,
     ) -> Dataset[T]:
         """Keep the elements in a file of the folder `path`, one for each pipeline: `cache(filename)` that finds a name.
 
         A pipeline that has changed, in its steps, functions, data in memory, files or chosen seeds, fills a file of its
         own, and so does another minor version of Python; others stay until you delete them. `cache` says what of a
-        function counts.
+        function counts, and what `max_record_bytes` is.
         There is no compression, and one file: for shards and readers of your own use `save` and `load`.
 
         >>> import asyncdata as ad, os, tempfile
@@ -728,7 +738,8 @@ class Transformations(Generic[T]):
         """
         if compression not in {"AUTO", None, ""} or reader_func is not None or shard_func is not None:
             raise PlanError("snapshot() has no compression, reader_func or shard_func: use save() and Dataset.load()")
-        return self._next(FileCache.named(self._plan, local_path(path)))
+        most = check_count("snapshot", "max_record_bytes", max_record_bytes, 1)
+        return self._next(FileCache.named(self._plan, local_path(path), most))
 
     def ignore_errors(
         self,
@@ -910,13 +921,18 @@ def batched_for(fn: T, rng: bool, seed: int | None) -> T:
     return fn
 
 
-def cached(plan: Node, filename: str | PathLike[str], max_bytes: int | None) -> Cache | FileCache:
+def cached(
+    plan: Node, filename: str | PathLike[str], max_bytes: int | None, max_record_bytes: int
+) -> Cache | FileCache:
     """Return the plan that keeps elements in a file or in memory."""
+    check_count("cache", "max_record_bytes", max_record_bytes, 1)
     if max_bytes is not None:
         check_count("cache", "max_bytes", max_bytes, 0)
         if filename:
             raise PlanError("cache(max_bytes=) is for memory; a file takes what the disk has")
-    return FileCache.of(plan, local_path(filename)) if filename else Cache(plan, MemoryCache(max_bytes))
+    if filename:
+        return FileCache.of(plan, local_path(filename), max_record_bytes)
+    return Cache(plan, MemoryCache(max_bytes))
 
 
 def dataset_for(method: str, value: Any) -> Dataset[Any]:

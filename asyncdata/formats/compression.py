@@ -18,12 +18,20 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 WINDOW_BITS: Final = {"GZIP": zlib.MAX_WBITS | 16, "ZLIB": zlib.MAX_WBITS}
 """What zlib calls each container."""
 
+PIECE_BYTES: Final = 16 << 20
+"""At most so much is decompressed at once: a block of a few megabytes may hold a thousand times as much."""
+
 
 class Decompressor(Protocol):
     """Compressed bytes in, bytes out."""
 
+    @property
+    def waiting(self) -> bool:
+        """Whether `feed(b"")` may return more of what was fed before."""
+        ...
+
     def feed(self, data: Buffer) -> Buffer:
-        """Return what the stream's next bytes decompress to.
+        """Return what the stream's next bytes decompress to, or a part of it; the rest is `waiting`.
 
         DataLossError when the stream is corrupt, but only after all that comes before was returned.
         """
@@ -77,6 +85,9 @@ def window_bits(compression_type: str | None) -> int | None:
 class PlainReader:
     """The decompressor of what is not compressed."""
 
+    waiting = False
+    """All is returned at once."""
+
     def feed(self, data: Buffer) -> Buffer:
         """Return `data` itself."""
         return data
@@ -92,15 +103,23 @@ class ZlibReader:
         self._bits = bits
         self._name = name
         self._stream = zlib.decompressobj(bits)
+        self._left: Buffer = b""  # what was fed and is not decompressed yet
+        self._full = False  # the stream may have more to give without being fed
         self._begun = False
         self._error: DataLossError | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `feed(b"")` may return more."""
+        return self._error is None and (self._full or len(self._left) > 0)
 
     def feed(self, data: Buffer) -> bytes:
         """Return what `data` decompresses to, up to an error; the call after that raises it."""
         if self._error is not None:
             raise self._error
         self._begun = self._begun or len(data) > 0
-        return b"".join(self._members(data))
+        self._left = bytes(self._left) + data if len(self._left) else data
+        return b"".join(self._members())
 
     def finish(self) -> None:
         """Raise DataLossError for an error that was kept, or when the last stream has not come to its end."""
@@ -109,20 +128,25 @@ class ZlibReader:
         if self._begun and not self._stream.eof:
             raise DataLossError(f"{self._name}: the compressed stream is cut short")
 
-    def _members(self, data: Buffer) -> Iterator[bytes]:
-        while data and self._error is None:
+    def _members(self) -> Iterator[bytes]:
+        """Yield what is waiting, at most `PIECE_BYTES`."""
+        room = PIECE_BYTES
+        while (len(self._left) or self._full) and self._error is None and room:
             if self._stream.eof:
-                data = bytes(data).lstrip(b"\0")  # padding may follow a member
-                self._stream = zlib.decompressobj(self._bits) if data else self._stream
-            else:
-                yield self._decompress(data)
-                data = self._stream.unused_data
+                self._left = bytes(self._left).lstrip(b"\0")  # padding may follow a member
+                self._stream = zlib.decompressobj(self._bits) if self._left else self._stream
+                continue
+            found = self._decompress(self._left, room)
+            room -= len(found)
+            self._full = not room and not self._stream.eof
+            self._left = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
+            yield found
 
-    def _decompress(self, data: Buffer) -> bytes:
-        """Return what `data` decompresses to, before an error if there is one, which is kept."""
+    def _decompress(self, data: Buffer, most: int) -> bytes:
+        """Return what `data` decompresses to, at most so much, before an error if there is one, which is kept."""
         before = self._stream.copy()
         try:
-            return self._stream.decompress(data)
+            return self._stream.decompress(data, most)
         except zlib.error as error:
             self._error = DataLossError(f"{self._name}: the compressed stream is corrupt: {error}")
             return b"".join(before_error(before.decompress, memoryview(data)))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from asyncdata.columns import Columns
 from asyncdata.errors import DataLossError
 from asyncdata.formats.csv_grid import Grid, plain_grid, quoted_grid
+from asyncdata.formats.limits import MAX_RECORD_BYTES, offset_in, record_too_long
 
 __all__ = ("Column", "CsvParser", "Dialect", "Strings", "Table")
 
@@ -22,6 +23,11 @@ Fields: TypeAlias = "list[bytes] | DataLossError"
 
 WINDOW: Final = 1 << 16
 """How much is taken apart at once: a few milliseconds' work, whatever the size of what is fed."""
+
+LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+
+GRID_BYTES: Final = 1 << 20
+"""More than this are long records, of which a grid would take eight times the memory."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +161,7 @@ class CsvParser:
     r"""Bytes of a file in, tuples of values out, errors in the places of records that are wrong.
 
     A record ends at `\n`, `\r\n` or `\r` outside of quotes; a quoted field may hold anything, a quote twice.
+    A record of more than `most` bytes is an error, and the last element.
 
     >>> column = Column(1, np.dtype(np.int64))
     >>> parser = CsvParser("a.csv", Dialect(), Table((column,), frozenset({b""}), lambda count: count == 2, "2"))
@@ -166,10 +173,13 @@ class CsvParser:
     [DataLossError("a.csv: field 1 of the record: it is not a valid int64: b'x'")]
     """
 
-    def __init__(self, name: str, dialect: Dialect, table: Table) -> None:
+    def __init__(
+        self, name: str, dialect: Dialect, table: Table, most: int = MAX_RECORD_BYTES, *, compressed: bool = False
+    ) -> None:
         self._name = name
+        self._most = most
         self._table = table
-        self._splitter = Splitter(name, dialect)
+        self._splitter = Splitter(name, dialect, most, offset_in(compressed))
         self._header = dialect.header
         self._skip_header = dialect.header
         self._data: Buffer = b""  # what is being taken apart, from `_at` on
@@ -197,11 +207,6 @@ class CsvParser:
         """How many records between `offset` and the next one have been returned."""
         return self._given % len(self._found) if self._found else 0
 
-    @property
-    def begun(self) -> int:
-        """How many bytes of a record without an end were fed, once `parse` has returned nothing."""
-        return len(self._rest)
-
     def jump(self, offset: int) -> None:
         """Begin with the bytes from `offset` on, where a record begins: the header, if there is one, only at 0."""
         self._next = offset
@@ -228,12 +233,12 @@ class CsvParser:
 
     def _window(self) -> list[Any] | Columns:
         """Return the records that end in the next window which any record ends in."""
-        while self._more():
+        while not self._splitter.lost and self._more():
             last = self._finished and self._at >= len(self._data)
             if len(self._rest) < self._enough and not last:
                 continue
             found, used = self._records(bytes(self._rest), last)
-            self._enough = 0 if used else 2 * len(self._rest)
+            self._enough = 0 if used else min(2 * len(self._rest), self._most + 1)
             self._next += used
             del self._rest[:used]
             if found:
@@ -245,13 +250,13 @@ class CsvParser:
 
     def _records(self, data: bytes, last: bool) -> tuple[list[Any] | Columns, int]:
         """Return the records at the beginning of `data`, but for the header, and how many bytes they are."""
-        grid = self._splitter.grid(data, last)
+        grid = self._splitter.grid(data, last) if len(data) <= min(self._most, GRID_BYTES) else None
         if grid is not None:
             body = grid.without_first() if self._skip_header else grid
             if (found := self._table.read(body)) is not None:
                 self._skip_header = False
                 return found, grid.size
-        rows, used = self._splitter.rows(data, last)
+        rows, used = self._splitter.rows(data, last, self._next)
         if self._skip_header and rows:
             self._skip_header = False
             rows = rows if isinstance(rows[0], DataLossError) else rows[1:]  # a header that is wrong fails
@@ -270,11 +275,13 @@ class CsvParser:
 class Splitter:
     """Takes records apart into fields."""
 
-    def __init__(self, name: str, dialect: Dialect) -> None:
+    def __init__(self, name: str, dialect: Dialect, most: int, where: str) -> None:
         self._name = name
+        self._most = most
+        self._where = where
         self._delimiter = dialect.delimiter
         self._quotes = dialect.quotes
-        self.lost = False  # in a quoted field that is not closed
+        self.lost = False  # in a quoted field that is not closed, or at a record that is too long
         comma = re.escape(dialect.delimiter)
         inside = rb'"(?>[^"]++|""|"(?=[^"\r\n%b]))*+"' % comma  # a lone quote inside is found to be wrong later
         field = rb'(?>%b|(?!")[^\r\n%b]*+)' % (inside, comma)
@@ -294,10 +301,18 @@ class Splitter:
         """Return where the last record ends that has no quotes."""
         return len(data) if last else data.rfind(b"\n") + 1 or data.rfind(b"\r", 0, -1) + 1
 
-    def rows(self, data: bytes, last: bool) -> tuple[list[Fields], int]:
-        """Return the records at the beginning of `data`, and how many bytes they are; all of it if it is the `last`."""
-        if self._quotes and b'"' in data:
-            return self._quoted(data, last)
+    def rows(self, data: bytes, last: bool, begin: int) -> tuple[list[Fields], int]:
+        """Return the records at the beginning of `data`, and how many bytes they are; all of it if it is the `last`.
+
+        `data` begins at byte `begin` of the file. A record that is too long is the last one.
+        """
+        rows, used = (self._quoted if self._quotes and b'"' in data else self._plain)(data, last, begin)
+        if not used and len(data) > self._most:
+            return [self._too_long(begin)], len(data)
+        return rows, used
+
+    def _plain(self, data: bytes, last: bool, begin: int) -> tuple[list[Fields], int]:
+        """Return the same of records without quotes."""
         end = self._end(data, last)
         text = data[:end]
         if b"\r" in text:
@@ -306,18 +321,32 @@ class Splitter:
         if not lines[-1]:  # the last one ended
             lines.pop()
         delimiter = self._delimiter
+        if end > self._most and (long := [place for place, line in enumerate(lines) if len(line) > self._most]):
+            begins = [0, *[match.end() for match in LINE_END.finditer(data)]]
+            good: list[Fields] = [line.split(delimiter) for line in lines[: long[0]]]
+            return [*good, self._too_long(begin + begins[long[0]])], len(data)
         return [line.split(delimiter) for line in lines], end
 
-    def _quoted(self, data: bytes, last: bool) -> tuple[list[Fields], int]:
+    def _quoted(self, data: bytes, last: bool, begin: int) -> tuple[list[Fields], int]:
         """Return the same of records some of which have quotes."""
         find, at, rows = (self._last_record if last else self._record).match, 0, list[Fields]()
         while at < len(data) and (match := find(data, at)):
-            record, at = match[1], match.end()
+            record = match[1]
+            if len(record) > self._most:
+                return [*rows, self._too_long(begin + at)], len(data)
+            at = match.end()
             rows.append(self._fields(record) if b'"' in record else record.split(self._delimiter))
+        if last and len(data) - at > self._most:
+            return [*rows, self._too_long(begin + at)], len(data)
         if last and at < len(data):
             rows.append(DataLossError(f"{self._name}: the file ends in a quoted field, which is not closed"))
             at, self.lost = len(data), True
         return rows, at
+
+    def _too_long(self, begin: int) -> DataLossError:
+        """Give up the rest of the file, and return the error for the record that begins at this byte."""
+        self.lost = True
+        return record_too_long(self._name, f"the record at {self._where} {begin}", self._most)
 
     def _fields(self, record: bytes) -> Fields:
         """Return the fields of a record, some of which have quotes."""

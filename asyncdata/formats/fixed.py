@@ -58,9 +58,6 @@ class FixedParser:
     passed = 0
     """The next record begins at `offset` itself."""
 
-    begun = 0
-    """No record is without an end."""
-
     def __init__(self, name: str, layout: FixedLayout) -> None:
         self._name = name
         self._layout = layout

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from asyncdata.errors import DataLossError
+from asyncdata.formats.limits import MAX_RECORD_BYTES, offset_in, record_too_long
 
 __all__ = ("LineParser",)
 
@@ -16,7 +19,7 @@ class LineParser:
     r"""Bytes of a file in, lines out, without their ends.
 
     A line ends at `\n`; every `\r` is left out, wherever it stands. What follows the last `\n` is a line if it is not
-    empty.
+    empty. A line of more than `most` bytes, `\r` included, is an error, and the last element.
 
     >>> parser = LineParser()
     >>> parser.feed(b"one\r\n\ntwo")
@@ -27,18 +30,24 @@ class LineParser:
     [b'two']
     """
 
-    lost = False
-    """No line is an error."""
-
-    def __init__(self) -> None:
+    def __init__(self, name: str = "text", most: int = MAX_RECORD_BYTES, *, compressed: bool = False) -> None:
+        self._name = name
+        self._where = offset_in(compressed)
+        self._most = most
         self._data: Buffer = b""  # what is being split, from `_at` on
         self._at = 0
         self._rest = bytearray()  # the beginning of a line
-        self._lines: list[bytes] = []  # what was split last, of which `_given` have been returned
+        self._lines: list[bytes | DataLossError] = []  # what was split last, of which `_given` have been returned
         self._given = 0
         self._begin = 0  # where the first of `_lines` begins
         self._next = 0  # where the line after the last of them begins
         self._finished = False
+        self._stopped = False  # at a line that is too long
+
+    @property
+    def lost(self) -> bool:
+        """Whether the last line that was returned is an error that stands for the rest of the file."""
+        return self._stopped and self._given == len(self._lines)
 
     @property
     def offset(self) -> int:
@@ -49,11 +58,6 @@ class LineParser:
     def passed(self) -> int:
         """How many lines between `offset` and the next one have been returned."""
         return self._given % len(self._lines) if self._lines else 0
-
-    @property
-    def begun(self) -> int:
-        """How many bytes of a line without an end were fed, once `parse` has returned nothing."""
-        return len(self._rest)
 
     def jump(self, offset: int) -> None:
         """Begin with the bytes from `offset` on, where a line begins."""
@@ -67,7 +71,7 @@ class LineParser:
         """Say that no more data will come."""
         self._finished = True
 
-    def parse(self, limit: int) -> list[bytes]:
+    def parse(self, limit: int) -> list[bytes | DataLossError]:
         """Return at most `limit` lines of what was fed, in order; [] when it needs more data or has ended."""
         if self._given == len(self._lines):
             self._begin, self._given = self._next, 0
@@ -76,24 +80,38 @@ class LineParser:
         self._given += len(lines)
         return lines
 
-    def _split(self) -> list[bytes]:
+    def _split(self) -> list[bytes | DataLossError]:
         """Return the lines that end in the next window which any line ends in."""
-        while self._at < len(self._data):
+        while self._at < len(self._data) and not self._stopped:
             window = bytes(self._data[self._at : self._at + WINDOW])
             self._at += len(window)
             begun, newline, after = window.rpartition(b"\n")
             if newline:
                 self._rest += begun
-                lines = self._taken(1).split(b"\n")
+                lines = self._taken(1)
                 self._rest += after
                 return lines
             self._rest += after
-        last = self._taken(0) if self._finished else b""
-        return [last] if last else []
+            if len(self._rest) > self._most:
+                return self._taken(0)
+        return self._taken(0) if self._finished and self._rest and not self._stopped else []
 
-    def _taken(self, more: int) -> bytes:
-        r"""Return what is at hand without `\r`, and be that far and `more` bytes on."""
+    def _taken(self, more: int) -> list[bytes | DataLossError]:
+        r"""Return the lines at hand without `\r`, and be that far and `more` bytes on."""
         taken = bytes(self._rest)
-        self._next += len(taken) + more
         self._rest.clear()
-        return taken.replace(b"\r", b"")
+        begin, self._next = self._next, self._next + len(taken) + more
+        if len(taken) > self._most and (found := self._up_to_long(taken.split(b"\n"), begin)):
+            return found
+        lines: list[Any] = taken.replace(b"\r", b"").split(b"\n")
+        return lines if more or lines[0] else []
+
+    def _up_to_long(self, lines: list[bytes], begin: int) -> list[bytes | DataLossError]:
+        """Return the lines before the first that is too long, and its error; [] if none is. They lie at `begin`."""
+        for place, line in enumerate(lines):
+            if len(line) > self._most:
+                self._stopped = True
+                error = record_too_long(self._name, f"the line at {self._where} {begin}", self._most)
+                return [*[line.replace(b"\r", b"") for line in lines[:place]], error]
+            begin += len(line) + 1
+        return []

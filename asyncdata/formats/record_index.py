@@ -95,6 +95,11 @@ class RecordIndex:
         begin = self.begins[number]
         return begin, self.begins[number + 1] - begin if number < self.whole else 0
 
+    def limited(self, most: int) -> RecordIndex:
+        """Return the index that ends before the first record of more than `most` bytes: with that the file is lost."""
+        long = np.flatnonzero(self.lengths > most)
+        return RecordIndex(self.stamp, self.lengths[: long[0]], self.error) if len(long) else self
+
     @classmethod
     def of(cls, read: Callable[[int, int], bytes], stamp: Stamp) -> Self:
         """Return the index of a file, of which `read(offset, size)` gives parts, up to the first record that is lost.
@@ -172,18 +177,19 @@ def records_in(data: memoryview, spans: Sequence[int]) -> list[bytes] | None:
     return [*records] if intact(data, 0, lengths, records) else None
 
 
-def lost_record(data: Buffer, name: str, begin: int) -> DataLossError:
+def lost_record(data: Buffer, name: str, begin: int, most: int) -> DataLossError:
     """Return what is wrong with the record of which this is what could be read, from `begin` on."""
-    parser = RecordParser(name)
+    parser = RecordParser(name, most=most)
     parser.jump(begin)
     parser.feed(data)
     parser.finish()
     return next((found for found in parser.parse(1) if isinstance(found, DataLossError)), changed(name))
 
 
-def damaged_span(header: bytes) -> int:
+def damaged_span(header: bytes, most: int) -> int:
     """Return how many bytes tell what is wrong with the record that begins so: all if it may be cut short."""
-    return unpack_length(header)[0] + FRAMING if len(header) == HEADER and length_intact(header, 0) else len(header)
+    told = len(header) == HEADER and length_intact(header, 0) and unpack_length(header)[0] <= most
+    return unpack_length(header)[0] + FRAMING if told else len(header)
 
 
 def changed(name: str) -> DataLossError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from functools import cache
 from io import BufferedWriter, FileIO
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from asyncdata import forks
 from asyncdata.errors import ClosedError, DataLossError, PlanError
 from asyncdata.formats.compression import compressor, decompressor
+from asyncdata.formats.limits import MAX_RECORD_BYTES, offset_in, record_too_long
 
 if TYPE_CHECKING:
     import os
@@ -126,6 +127,7 @@ class RecordParser:
     """Bytes of a TFRecord file in, records out: a step without I/O.
 
     `name` is the file's, for messages. Their byte offsets count in the uncompressed stream, and say so if `compressed`.
+    A record of more than `most` bytes is an error, and the last element.
 
     >>> parser = RecordParser("greetings.tfrecord")
     >>> parser.feed(frame(b"hello") + frame(b"world")[:-1])
@@ -141,9 +143,10 @@ class RecordParser:
     passed = 0
     """The next record begins at `offset` itself."""
 
-    def __init__(self, name: str, *, compressed: bool = False) -> None:
+    def __init__(self, name: str, *, compressed: bool = False, most: int = MAX_RECORD_BYTES) -> None:
         self._name = name
-        self._where = "uncompressed byte" if compressed else "byte"
+        self._most = most
+        self._where = offset_in(compressed)
         self._data: Buffer = b""  # what is being parsed, from `_at` on
         self._at = 0
         self._next: Buffer = b""  # what follows `_data`, when that is a record joined from two feeds
@@ -173,12 +176,6 @@ class RecordParser:
         if self._lost or self._next or rest < HEADER or unpack_length(self._data, self._at)[0] < LARGE:
             return None
         return self._offset
-
-    @property
-    def begun(self) -> int:
-        """How long the record is that the parser has the beginning of, by its length; 0 if that is not known."""
-        rest = len(self._data) - self._at
-        return 0 if self._lost or self._next or rest < HEADER else unpack_length(self._data, self._at)[0]
 
     def jump(self, offset: int) -> None:
         """Forget what was fed: the next bytes come from `offset`, where a record begins."""
@@ -234,12 +231,16 @@ class RecordParser:
         """Return records that can be taken at once: as many as are of one length, or some of any."""
         data, start = self._data, self._at
         length, count = run_of_one_length(data, start, limit)
+        if length > self._most:
+            return [self._lose_at_head(data, start)]
         if count >= MANY:
             records, good = of_one_length(data, start, length, count)
             size = (length + FRAMING) * count
         else:
             odd = count == 1 and run_of_one_length(data, start + length + FRAMING, limit - 1)[1] >= MANY
             lengths = scan(data, start, 1 if odd else limit)
+            if len(data) > self._most:
+                lengths = [*takewhile(lambda length: length <= self._most, lengths)]
             if not lengths:
                 return []
             records = records_at(data, start, lengths)
@@ -255,7 +256,7 @@ class RecordParser:
         judged: list[bytes | DataLossError] = []
         for record in records:
             if not length_intact(self._data, self._at):
-                return [*judged, self._lose(f"has a corrupt length: {self._rest_is_lost()}")]
+                return [*judged, self._lose_at_head(self._data, self._at)]
             good = data_intact(self._data, self._at, record)
             judged.append(record if good else self._error("is corrupt: the checksum of its data does not match"))
             self._advance(len(record) + FRAMING)
@@ -264,8 +265,8 @@ class RecordParser:
     def _settle(self) -> list[bytes | DataLossError]:
         """Keep the beginning of a record until more is fed, unless it is already known to be lost."""
         rest = self._own_rest()
-        if len(rest) >= HEADER and not length_intact(rest, 0):
-            return [self._lose(f"has a corrupt length: {self._rest_is_lost()}")]
+        if len(rest) >= HEADER and (unpack_length(rest, 0)[0] > self._most or not length_intact(rest, 0)):
+            return [self._lose_at_head(rest, 0)]
         if self._finished and rest:
             end, needs = self._offset + len(rest), missing_bytes(rest)
             return [self._lose(f"is cut short: the file ends at byte {end}, at least {needs} bytes too early")]
@@ -283,14 +284,22 @@ class RecordParser:
         self._at += size
         self._offset += size
 
-    def _rest_is_lost(self) -> str:
-        return "where the next record begins is unknown, the rest of the file is lost"
+    def _lose_at_head(self, data: Buffer, at: int) -> DataLossError:
+        """Give up the rest of the file: the next record, at `at`, has a corrupt length or is too long."""
+        if not length_intact(data, at):
+            what = "where the next record begins is unknown, the rest of the file is lost"
+            return self._lose(f"has a corrupt length: {what}")
+        self._stop()
+        return record_too_long(self._name, f"the record at {self._where} {self._offset}", self._most)
 
     def _lose(self, what: str) -> DataLossError:
         """Give up the rest of the file."""
+        self._stop()
+        return self._error(what)
+
+    def _stop(self) -> None:
         self._lost = True
         self._data, self._at, self._next = b"", 0, b""
-        return self._error(what)
 
     def _error(self, what: str) -> DataLossError:
         return DataLossError(f"{self._name}: the record at {self._where} {self._offset} {what}")
@@ -308,7 +317,9 @@ class Peekable(Protocol):
         ...
 
 
-def read_large(file: Peekable, offset: int, limit: int, most_bytes: int, longest: int) -> list[bytes]:
+def read_large(
+    file: Peekable, offset: int, limit: int, most_bytes: int, longest: int = MAX_RECORD_BYTES
+) -> list[bytes]:
     """Return records from `offset` on, each read into its own memory, until `limit` or `most_bytes` is reached.
 
     It ends before the first record that is small, longer than `longest`, damaged or cut short, or that may not be in

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -54,15 +53,16 @@ class FileCache(Unary):
     indexes: Indexes = field(default_factory=Indexes, repr=False, metadata=PHYSICAL)
 
     @staticmethod
-    def of(plan: Node, path: str) -> FileCache:
+    def of(plan: Node, path: str, max_record_bytes: int) -> FileCache:
         """Return the node for a file."""
-        return FileCache(plan, path, tuple(contents(plan)))
+        return FileCache(plan, path, tuple(contents(plan)), Indexes(max_record_bytes))
 
     @staticmethod
-    def named(plan: Node, folder: str) -> FileCache:
+    def named(plan: Node, folder: str, max_record_bytes: int) -> FileCache:
         """Return the node for a file of a folder, whose name follows from the plan."""
         told = tuple(contents(plan))
-        return FileCache(plan, snapshot_path(Heading.of(plan, told), plan, folder), told)
+        path = snapshot_path(Heading.of(plan, told), plan, folder)
+        return FileCache(plan, path, told, Indexes(max_record_bytes))
 
     @property
     def sealed(self) -> bool:
@@ -174,7 +174,8 @@ class FileCache(Unary):
                 "another order"
             )
         heading = Heading.of(self.input, self.made_of)
-        writing = begin_writing(self.path, heading if place.seeds is None else heading._replace(seeds=place.seeds))
+        heading = heading if place.seeds is None else heading._replace(seeds=place.seeds)
+        writing = begin_writing(self.path, heading, self.indexes.most)
         if writing is None:
             return self.beside(scope, want, place)
         return self.filled(writing, scope, want, place)
@@ -300,7 +301,8 @@ class FileCache(Unary):
     ) -> Blocks:
         """Yield the elements in a file from number `done` on, to number `count` or all, which its end tells."""
         offset, number = await scope.in_thread(lambda: self.near(path, done)) if count < 0 and done else (0, -1)
-        async with aclosing(RecordFile(path, max_record_bytes=sys.maxsize).parts(scope, want, offset)) as source:
+        file = RecordFile(path, max_record_bytes=self.indexes.most)
+        async with aclosing(file.parts(scope, want, offset)) as source:
             async for found in source:
                 records: list[Any] = [*found.elements]
                 head, first = number < 0, max(0, number)

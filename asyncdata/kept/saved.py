@@ -6,7 +6,6 @@ import dataclasses
 import json
 import operator
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -421,14 +420,14 @@ class Saved:
 
     counted: ClassVar = ("compression",)
 
-    def __init__(self, folder: Path, compression: str | None, shards: Mapping[str, int]) -> None:
+    def __init__(self, folder: Path, compression: str | None, shards: Mapping[str, int], max_record_bytes: int) -> None:
         self.folder = folder
         self.compression = compression
         self.shards = shards
-        self.indexes = Indexes()
+        self.indexes = Indexes(max_record_bytes)
 
     @classmethod
-    def at(cls, path: str, compression: str | None) -> Self:
+    def at(cls, path: str, compression: str | None, max_record_bytes: int) -> Self:
         """Return the dataset that was saved to a folder; raise if it is not there, or not whole."""
         folder = Path(path)
         try:
@@ -445,7 +444,8 @@ class Saved:
             with suppress(FileNotFoundError):
                 if (now := (folder / name).stat().st_size) != size:
                     raise DataLossError(f"{folder / name}: it had {size} bytes when it was saved, now {now}")
-        return cls(folder, told["compression"], {str(folder / name): count for name, count, _ in told["shards"]})
+        shards = {str(folder / name): count for name, count, _ in told["shards"]}
+        return cls(folder, told["compression"], shards, max_record_bytes)
 
     def file(self, path: str) -> ElementFile:
         """Return the source for one file."""
@@ -454,7 +454,7 @@ class Saved:
             self.compression,
             indexes=None if self.compression else self.indexes,
             count=self.shards[path],
-            max_record_bytes=sys.maxsize,
+            max_record_bytes=self.indexes.most,
         )
 
     def plan(self) -> Node:

@@ -32,9 +32,10 @@ class Writing:
     first with an element adds it. The last that leaves closes it.
     """
 
-    def __init__(self, file: GrowingFile, heading: Heading) -> None:
+    def __init__(self, file: GrowingFile, heading: Heading, most: int) -> None:
         self.file = file
         self.heading = heading
+        self.most = most  # bytes of a record
         self.readers = 0
         self.count = -1  # not known yet
         self.whole = False
@@ -69,7 +70,7 @@ class Writing:
                 return
             head = frame(self.heading.record())
             lasting = self.heading.repeatable or told_count(self.path) is not None  # what does not last is not read
-            records, end = whole_records(self.path) if lasting else (1, len(head))
+            records, end = whole_records(self.path, self.most) if lasting else (1, len(head))
             if has_mark(self.path, records - 1, end) and self.publish():
                 self.count = records - 1
                 return
@@ -172,9 +173,9 @@ ALL: Final = forks.lock()
 """Held by whoever changes that."""
 
 
-def whole_records(path: str) -> tuple[int, int]:
+def whole_records(path: str, most: int) -> tuple[int, int]:
     """Return how many records of a file are whole, up to its end mark or the first that is not, and where they end."""
-    parser, count, end, at = RecordParser(path), 0, 0, 0
+    parser, count, end, at = RecordParser(path, most=most), 0, 0, 0
     with RandomFile(path) as file:
         while data := file.read_at(at, BLOCK_BYTES):
             at += len(data)
@@ -205,7 +206,7 @@ def has_mark(path: str, count: int, end: int) -> bool:
         return file.read_at(end, len(mark) + 1) == mark
 
 
-def begin_writing(path: str, heading: Heading) -> Writing | None:
+def begin_writing(path: str, heading: Heading, most: int) -> Writing | None:
     """Return what writes the file at `path`, to be left; `None` if somebody else does, or has just done so."""
     target = Path(path).absolute()
     with ALL:
@@ -214,7 +215,7 @@ def begin_writing(path: str, heading: Heading) -> Writing | None:
             file = GrowingFile.open(target, frame(heading.record()))
             if file is None:
                 return None
-            writing = OPEN[target] = Writing(file, headed(file) or heading)
+            writing = OPEN[target] = Writing(file, headed(file) or heading, most)
         elif not writing.heading.repeatable:
             return None
         writing.readers += 1

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from asyncdata.formats.csv import CsvParser, Dialect, Table
+from asyncdata.formats.limits import MAX_RECORD_BYTES
+from asyncdata.plan import PHYSICAL
 from asyncdata.sources.parsed import ParsedFile
 from asyncdata.spec import TensorSpec
 
@@ -20,9 +22,11 @@ class CsvFile(ParsedFile):
 
     dialect: Dialect = field(kw_only=True, repr=False)
     table: Table = field(kw_only=True, repr=False)
+    max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
 
     def parser(self) -> CsvParser:
-        return CsvParser(self.path, self.dialect, self.table)
+        most = self.max_record_bytes
+        return CsvParser(self.path, self.dialect, self.table, most, compressed=bool(self.compression))
 
     @property
     def signature(self) -> Any:

@@ -60,7 +60,7 @@ class FixedFiles:
     async def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield the records that lie at these spots and have these tickets, in order, up to one that is not there."""
         done = 0
-        most = max(FEW, min(4096, BLOCK_BYTES // self.layout.record_bytes))
+        most = max(1, min(4096, BLOCK_BYTES // self.layout.record_bytes))
         while done < len(spots):
             items = await scope.in_thread(partial(self.read, spots[done : done + min(most, max(want.items, FEW))]))
             if not items:

@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, cast, final
+from itertools import chain
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +27,7 @@ from asyncdata.sources.files import stamps
 from asyncdata.spec import TensorSpec
 from asyncdata.storage import BLOCK_BYTES, Buffer, Stream, size_of, store_for
 
-__all__ = ("MAX_RECORD_BYTES", "File", "FileCatalog", "Found", "Library", "ParsedFile", "Parser", "Spot", "parsed")
-
-
-MAX_RECORD_BYTES: Final = 1 << 28
-"""So long may an element of a file be unless its reader is told otherwise."""
-
-PIECE: Final = 1 << 17
-"""So much is decompressed at once: at most a thousand times as much comes out."""
+__all__ = ("File", "FileCatalog", "Found", "Library", "ParsedFile", "Parser", "Spot", "parsed")
 
 
 class Parser(Protocol):
@@ -52,11 +46,6 @@ class Parser(Protocol):
     @property
     def lost(self) -> bool:
         """Whether the last element that was returned is an error that stands for the rest of the file."""
-        ...
-
-    @property
-    def begun(self) -> int:
-        """How many bytes are known to be in the element that it has the beginning of, once `parse` returned nothing."""
         ...
 
     def jump(self, offset: int) -> None:
@@ -97,8 +86,6 @@ class ParsedFile(Node):
     path: str = field(metadata=ELSEWHERE)
     compression: str | None = field(default=None, repr=False)
     block_bytes: int = field(default=BLOCK_BYTES, metadata=PHYSICAL)
-    max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, repr=False, metadata=PHYSICAL)
-    """How much of an element is read, at least, before it is taken for one without an end."""
 
     def parser(self) -> Parser:
         """Return what takes the file apart."""
@@ -179,15 +166,14 @@ class ParsedFile(Node):
             async with aclosing(stream), aclosing(chunks):
                 async for chunk in chunks:
                     parser.feed(chunk)
-                    waiting = True
-                    for found in parsed(parser, want):
-                        waiting = False
+                    idle = True
+                    for found in chain(parsed(parser, want), self.beside(chunks, parser, want)):
+                        idle = False
                         yield found
-                    self.check_size(parser)
-                    if waiting:  # where all is in the page cache nothing else lets a cancellation in
-                        await asyncio.sleep(0)
-                    for found in self.beside(chunks, parser, want):
-                        yield found
+                    if parser.lost:
+                        return
+                    if idle:
+                        await asyncio.sleep(0)  # here a pipeline that was left ends
         except (OSError, DataLossError) as error:
             yield Found([error], parser.offset, parser.passed, lost=True)
             return
@@ -195,22 +181,13 @@ class ParsedFile(Node):
         for found in parsed(parser, want):
             yield found
 
-    def check_size(self, parser: Parser) -> None:
-        """Raise `DataLossError` if the element that the parser has the beginning of is too long."""
-        if parser.begun > self.max_record_bytes:
-            where = "uncompressed byte" if self.compression else "byte"
-            raise DataLossError(
-                f"{self.path}: an element that begins at or behind {where} {parser.offset} has more than "
-                f"max_record_bytes={self.max_record_bytes} bytes: the rest of the file is lost; if it is right, give "
-                f"{self.method} a larger max_record_bytes"
-            )
-
     async def expanded(self, stream: Stream, scope: Scope) -> AsyncGenerator[Buffer, None]:
         """Yield the stream's bytes decompressed, in a thread."""
         expand = decompressor(self.compression, self.path)
         async for data in stream:
-            for start in range(0, len(data), PIECE):
-                yield await scope.in_thread(partial(expand.feed, data[start : start + PIECE]))
+            yield await scope.in_thread(partial(expand.feed, data))
+            while expand.waiting:
+                yield await scope.in_thread(partial(expand.feed, b""))
         expand.finish()
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from asyncdata.errors import DataLossError
+from asyncdata.formats.limits import MAX_RECORD_BYTES
 from asyncdata.formats.record_index import HEADER, RecordIndex, Stamp, changed, damaged_span, lost_record, records_in
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.executors import noted
@@ -27,6 +28,9 @@ __all__ = ("Indexes",)
 FEW: Final = 64
 """So many records are read at once if so many are asked for, however few are wanted now: a thread has its price."""
 
+LARGEST_EMPTY: Final = 1 << 10
+"""The index of a file without records has fewer bytes."""
+
 READERS: Final = 8
 """How many indexes are read or made at once."""
 
@@ -34,13 +38,14 @@ READERS: Final = 8
 class Indexes:
     """The indexes of files by path, each read, or made, when it is first needed, and once."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_RECORD_BYTES) -> None:
+        self.most = most  # a longer record is an error, and the end of its file
         self.known: dict[str, RecordIndex] = {}
 
     def of(self, path: str) -> RecordIndex:
         """Return the index of one file."""
         known = self.known.get(path)  # asked once: another thread may let go of it, see `now`
-        return self.known.setdefault(path, found_or_made(path)) if known is None else known
+        return self.known.setdefault(path, found_or_made(path).limited(self.most)) if known is None else known
 
     def now(self, path: str) -> RecordIndex:
         """Return the index of one file as it is now, which may be another than before."""
@@ -94,6 +99,8 @@ def kept(path: str, stamp: Stamp) -> Iterator[RecordIndex]:
     """Yield the indexes of a file that lie somewhere and are of what it is now."""
     for place in places(path):
         with suppress(OSError, ValueError):
+            if place.stat().st_size > stamp.size + LARGEST_EMPTY:
+                continue  # a record takes more bytes in its file than in an index
             index = RecordIndex.from_bytes(place.read_bytes())
             if index.stamp == stamp:
                 yield index
@@ -204,15 +211,17 @@ class Gathering:
         data = self.buffer[start : start + self.sizes[place]]
         if span and (found := records_in(data, [span])):
             return found[0]
-        error = self.errors.get(place) or (lost_record(data, path, begin) if span else self.lost(path, begin))
+        error = self.errors.get(place)
+        if error is None:
+            error = lost_record(data, path, begin, self.indexes.most) if span else self.lost(path, begin)
         return noted(error, f"TFRecordDataset({path})", record, not span)
 
     def lost(self, path: str, begin: int) -> Exception:
         """Return what is wrong with a file where its index ends."""
         try:
             with self.opened(path) as file:
-                span = damaged_span(file.read_at(begin, HEADER))
+                span = damaged_span(file.read_at(begin, HEADER), self.indexes.most)
                 left = file.status().st_size - begin
-                return lost_record(file.read_at(begin, min(span, left)), path, begin)
+                return lost_record(file.read_at(begin, min(span, left)), path, begin, self.indexes.most)
         except (OSError, DataLossError) as error:
             return error.with_traceback(None)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from asyncdata.formats.limits import MAX_RECORD_BYTES
 from asyncdata.formats.lines import LineParser
+from asyncdata.plan import PHYSICAL
 from asyncdata.sources.parsed import ParsedFile
 
 __all__ = ("LineFile",)
@@ -17,5 +19,7 @@ class LineFile(ParsedFile):
 
     method: ClassVar[str] = "TextLineDataset"
 
+    max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
+
     def parser(self) -> LineParser:
-        return LineParser()
+        return LineParser(self.path, self.max_record_bytes, compressed=bool(self.compression))

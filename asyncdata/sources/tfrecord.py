@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from asyncdata.formats.limits import MAX_RECORD_BYTES
 from asyncdata.formats.tfrecord import FRAMING, RecordParser, read_large
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.plan import PHYSICAL
@@ -26,9 +27,10 @@ class RecordFile(ParsedFile):
     method: ClassVar[str] = "TFRecordDataset"
 
     indexes: Indexes | None = field(default=None, metadata=PHYSICAL)
+    max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
 
     def parser(self) -> RecordParser:
-        return RecordParser(self.path, compressed=bool(self.compression))
+        return RecordParser(self.path, compressed=bool(self.compression), most=self.max_record_bytes)
 
     def beside(self, stream: object, parser: Parser, want: Demand) -> Iterator[Found]:
         """Yield large records that lie in the page cache, from the one on that the parser has a part of."""

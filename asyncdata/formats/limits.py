@@ -1,0 +1,28 @@
+"""The limit on the size of one record, and the error for a record that exceeds it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from asyncdata.errors import DataLossError
+
+__all__ = ("KEPT_RECORD_BYTES", "MAX_RECORD_BYTES", "offset_in", "record_too_long")
+
+MAX_RECORD_BYTES: Final = 1 << 28
+"""The default of `max_record_bytes` of files that others have written."""
+
+KEPT_RECORD_BYTES: Final = 1 << 32
+"""The default of `max_record_bytes` of `load`, `cache` and `snapshot`, whose records may be whole batches."""
+
+
+def offset_in(compressed: bool) -> str:
+    """Return what a byte offset is called in a message."""
+    return "uncompressed byte" if compressed else "byte"
+
+
+def record_too_long(name: str, what: str, most: int) -> DataLossError:
+    """Return the error for a record that is longer than `most` bytes; `what` says which one of the file `name`."""
+    return DataLossError(
+        f"{name}: {what} is longer than max_record_bytes={most}, and the rest of the file is not read; if such records "
+        "are meant to be there, give a larger max_record_bytes"
+    )
