@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dis
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cached_property, lru_cache, partial
 from types import CodeType, FunctionType
 from typing import Any, Final, cast
 
-__all__ = ("attributes_of", "is_own", "keywords_of", "used")
+__all__ = ("attributes_of", "is_own", "is_users", "keywords_of", "used")
 
 READING: Final = frozenset({"block_bytes", "indexes", "max_record_bytes"})
 """Arguments of this package's readers on which no element depends."""
@@ -21,6 +22,13 @@ MAKING: Final = frozenset({"__init__", "__new__", "__post_init__", "__setstate__
 def is_own(value: Any) -> bool:
     """Tell whether a function or class is one of this package."""
     return str(value.__module__).partition(".")[0] == "asyncdata"
+
+
+def is_users(function: Callable[..., Any]) -> bool:
+    """Tell whether a function that makes datasets is none of this package, whose readers do not draw."""
+    while isinstance(function, partial):
+        function = cast("partial[Any]", function).func
+    return not is_own(function)
 
 
 def keywords_of(function: partial[Any]) -> list[tuple[str, Any]]:

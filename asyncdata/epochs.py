@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, Self, cast
+from collections.abc import Mapping
+from typing import Self
 
-from asyncdata.attributes import is_own
+from asyncdata.attributes import is_users
 from asyncdata.checkpoint import Place
 from asyncdata.plan import Node
 from asyncdata.transforms.flat_map import FlatMap
@@ -72,10 +71,3 @@ def varies(plan: Node) -> bool:
         left.extend(one for one in node.inputs if id(one) not in found)
         found.update(map(id, node.inputs))
     return False
-
-
-def is_users(function: Callable[..., Any]) -> bool:
-    """Tell whether a function that makes datasets is none of this package, whose readers do not draw."""
-    while isinstance(function, partial):
-        function = cast("partial[Any]", function).func
-    return not is_own(function)

@@ -28,6 +28,7 @@ from asyncdata.structure import map_leaves
 
 __all__ = (
     "ELSEWHERE",
+    "EVERYTHING",
     "PHYSICAL",
     "REPLACEABLE",
     "Node",
@@ -55,6 +56,9 @@ __all__ = (
 )
 
 P = TypeVar("P")
+
+EVERYTHING: Final = 1 << 31
+"""A buffer of this size holds the whole input."""
 
 PHYSICAL: Final = {"counts": "never"}
 """Metadata of a field on which no element depends: how many threads work, how far is read ahead."""
@@ -256,6 +260,11 @@ class Node:
     def sealed(self) -> bool:
         """Whether what it reads is to run as it was built, since a file tells it; rules leave that alone."""
         return False
+
+    @property
+    def holds(self) -> int:
+        """How many elements of its input it has read, at most, and not made a part of what it gives."""
+        return 0
 
     @property
     def hoards(self) -> bool:

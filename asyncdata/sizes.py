@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
+from asyncdata.attributes import is_users
 from asyncdata.errors import ResumeError
-from asyncdata.plan import Node, finite, nodes_of, render
+from asyncdata.plan import EVERYTHING, Node, finite, nodes_of, render
+from asyncdata.transforms.filter import Filter
+from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.interleave import Interleave
+from asyncdata.transforms.shuffle import Shuffle
+from asyncdata.transforms.take_while import TakeWhile
 
 __all__ = ("check_sizes",)
 
 ALLOWANCE: Final = 1 << 18
-"""Elements that groups, inner datasets and buffers which tune themselves may hold beyond the sizes that steps name."""
+"""Elements that buffers which tune themselves may hold beyond the sizes that steps name."""
 
-UNBOUNDED: Final = 1 << 31
-"""A buffer of this size holds the whole input."""
+NO_LONGER: Final = (Filter, TakeWhile, Shuffle)
+"""Steps that give at most as many elements as their input, also where nobody knows how many."""
 
-UNKNOWN_INPUT: Final = 1 << 24
-"""What such a buffer may hold where nobody knows how large its input is."""
+OF_DATASETS: Final = (FlatMap, Interleave)
+"""Steps whose elements come from datasets that are not in the plan."""
 
-SIZES: Final = ("size", "batch_size", "buffer_size", "max_tokens", "length", "sizes", "window_size")
-"""Fields of nodes that say how many elements are held."""
+UNKNOWN: Final = 1 << 24
+"""How many are taken to be held at most where no step tells: by a buffer of everything whose input nobody has counted,
+and by the steps of datasets that a user's function makes."""
 
 
 def check_sizes(plan: Node, position: Any) -> None:
@@ -38,28 +44,17 @@ def check_sizes(plan: Node, position: Any) -> None:
 def capacity(plan: Node) -> int:
     """Return how many elements a plan may hold: no more than there are, and than its buffers have room for."""
     nodes = [*nodes_of(plan)]
-    known = all(finite(node.cardinality) or at_most_its_input(node) for node in nodes)
-    room = ALLOWANCE
-    for node in nodes:
-        for size in sizes_of(node):
-            room += UNKNOWN_INPUT if size >= UNBOUNDED and not known else size
-    return min(room, max(node.cardinality for node in nodes)) if known else room
+    known = all(finite(node.cardinality) or isinstance(node, NO_LONGER) for node in nodes)
+    if any(isinstance(node, OF_DATASETS) and is_users(node.function.fn) for node in nodes):
+        return UNKNOWN + room_in(nodes, UNKNOWN)
+    if known:
+        return min(room_in(nodes, EVERYTHING), max(node.cardinality for node in nodes))
+    return room_in(nodes, UNKNOWN)
 
 
-def at_most_its_input(node: Node) -> bool:
-    """Tell whether a node of unknown cardinality gives no more elements than its only input."""
-    return node.label().partition("(")[0] in ("filter", "take_while", "shuffle") and len(node.inputs) == 1
-
-
-def sizes_of(node: Node) -> Iterator[int]:
-    """Yield the sizes that a node names."""
-    for field in dataclasses.fields(node) if node.inputs else ():
-        if field.name in SIZES:
-            value: Any = getattr(node, field.name)
-            parts = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
-            yield from [part for part in parts if type(part) is int and part > 0]
-    if node.label() == "shuffle()":
-        yield UNBOUNDED
+def room_in(nodes: list[Node], everything: int) -> int:
+    """Return how many elements some steps may hold; a buffer of everything counts as `everything`."""
+    return ALLOWANCE + sum(everything if node.holds >= EVERYTHING else node.holds for node in nodes)
 
 
 def counts_in(position: Any) -> Iterator[Any]:

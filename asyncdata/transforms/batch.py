@@ -47,6 +47,10 @@ class Batch(Unary):
     size: int
     drop_remainder: bool = False
 
+    @property
+    def holds(self) -> int:
+        return self.size
+
     def stage(self) -> Fold:
         return Fold(lambda _: self.step())
 

@@ -9,7 +9,7 @@ from operator import index
 from typing import Any, Final, final
 
 from asyncdata.errors import PlanError
-from asyncdata.plan import REPLACEABLE, Node, Unary, check_arguments, check_called, check_count, regrouped
+from asyncdata.plan import EVERYTHING, REPLACEABLE, Node, Unary, check_arguments, check_called, check_count, regrouped
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
 from asyncdata.runtime.executors import Call, noted
@@ -256,6 +256,10 @@ class KeyWindows(Groups):
     size: int | None = None
     size_func: Call | None = field(default=None, metadata=REPLACEABLE)
 
+    @property
+    def holds(self) -> int:
+        return self.size or EVERYTHING
+
     @staticmethod
     def of(plan: Node, key: Any, reduce: Any, size: int | None, size_func: Any, make: Make) -> FlatMap:
         """Return the plan that makes a dataset of each group; `PlanError` unless one of the two sizes is given."""
@@ -337,6 +341,10 @@ class Buckets(Groups):
     sizes: Sequence[int]
     paddings: Sequence[Padding] | None = field(repr=False)
     drop_remainder: bool = False
+
+    @property
+    def holds(self) -> int:
+        return sum(self.sizes)
 
     @staticmethod
     def of(

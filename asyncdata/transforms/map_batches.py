@@ -169,6 +169,10 @@ class MapBatches(Called, OneForOne):
     function: Batched = field(metadata=REPLACEABLE)
     size: int = field(metadata=PHYSICAL)
 
+    @property
+    def holds(self) -> int:
+        return self.size
+
     @staticmethod
     def of(
         plan: Node,

@@ -53,6 +53,10 @@ class PackSequences(Unary):
     padding: Any = field(default=0, repr=False)
 
     @property
+    def holds(self) -> int:
+        return self.length * self.open_rows
+
+    @property
     def hoards(self) -> bool:
         return True
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import ELSEWHERE, Node, Unary, check_count, check_integer, finite, shuffles
+from asyncdata.plan import ELSEWHERE, EVERYTHING, Node, Unary, check_count, check_integer, finite, shuffles
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.random import Chance, epoch_key
 from asyncdata.runtime.scope import Scope
@@ -88,6 +88,10 @@ class Permute(Unary):
     seed: int = field(metadata=ELSEWHERE)
     reshuffle: bool = True
     drawn: bool = field(default=False, metadata=ELSEWHERE)
+
+    @property
+    def holds(self) -> int:
+        return EVERYTHING
 
     @property
     def chance(self) -> Chance:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.plan import ELSEWHERE, Node, Unary, repeated
+from asyncdata.plan import ELSEWHERE, EVERYTHING, Node, Unary, repeated
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, behind, named
 from asyncdata.runtime.random import Chance, epoch_key, mixed
@@ -63,6 +63,10 @@ class Shuffle(Unary):
     drawn: bool = field(default=False, metadata=ELSEWHERE)
 
     @property
+    def holds(self) -> int:
+        return self.size
+
+    @property
     def hoards(self) -> bool:
         return True
 
@@ -93,10 +97,6 @@ class Shuffle(Unary):
         held, rest = mine[: self.size], mine[self.size :]
         inner = self.input.dealt([place.input for place in places], deal)
         return behind(ShufflePlace(len(held), inner, held=encode_all(held)).told(), rest)
-
-
-EVERYTHING = 1 << 31
-"""A buffer of this size holds the whole input."""
 
 
 def size_label(size: int, reshuffle: bool) -> str:
@@ -374,6 +374,10 @@ class ShuffleRepeat(Unary):
     seed: int = field(metadata=ELSEWHERE)
     reshuffle: bool
     count: int
+
+    @property
+    def holds(self) -> int:
+        return self.size
 
     @property
     def hoards(self) -> bool:

@@ -37,6 +37,10 @@ class BucketByTokenCount(Unary):
     padding: Padding = field(repr=False)
 
     @property
+    def holds(self) -> int:
+        return self.buffer_size
+
+    @property
     def hoards(self) -> bool:
         return True
 

@@ -63,6 +63,10 @@ class Window(Unary):
     drop_remainder: bool = False
 
     @property
+    def holds(self) -> int:
+        return self.frame.span
+
+    @property
     def hoards(self) -> bool:
         return True
 

@@ -86,6 +86,25 @@ def test_a_state_with_any_other_number_is_refused_or_gives_elements(name: str) -
 
 
 @pytest.mark.parametrize(
+    "ds",
+    [
+        ad.Dataset.range(2).flat_map(lambda x: ad.Dataset.range(400_000).shuffle(300_000, seed=1)),
+        ad.Dataset.range(2).interleave(lambda x: ad.Dataset.range(400_000).shuffle(300_000, seed=1), cycle_length=2),
+        ad.Dataset.from_generator(lambda: iter(range(400_000))).shuffle(300_000, seed=1),
+        ad.Dataset.range(2).filter(lambda x: True).map(lambda x: np.arange(400_000)).unbatch(),
+    ],
+    ids=["flat_map", "interleave", "generator", "unbatch"],
+)
+def test_true_states_of_large_buffers_are_taken(ds: ad.Dataset[Any]) -> None:
+    with ds.iterate() as elements:
+        next(elements)
+        state = json.loads(json.dumps(elements.state_dict()))
+        rest = [next(elements) for _ in range(2)]
+    with ds.iterate(state=state) as elements:
+        assert [next(elements) for _ in range(2)] == rest
+
+
+@pytest.mark.parametrize(
     "position",
     [
         {"from": 10, "back": [{"run": [0, 10**12]}]},
