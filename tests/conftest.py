@@ -23,7 +23,7 @@ LAWS = pytest.StashKey[bool]()
 """Whether the long versions of the laws are asked for."""
 
 settings.register_profile(
-    "ci", derandomize=True, deadline=None, max_examples=400, print_blob=True, suppress_health_check=list(HealthCheck)
+    "ci", derandomize=True, deadline=None, max_examples=250, print_blob=True, suppress_health_check=list(HealthCheck)
 )
 settings.register_profile("short", settings.get_profile("ci"), max_examples=20)
 settings.register_profile("long", settings.get_profile("ci"), derandomize=False, max_examples=10_000)
@@ -40,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if config.stash[LAWS] else "short"))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # all that is collected stays: to look for garbage in it took a third of the time
 
 
 @pytest.hookimpl(tryfirst=True)  # before what is not asked for by `-m` is left out
@@ -53,6 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Let the many `gc.collect()` of the leak checks look at what the tests made, not at every module."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

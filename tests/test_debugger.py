@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.marks import first_by_default
+
 PROGRAM = """
 import asyncio
 import asyncdata as ad
@@ -25,7 +27,7 @@ print(list(ad.Dataset.range(3).map({function}{how}).with_options(options)))
 """
 
 
-@pytest.mark.parametrize("placement", ["thread", "current"])
+@pytest.mark.parametrize("placement", first_by_default(["thread", "current"]))
 @pytest.mark.parametrize(
     ("function", "how"),
     [("look", ""), ("look", ", num_parallel_calls=2"), ("look_later", ""), ("look", ", executor='thread'")],

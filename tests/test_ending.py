@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from tests.marks import first_by_default
 
 ROOT = Path(__file__).parents[1]
 PLACEMENTS = pytest.mark.parametrize("placement", ["thread", "process", "current"])
@@ -21,18 +22,21 @@ PLACEMENTS = pytest.mark.parametrize("placement", ["thread", "process", "current
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        "thread plain daemon for",
-        "thread threads daemon for",
-        "thread process daemon for",
-        "process plain daemon for",
-        "current plain daemon for",
-        "thread plain daemon async",
-        "process plain daemon async",
-        "thread plain daemon tee",
-        "thread process thread for",
-        "current process thread for",
-    ],
+    first_by_default(
+        [
+            "thread plain daemon for",
+            "process plain daemon for",
+            "thread plain daemon async",
+            "thread process thread for",
+            "thread threads daemon for",
+            "thread process daemon for",
+            "current plain daemon for",
+            "process plain daemon async",
+            "thread plain daemon tee",
+            "current process thread for",
+        ],
+        4,
+    ),
 )
 def test_a_reader_that_the_exit_stops_is_told(arguments: str) -> None:
     done = subprocess.run(

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import first_by_default
+
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 
-PLACEMENTS = (
-    "thread",
-    pytest.param("current", marks=pytest.mark.slow),
-    pytest.param("process", marks=pytest.mark.slow),
-)
+PLACEMENTS = first_by_default(["thread", "current", "process"])
 """Each program takes seconds, as it starts processes: the default run has one placement."""
 
 
@@ -30,7 +28,7 @@ def run(*arguments: str) -> None:
 
 @pytest.mark.parametrize(
     ("executor", "way"),
-    [("none", "exit"), ("thread", "_exit"), ("pool", "exit"), ("pool", "multiprocessing")],
+    first_by_default([("none", "exit"), ("pool", "exit"), ("thread", "_exit"), ("pool", "multiprocessing")], 2),
 )
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_a_child_reads_a_dataset_anew_and_leaves_the_parent_what_it_reads(
@@ -39,13 +37,13 @@ def test_a_child_reads_a_dataset_anew_and_leaves_the_parent_what_it_reads(
     run("half_read", placement, executor, way)
 
 
-@pytest.mark.parametrize("way", ["exit", "_exit"])
+@pytest.mark.parametrize("way", first_by_default(["exit", "_exit"]))
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_a_file_that_is_written_stays_the_parents(placement: str, way: str, tmp_path: Path) -> None:
     run("cached", placement, way, str(tmp_path))
 
 
-@pytest.mark.parametrize("way", ["exit", "_exit"])
+@pytest.mark.parametrize("way", first_by_default(["exit", "_exit"]))
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_a_cache_in_memory_that_is_half_full_is_right_in_both(placement: str, way: str) -> None:
     run("in_memory", placement, way)
@@ -65,7 +63,7 @@ def test_a_child_of_a_process_that_saves_may_not_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("executor", ["none", "thread", "pool"])
+@pytest.mark.parametrize("executor", first_by_default(["pool", "none", "thread"]))
 def test_a_function_that_forks(placement: str, executor: str) -> None:
     run("forked_within", placement, executor)
 

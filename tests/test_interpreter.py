@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import first_by_default
+
 FAULTS = Path(__file__).parent / "faults"
 PATIENCE = 60
 
@@ -48,11 +50,9 @@ def end(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("world", ["plain", "async"])
-@pytest.mark.parametrize("placement", ["thread", "current"])
-@pytest.mark.parametrize("pipeline", ["busy", "blocked", "blocked_source"])
-@pytest.mark.parametrize(
-    "leave", ["return", *(pytest.param(way, marks=pytest.mark.slow) for way in ("exit", "raise")), "global"]
-)
+@pytest.mark.parametrize("placement", first_by_default(["thread", "current"]))
+@pytest.mark.parametrize("pipeline", first_by_default(["blocked", "blocked_source", "busy"], 2))
+@pytest.mark.parametrize("leave", first_by_default(["return", "global", "exit", "raise"], 2))
 def test_an_interpreter_that_ends_with_a_pipeline_half_read(
     world: str, placement: str, pipeline: str, leave: str, tmp_path: Path
 ) -> None:
@@ -68,7 +68,7 @@ def test_an_interpreter_that_ends_with_a_pipeline_half_read(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("placement", ["thread", "current"])
+@pytest.mark.parametrize("placement", first_by_default(["thread", "current"]))
 @pytest.mark.parametrize("where", ["step", "next", "blocked_next", "async_next", "async_step"])
 def test_ctrl_c(where: str, placement: str, tmp_path: Path) -> None:
     for _ in range(3):  # CPython drops a KeyboardInterrupt that lands in a weakref's callback, and says so

@@ -618,6 +618,7 @@ def test_the_state_of_a_pipeline_over_a_thousand_files_is_small(thousand_files: 
     assert largest(ad.TFRecordDataset(files).shuffle(100).batch(32), 150) <= 4096
 
 
+@pytest.mark.slow
 def test_a_run_over_a_thousand_files_with_nine_stops_is_exact(thousand_files: Path) -> None:
     def build() -> ad.Dataset:
         files = ad.Dataset.list_files(str(thousand_files / "*.tfrecord"), seed=1)
@@ -640,6 +641,7 @@ def test_the_state_of_a_map_out_of_order_is_small(kind: str) -> None:
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.slow
 def test_thousands_of_states_while_the_engine_runs(deterministic: bool) -> None:
     """Each of them is taken while the engine's thread and its workers go on."""
     size = 3000
@@ -666,7 +668,8 @@ def filtered_between(*ordered: bool) -> ad.Dataset[int]:
     return ds
 
 
-@pytest.mark.parametrize("switched", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("switched", [False, True])
 def test_filters_between_steps_without_order(switched: bool) -> None:
     dice = random.Random(3)
     for _ in range(100):

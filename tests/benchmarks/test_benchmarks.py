@@ -52,6 +52,7 @@ def run(name: str, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "experiment"), EACH)
+@pytest.mark.slow
 def test_quick_run_prints_its_table_and_writes_its_rows(name: str, experiment: str, tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     printed = run(name, "--json", str(file))

@@ -13,6 +13,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.__main__ import main
 from tests.demo.conftest import BLUE, RED, record, write
+from tests.marks import first_by_default
 
 Demo = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -134,7 +135,7 @@ def test_cache_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_pa
     assert_one_line(capsys.readouterr().err, str(blocker))
 
 
-@pytest.mark.parametrize("missing", ["PIL", "sklearn", "threadpoolctl"])
+@pytest.mark.parametrize("missing", first_by_default(["PIL", "sklearn", "threadpoolctl"]))
 def test_missing_extra(missing: str, environment: dict[str, str]) -> None:
     program = (
         f"import sys; sys.modules[{missing!r}] = None; from asyncdata.__main__ import main; sys.exit(main(['demo']))"

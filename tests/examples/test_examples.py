@@ -77,6 +77,7 @@ def test_every_example_is_checked() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_example_prints_what_it_promises(path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
     done = subprocess.run(

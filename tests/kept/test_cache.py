@@ -22,6 +22,7 @@ import asyncdata as ad
 from asyncdata.kept.cache import FileCache
 from asyncdata.sources.record_index import Indexes
 from asyncdata.testing import check_resumes, check_transform, leaves_nothing
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, collect, results, unnamed
 from tests.transforms.test_hostile import KINDS
@@ -538,10 +539,7 @@ def test_killed_again_and_again_it_goes_on_with_what_was_written(path: Path) -> 
     assert "computed" not in again
 
 
-KILLED = (
-    "ordered",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("shuffled", "unordered", "generated", "empty")),
-)
+KILLED = first_by_default(["ordered", "shuffled", "unordered", "generated", "empty"])
 
 
 @pytest.mark.parametrize("source", KILLED)
@@ -560,6 +558,7 @@ def test_killed_just_before_the_file_gets_its_name_the_next_run_gives_it(path: P
         assert os.listdir(path.parent) == ["squares"]
 
 
+@pytest.mark.slow
 def test_killed_just_before_the_file_gets_its_name_another_pipeline_is_refused(path: Path) -> None:
     assert unnamed("cache", path, "ordered").returncode == -signal.SIGKILL
     again = unnamed("cache", path, "shuffled", "named")

@@ -23,6 +23,7 @@ from asyncdata.runtime.block import Block
 from asyncdata.runtime.tickets import Ordinals
 from asyncdata.testing import check_resumes, leaves_nothing, same
 from tests.faults.unnamed import INPUTS
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results, unnamed
 
@@ -440,10 +441,7 @@ def test_a_saving_that_failed_early_leaves_nothing_in_the_next(path: Path) -> No
     assert list(ad.Dataset.load(path)) == [*range(30)]
 
 
-KILLED = (
-    "ordered",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("shuffled", "unordered", "generated", "empty")),
-)
+KILLED = first_by_default(["ordered", "shuffled", "unordered", "generated", "empty"])
 
 
 @pytest.mark.parametrize("source", KILLED)

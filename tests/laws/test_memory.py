@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from tests.marks import first_by_default
 
 BIG = 8 << 20
 BUDGET = 256 << 20
@@ -131,7 +132,7 @@ def most_held(shape: Shape, budget: int | None) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("megabytes", [1, 24, 80])
+@pytest.mark.parametrize("megabytes", first_by_default([24, 1, 80]))
 def test_what_buffers_hold_together_is_within_the_budget(name: str, megabytes: int) -> None:
     shape, least = SHAPES[name]
     most, came = most_held(shape, megabytes << 20)

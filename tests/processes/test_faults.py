@@ -249,6 +249,7 @@ def shared_files(processes: list[int]) -> set[Path]:
 
 
 @pytest.mark.timeout(30)
+@pytest.mark.slow
 def test_a_small_dev_shm_does_no_harm() -> None:
     """160 MB of results are kept where `/dev/shm` has 64 MB, as in a container."""
     small = "mount -t tmpfs -o size=64m tmpfs /dev/shm"
@@ -297,6 +298,7 @@ def short_folder() -> Iterator[Path]:
     ["import os\ndel os.memfd_create\n", "import multiprocessing as m\nm.get_all_start_methods = lambda: ['spawn']\n"],
     ids=["no memfd, a temporary file", "no fork server, spawned"],
 )
+@pytest.mark.slow
 def test_what_is_not_there_on_every_system(tmp_path: Path, short_folder: Path, without: str) -> None:
     site = tmp_path / "site"
     site.mkdir()
@@ -326,6 +328,7 @@ def resident() -> int:
     return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Private")) << 10
 
 
+@pytest.mark.slow
 def test_memory_and_descriptors_stay_flat_over_epochs() -> None:
     ds = processes(ad.Dataset.range(60), lambda number: np.full((150, 1000), number)).batch(4)
     sizes: list[tuple[int, int]] = []

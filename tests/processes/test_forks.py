@@ -15,6 +15,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.runtime.autotune import Choice, Tuning
 from asyncdata.runtime.machine import usable_cores
+from tests.marks import first_by_default
 
 TWICE = ad.Dataset.range(50).map(lambda number: 2 * number, executor="process", num_parallel_calls=2)
 BESIDE = ad.Dataset.range(50).map(lambda number: 2 * number).with_options(ad.Options(placement="process"))
@@ -41,9 +42,7 @@ def ended(process: Any) -> int:
     return process.exitcode
 
 
-@pytest.mark.parametrize(
-    "method", ["fork", *(pytest.param(method, marks=pytest.mark.slow) for method in ("forkserver", "spawn"))]
-)
+@pytest.mark.parametrize("method", first_by_default(["fork", "forkserver", "spawn"]))
 @pytest.mark.parametrize("work", [twice, beside])
 def test_a_process_of_multiprocessing_has_worker_processes_of_its_own_and_ends(
     work: Callable[[], None], method: str

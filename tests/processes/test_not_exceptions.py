@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from tests.marks import first_by_default
 
 RANGE = ad.Dataset.range(6)
 ENDS = (SystemExit, KeyboardInterrupt, GeneratorExit)
@@ -59,7 +60,7 @@ def calling(kind: type[BaseException], placement: str, pool: Executor) -> dict[s
     }
 
 
-PLACEMENTS = ("thread", "current", "process")
+PLACEMENTS = first_by_default(["thread", "current", "process"])
 
 
 @pytest.mark.parametrize("kind", FAILS)

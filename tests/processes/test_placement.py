@@ -26,6 +26,7 @@ from asyncdata.beside.letters import Chosen
 from asyncdata.beside.line import GoneError
 from asyncdata.testing import leaves_nothing
 from tests.endless import busy, hang
+from tests.marks import first_by_default
 from tests.processes.children import alive, children_of, workers
 from tests.processes.test_faults import read_until_ready, until
 from tests.processes.test_map import outcomes
@@ -398,8 +399,8 @@ def test_descriptors_stay_few_over_epochs() -> None:
     assert until(lambda: len(os.listdir("/proc/self/fd")) <= before), "all of them go with the process"
 
 
-@pytest.mark.parametrize("world", ["plain", "async"])
-@pytest.mark.parametrize("pipeline", ["busy", "blocked"])
+@pytest.mark.parametrize("world", first_by_default(["plain", "async"]))
+@pytest.mark.parametrize("pipeline", first_by_default(["blocked", "busy"]))
 @pytest.mark.parametrize("leave", ["return", "raise", "global"])
 def test_the_end_of_the_interpreter_is_not_held_up(world: str, pipeline: str, leave: str) -> None:
     process = start("leaving", world, "process", pipeline, leave)
@@ -412,6 +413,7 @@ def test_the_end_of_the_interpreter_is_not_held_up(world: str, pipeline: str, le
         assert (process.returncode, errors) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_parent_that_is_killed_leaves_no_process() -> None:
     process = start("beside", "run")
     read_until_ready(process)
@@ -422,6 +424,7 @@ def test_a_parent_that_is_killed_leaves_no_process() -> None:
     assert until(lambda: not any(map(alive, below)), 2), "processes left"
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_for_the_parent_alone() -> None:
     process = start("beside", "interrupted")
     read_until_ready(process)

@@ -22,6 +22,7 @@ import asyncdata as ad
 from asyncdata.processes import starting
 from asyncdata.processes.crew import Pool
 from asyncdata.processes.starting import WorkerProcess, popen_without_main
+from tests.marks import first_by_default
 
 PROGRAM = Path(__file__).parents[1] / "faults" / "starting.py"
 SERVER: Any = multiprocessing.forkserver._forkserver  # type: ignore[attr-defined]  # noqa: SLF001
@@ -29,7 +30,7 @@ SERVER: Any = multiprocessing.forkserver._forkserver  # type: ignore[attr-define
 forkserver = pytest.mark.skipif(starting.METHOD != "forkserver", reason="has no fork server")
 
 
-@pytest.mark.parametrize(("method", "count"), [("forkserver", 5), ("spawn", 2)])
+@pytest.mark.parametrize(("method", "count"), first_by_default([("forkserver", 5), ("spawn", 2)]))
 def test_processes_of_others_find_their_main_module_while_workers_start(method: str, count: int) -> None:
     done = subprocess.run(
         [sys.executable, str(PROGRAM), method, str(count)], capture_output=True, text=True, timeout=60, check=False

@@ -23,6 +23,7 @@ import asyncdata as ad
 from asyncdata.processes.crew import Crew
 from asyncdata.runtime import autotune, tuned
 from asyncdata.runtime.autotune import Choice, Sample, Tuning
+from tests.marks import first_by_default
 
 
 @dataclass
@@ -511,7 +512,7 @@ def test_a_function_that_becomes_another_kind_is_tried_anew(clock: Any, before: 
     assert tuning.choice[:2] == (where, workers)
 
 
-@pytest.mark.parametrize("factor", [0.1, 10])
+@pytest.mark.parametrize("factor", first_by_default([10, 0.1]))
 @pytest.mark.parametrize("kind", ["decoder", "sleep"])
 def test_calls_that_become_dearer_or_cheaper_are_tried_anew(clock: Any, kind: str, factor: float) -> None:
     function, where, workers = KINDS[kind]

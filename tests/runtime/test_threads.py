@@ -179,6 +179,7 @@ for _ in range(200):
 """
 
 
+@pytest.mark.slow
 def test_a_loop_may_be_woken_while_it_is_closed() -> None:
     """One of uvloop's alone ends the process with a segmentation fault, on a free-threaded interpreter."""
     done = subprocess.run([sys.executable, "-c", LOOPS], capture_output=True, text=True, check=False)

@@ -21,6 +21,7 @@ import asyncdata as ad
 from asyncdata.experimental import CsvDataset
 from asyncdata.formats.csv import WINDOW, Column, CsvParser, Dialect, Splitter, Table
 from asyncdata.testing import check_resumes, leaves_nothing
+from tests.marks import first_by_default
 from tests.reference import Failed
 from tests.running import WAYS, results
 
@@ -200,7 +201,7 @@ def many(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("compression", [None, "GZIP"])
-@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 50, None])
+@pytest.mark.parametrize("size", first_by_default([50, None, 1], 2))
 def test_goes_on_at_any_record(path: Path, compression: str | None, size: int | None) -> None:
     data = many(200)
     path.write_bytes(gzip.compress(data) if compression else data)
@@ -208,6 +209,7 @@ def test_goes_on_at_any_record(path: Path, compression: str | None, size: int | 
     check_resumes(lambda: CsvDataset(path, [I32, ""], compression, size, header=True).shuffle(20, seed=1), places=8)
 
 
+@pytest.mark.slow
 def test_goes_on_at_a_byte_offset_close_to_the_record(path: Path) -> None:
     path.write_bytes(many(20_000))
     check_resumes(lambda: CsvDataset(path, [I32, ""], header=True), places=8)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes, leaves_nothing
+from tests.marks import first_by_default
 from tests.reference import Failed
 from tests.running import WAYS, results
 
@@ -95,7 +96,7 @@ def test_a_skip_reads_nothing_that_it_leaves_out(path: Path, monkeypatch: pytest
     assert len(next(iter(ds.shuffle(seed=1).map(bytes)))) == 1 << 10
 
 
-@pytest.mark.parametrize("compression", [None, "GZIP"])
+@pytest.mark.parametrize("compression", first_by_default([None, "GZIP"]))
 def test_goes_on_at_any_record(path: Path, compression: str | None) -> None:
     written(path, 300, 11, 5, 3, compression)
     build = lambda size=None: ad.FixedLengthRecordDataset(path, 11, 5, 3, size, compression)  # noqa: E731

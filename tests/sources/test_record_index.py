@@ -556,6 +556,7 @@ print(len(list(ad.TFRecordDataset(sys.argv[1:], index=True).shuffle(seed=1))))
 """
 
 
+@pytest.mark.slow
 def test_several_processes_at_once_do_each_other_no_harm(tmp_path: Path) -> None:
     names = [written(tmp_path / f"{seed}.tfrecord", SMALL, seed) for seed in range(20)]
     for name in names[::2]:

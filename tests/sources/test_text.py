@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import asyncdata as ad
 from asyncdata.formats.lines import WINDOW, LineParser
 from asyncdata.testing import check_resumes, leaves_nothing
+from tests.marks import first_by_default
 from tests.reference import Failed
 from tests.running import WAYS, results
 
@@ -74,7 +75,7 @@ def test_bytes_that_are_no_text_come_as_they_are(path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "GZIP"])
-@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 7, 1000, None])
+@pytest.mark.parametrize("size", first_by_default([7, 1000, None, 1], 3))
 def test_goes_on_at_any_line(path: Path, compression: str | None, size: int | None) -> None:
     data = b"\r\n".join(b"%d" % number * (number % 50) for number in range(300))
     path.write_bytes(packed(data, compression))

@@ -113,7 +113,7 @@ def test_several_files_one_of_them_missing(tmp_path: Path, reads: int | None, co
 @pytest.mark.parametrize(
     ("workers", "deterministic"), [(None, None), (4, True), (4, False)], ids=["serial", "parallel", "unordered"]
 )
-@pytest.mark.parametrize("sizes", [SMALL, SIZES], ids=["small", "large"])
+@pytest.mark.parametrize("sizes", [SMALL, pytest.param(SIZES, marks=pytest.mark.slow)], ids=["small", "large"])
 def test_interleaved_files(
     tmp_path: Path, workers: int | None, deterministic: bool | None, sizes: tuple[int, ...]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
 
@@ -39,7 +40,7 @@ def fail_at_2(x: int) -> int:
 
 @pytest.mark.parametrize("size", [1, 3, 4, 1000])
 @pytest.mark.parametrize("drop", [False, True])
-@pytest.mark.parametrize("calls", [None, 2, ad.AUTOTUNE])
+@pytest.mark.parametrize("calls", first_by_default([None, 2, ad.AUTOTUNE]))
 def test_keeps_its_contract(size: int, drop: bool, calls: int | None) -> None:
     check_transform(
         lambda ds: ds.batch(size, drop_remainder=drop, num_parallel_calls=calls),

@@ -11,6 +11,7 @@ import asyncdata as ad
 from asyncdata.checkpoint import merge_states
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import results
 
@@ -153,7 +154,7 @@ def one(x: int) -> Any:
     return np.full(x * 7 % 25, x)
 
 
-@pytest.mark.parametrize("size", [1, 5, 16, 1000])
+@pytest.mark.parametrize("size", first_by_default([5, 1, 16, 1000]))
 @pytest.mark.parametrize("overlong", ["error", "drop", "keep"])
 def test_goes_on_as_if_nothing_had_happened(size: int, overlong: Any) -> None:
     def build() -> ad.Dataset[Any]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.transforms.permute import permuted
+from tests.marks import first_by_default
 
 NUMBERS = ad.Dataset.range(100)
 
@@ -31,7 +32,7 @@ def test_any_part_of_any_size_is_a_part_of_the_whole(size: int, key: int, data: 
     assert found == [int(permuted(place, place + 1, size, key)[0]) for place in range(start, stop)]
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", first_by_default([2, 3, 4, 5], 3))
 def test_all_orders_are_about_as_likely(size: int) -> None:
     """Chi-square over all orders of a few elements, five standard deviations above what is expected at most."""
     rounds = 200 * factorial(size)

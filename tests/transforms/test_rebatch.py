@@ -11,6 +11,7 @@ from asyncdata.runtime.machine import lock_is_held
 from asyncdata.structure import spec_of
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import results
 
@@ -227,7 +228,7 @@ BEHIND = {
 
 
 @pytest.mark.parametrize("behind", BEHIND)
-@pytest.mark.parametrize("sizes", [1, 6, 24, 32, 48, 50, 100, [30, 18], [7, 24, 17]])
+@pytest.mark.parametrize("sizes", first_by_default([24, 50, [7, 24, 17], 1, 6, 32, 48, 100, [30, 18]], 3))
 @pytest.mark.parametrize("source", PARTS)
 def test_to_write_into_a_batch_changes_no_other_and_no_source(source: str, sizes: Any, behind: str) -> None:
     def pipeline() -> ad.Dataset:

@@ -11,6 +11,7 @@ from asyncdata.checkpoint import merge_states
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
 
@@ -112,7 +113,7 @@ def test_resamplings_with_one_seed_are_independent() -> None:
 
 
 @EITHER
-@pytest.mark.parametrize("source", ["range", "nested", "batches"])
+@pytest.mark.parametrize("source", first_by_default(["batches", "range", "nested"]))
 def test_goes_on_from_any_place(how: Any, source: str) -> None:
     def pipeline() -> ad.Dataset[Any]:
         ds: ad.Dataset[Any] = ad.Dataset.range(120)
