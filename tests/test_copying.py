@@ -13,6 +13,7 @@ import asyncdata as ad
 from asyncdata import copying
 from asyncdata.copying import HELP, LARGE, SHARED, SMALL, copy, gather
 from asyncdata.runtime.machine import lock_is_held
+from tests.marks import first_by_default
 
 DTYPES = ["u1", "?", "f2", "c16", ">i4", "M8[s]", "S3", "U2", "g", [("a", "i4"), ("b", "f8")]]
 
@@ -70,7 +71,7 @@ def help_with(request):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("each", [100, SMALL, LARGE, SHARED + 12])
+@pytest.mark.parametrize("each", first_by_default([SHARED + 12, SMALL, LARGE, 100], 2))
 def test_rows_of_any_dtype(dtype, each, help_with):
     size = each // np.dtype(dtype).itemsize
     gathered([some((1, size), dtype, seed) for seed in range(3)])

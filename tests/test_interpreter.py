@@ -51,7 +51,7 @@ def end(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 @pytest.mark.parametrize("world", ["plain", "async"])
 @pytest.mark.parametrize("placement", first_by_default(["thread", "current"]))
-@pytest.mark.parametrize("pipeline", first_by_default(["blocked", "blocked_source", "busy"], 2))
+@pytest.mark.parametrize("pipeline", first_by_default(["blocked", "blocked_source", "busy"]))
 @pytest.mark.parametrize("leave", first_by_default(["return", "global", "exit", "raise"], 2))
 def test_an_interpreter_that_ends_with_a_pipeline_half_read(
     world: str, placement: str, pipeline: str, leave: str, tmp_path: Path

@@ -15,6 +15,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.runtime.bridge import StopSignal
 from asyncdata.testing import leaves_nothing
+from tests.marks import first_by_default
 from tests.reference import Boom, failed
 
 TRIES = 60
@@ -111,7 +112,7 @@ def but_seven(number: int) -> int:
     return number
 
 
-@pytest.mark.parametrize("placement", ["thread", "current"])
+@pytest.mark.parametrize("placement", first_by_default(["thread", "current"]))
 def test_an_element_that_failed_is_not_lost(placement: ad.Placement) -> None:
     ds = ad.Dataset.range(10).map(but_seven).with_options(ad.Options(placement=placement))
     expected, press, came = [*range(7), failed(Boom(7)), 8, 9], CtrlC(), 0

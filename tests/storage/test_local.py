@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from asyncdata.errors import DataLossError
 from asyncdata.storage.local import LocalStore
+from tests.marks import first_by_default
 
 store = LocalStore()
 content = bytes(range(256)) * 40
@@ -52,7 +53,7 @@ needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="coun
 
 
 class TestStream:
-    @pytest.mark.parametrize("block_bytes", [1, 100, 1024, len(content), 1 << 20])
+    @pytest.mark.parametrize("block_bytes", first_by_default([100, 1024, len(content), 1 << 20, 1], 4))
     @pytest.mark.parametrize("offset", [0, 1, 1023, len(content) - 1, len(content), len(content) + 5])
     async def test_all_bytes_in_blocks(self, path: str, cache: str, block_bytes: int, offset: int) -> None:
         found = await pieces(path, block_bytes=block_bytes, offset=offset)

@@ -12,6 +12,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.transformations import Transformations
+from tests.marks import first_by_default
 from tests.reference import Failed
 from tests.running import WAYS
 from tests.tfdata import case as cases
@@ -24,7 +25,7 @@ CASES = (*ELEMENTS, *DATASETS)
 OURS = cases.ours()
 
 
-@pytest.mark.parametrize("optimize", [True, False], ids=["optimised", "as written"])
+@pytest.mark.parametrize("optimize", first_by_default([True, False]), ids=["optimised", "as written"])
 @pytest.mark.parametrize("read", WAYS, ids=lambda way: way.__name__)
 def test_gives_what_is_stated_in_every_way(read: Callable[..., list[Any]], optimize: bool) -> None:
     wrong: list[Any] = []

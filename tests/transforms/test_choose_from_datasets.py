@@ -10,6 +10,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain, results
 
@@ -153,7 +154,7 @@ def choosing(stop: bool) -> ad.Dataset[Any]:
     ],
     ids=["alone", "parallel map", "shuffle", "repeat", "chosen again"],
 )
-@pytest.mark.parametrize("stop", [False, True])
+@pytest.mark.parametrize("stop", first_by_default([True, False]))
 def test_goes_on_from_every_place(transform: Callable[[ad.Dataset[Any]], ad.Dataset[Any]], stop: bool) -> None:
     check_resumes(lambda: transform(choosing(stop)), places=100)
 

@@ -14,6 +14,7 @@ from asyncdata.runtime.executors import Pace
 from asyncdata.testing import check_resumes, same
 from asyncdata.transforms.repeat import Concatenate
 from asyncdata.transforms.shelf import Shelf
+from tests.marks import first_by_default
 
 ROWS = 300
 DS = ad.Dataset.from_tensor_slices
@@ -73,7 +74,7 @@ def listed(value: Any) -> Any:
     return tuple(map(listed, value)) if isinstance(value, tuple) else value
 
 
-@pytest.mark.parametrize("size", [None, 7, 64])
+@pytest.mark.parametrize("size", first_by_default([None, 7, 64], 2))
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_elements_and_batches_are_what_they_are_without_arrays(source: str, step: str, size: int | None) -> None:

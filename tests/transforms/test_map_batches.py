@@ -8,6 +8,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes, check_transform, virtual_time
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
 
@@ -23,7 +24,7 @@ def halve_even(x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("size", [1, 3, 64, 1000])
-@pytest.mark.parametrize("how", [{}, {"num_parallel_calls": 3}, {"executor": "thread"}])
+@pytest.mark.parametrize("how", first_by_default([{}, {"num_parallel_calls": 3}, {"executor": "thread"}], 2))
 def test_keeps_its_contract(size: int, how: dict[str, Any]) -> None:
     check_transform(lambda ds: ds.map(halve, batch=size, **how), lambda items: [np.float64(x / 2) for x in items])
 

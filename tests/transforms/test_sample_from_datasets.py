@@ -12,6 +12,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain
 
@@ -233,7 +234,7 @@ def uneven(weights: Any = (0.6, 0.3, 0.1), **how: Any) -> ad.Dataset[Any]:
     ],
     ids=["alone", "map", "parallel map", "shuffle", "repeat", "mixed again", "prefetch"],
 )
-@pytest.mark.parametrize("stop", [False, True])
+@pytest.mark.parametrize("stop", first_by_default([True, False]))
 def test_goes_on_from_every_place(transform: Callable[[ad.Dataset[Any]], ad.Dataset[Any]], stop: bool) -> None:
     check_resumes(lambda: transform(uneven(stop_on_empty_dataset=stop)), places=100)
 
