@@ -43,6 +43,11 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # all that is collected stays: to look for garbage in it took a third of the time
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return what `-n auto` means: one more than there are cores, as many tests wait for processes that they start."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(tryfirst=True)  # before what is not asked for by `-m` is left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test over random examples `laws` where their long versions are asked for."""

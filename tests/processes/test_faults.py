@@ -227,6 +227,7 @@ def test_the_processes_end_with_the_last_dataset_that_uses_them() -> None:
     assert until(lambda: not any(map(alive, mine)), 2)
 
 
+@pytest.mark.slow
 def test_a_parent_that_is_killed_takes_everything_along() -> None:
     process = start("run")
     lines = read_until_ready(process)

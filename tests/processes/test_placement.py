@@ -401,7 +401,7 @@ def test_descriptors_stay_few_over_epochs() -> None:
 
 @pytest.mark.parametrize("world", first_by_default(["plain", "async"]))
 @pytest.mark.parametrize("pipeline", first_by_default(["blocked", "busy"]))
-@pytest.mark.parametrize("leave", ["return", "raise", "global"])
+@pytest.mark.parametrize("leave", first_by_default(["return", "raise", "global"]))
 def test_the_end_of_the_interpreter_is_not_held_up(world: str, pipeline: str, leave: str) -> None:
     process = start("leaving", world, "process", pipeline, leave)
     out, errors = process.communicate(timeout=20)

@@ -281,6 +281,7 @@ def test_a_users_function_that_is_called_by_hand_is_interrupted_at_once() -> Non
     assert ds.head(1)[0].tolist() == [0, 1]
 
 
+@pytest.mark.slow
 def test_what_is_read_by_hand_is_closed_and_what_is_cached_is_whole_wherever_it_comes() -> None:
     press, numbers = CtrlC(), ad.Dataset.range(20)
     source = ad.Dataset.zip(numbers, numbers.skip(9).repeat(2)).shuffle(4, seed=1)

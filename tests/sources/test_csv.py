@@ -120,6 +120,7 @@ def test_a_record_that_is_wrong_fails_in_its_place(
         assert way(CsvDataset(path, [str, str], compression)) == expected
 
 
+@pytest.mark.slow
 def test_batches_of_columns_hold_what_batches_of_records_hold(path: Path) -> None:
     path.write_text("".join([f'{n},"{n}, {"x" * (n % 9)}",{n / 8}\n' for n in range(9000)] + ["1,2,x\n", "7,8,9\n"]))
 
