@@ -71,7 +71,7 @@ def help_with(request):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("each", first_by_default([SHARED + 12, SMALL, LARGE, 100], 2))
+@pytest.mark.parametrize("each", first_by_default([SHARED + 12, SMALL, LARGE, 100]))
 def test_rows_of_any_dtype(dtype, each, help_with):
     size = each // np.dtype(dtype).itemsize
     gathered([some((1, size), dtype, seed) for seed in range(3)])

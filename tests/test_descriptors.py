@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.descriptors import COUNT
+from tests.marks import first_by_default
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts what is in /proc/self/fd")
 
@@ -46,7 +47,7 @@ def check_few(limit: int, pipeline: tuple[str, str, str], folder: Path) -> None:
         assert "cannot be started" not in line or "ulimit -n" in line
 
 
-@pytest.mark.parametrize(("limit", "pipeline"), [(16, PIPELINES[0]), (24, PIPELINES[2])])
+@pytest.mark.parametrize(("limit", "pipeline"), first_by_default([(16, PIPELINES[0]), (24, PIPELINES[2])]))
 def test_few_descriptors_are_an_error_and_no_wait(limit: int, pipeline: tuple[str, str, str], folder: Path) -> None:
     check_few(limit, pipeline, folder)
 

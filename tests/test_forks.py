@@ -28,7 +28,7 @@ def run(*arguments: str) -> None:
 
 @pytest.mark.parametrize(
     ("executor", "way"),
-    first_by_default([("none", "exit"), ("pool", "exit"), ("thread", "_exit"), ("pool", "multiprocessing")], 2),
+    first_by_default([("pool", "exit"), ("none", "exit"), ("thread", "_exit"), ("pool", "multiprocessing")]),
 )
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_a_child_reads_a_dataset_anew_and_leaves_the_parent_what_it_reads(

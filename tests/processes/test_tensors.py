@@ -34,7 +34,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 def test_tensors_arrive_whole_and_writable_in_shared_memory(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

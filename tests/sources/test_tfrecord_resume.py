@@ -19,6 +19,7 @@ from asyncdata.errors import ResumeError
 from asyncdata.formats.tfrecord import FRAMING, HEADER, LARGE, frame
 from asyncdata.storage import BLOCK_BYTES
 from asyncdata.testing import check_resumes
+from tests.marks import first_by_default
 
 SIZES = (10, 0, LARGE, 700, LARGE - 1, LARGE + 1, LARGE, 5, 5, 5, 3 * LARGE, LARGE, 90)
 """Runs of small records and runs of large ones, which are read each in a way of its own."""
@@ -111,7 +112,9 @@ def test_several_files_one_of_them_missing(tmp_path: Path, reads: int | None, co
 
 
 @pytest.mark.parametrize(
-    ("workers", "deterministic"), [(None, None), (4, True), (4, False)], ids=["serial", "parallel", "unordered"]
+    ("workers", "deterministic"),
+    first_by_default([(4, True), (4, False), (None, None)]),
+    ids=["parallel", "unordered", "serial"],
 )
 @pytest.mark.parametrize("sizes", [SMALL, pytest.param(SIZES, marks=pytest.mark.slow)], ids=["small", "large"])
 def test_interleaved_files(

@@ -74,7 +74,7 @@ def listed(value: Any) -> Any:
     return tuple(map(listed, value)) if isinstance(value, tuple) else value
 
 
-@pytest.mark.parametrize("size", first_by_default([None, 7, 64], 2))
+@pytest.mark.parametrize("size", first_by_default([7, None, 64]))
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_elements_and_batches_are_what_they_are_without_arrays(source: str, step: str, size: int | None) -> None:

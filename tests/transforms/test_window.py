@@ -31,7 +31,7 @@ def shown(ds: ad.Dataset) -> list[Any]:
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 @pytest.mark.parametrize("shift", [None, 1, 2, 7])
-@pytest.mark.parametrize(("stride", "drop"), first_by_default([(1, False), (3, True), (1, True), (3, False)], 2))
+@pytest.mark.parametrize(("stride", "drop"), first_by_default([(3, True), (1, False), (1, True), (3, False)]))
 def test_keeps_its_contract(size: int, shift: int | None, stride: int, drop: bool) -> None:
     check_transform(
         lambda ds: ds.window(size, shift, stride, drop).flat_map(lambda window: window.batch(1000)),
