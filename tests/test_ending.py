@@ -102,6 +102,7 @@ def test_the_end_is_the_end(placement: Any) -> None:
     assert list(elements) == []
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what is raised in a finalizer
 @pytest.mark.parametrize("placement", ["thread", "process"])
 def test_a_signal_handler_that_raises_does_not_lock_the_iterator(placement: Any) -> None:
     """Signals come at every place of the reading: an interval timer fires while elements are asked for."""
