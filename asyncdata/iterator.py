@@ -358,8 +358,8 @@ class DatasetIterator(Generic[T]):
         >>> with ad.Dataset.range(10_000).map(lambda x: x + 1, ad.AUTOTUNE).iterate() as elements:
         ...     _ = list(elements)
         ...     step, buffer = elements.stats()
-        >>> step["where"], step["workers"]
-        ('inline', 1)
+        >>> step["where"] in ("inline", "thread", "process"), step["workers"] >= 1
+        (True, True)
         >>> buffer["step"], buffer["buffer"] >= 2
         ('prefetch(AUTOTUNE)', True)
         """
