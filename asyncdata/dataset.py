@@ -437,8 +437,12 @@ class Dataset(Transformations[T]):
 
     # iteration
 
-    def iterate(self, *, state: Mapping[str, Any] | None = None, strict: bool = True) -> DatasetIterator[T]:
+    def iterate(
+        self, *, state: Mapping[str, Any] | None = None, strict: bool = True, epoch: int | None = None
+    ) -> DatasetIterator[T]:
         """Return an iterator that is also a context manager, `with` or `async with`, and ends all it started.
+
+        It is the next epoch, or number `epoch`, after which the next ones follow.
 
         With a `state`, from `DatasetIterator.state_dict`, it goes on where that iterator stood, and the next iteration
         is the epoch after that one. `ResumeError` if the state is of another pipeline. With `strict=False` its steps
@@ -455,7 +459,20 @@ class Dataset(Transformations[T]):
         0
         """
         strictly = check_flag("iterate", "strict", strict)
-        return DatasetIterator(self._planner, self._begin() if state is None else self._go_on(state, strictly))
+        place = self._begin(epoch) if state is None else self._go_on(only_state(state, epoch), strictly)
+        return DatasetIterator(self._planner, place, self._go_on)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Have the next iteration be number `epoch`, from 0: the order of `shuffle` in it, and what else is drawn.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(9).shuffle(seed=1)
+        >>> epochs = [list(ds) for _ in range(3)]
+        >>> ds.set_epoch(1)
+        >>> list(ds) == epochs[1], list(ds) == epochs[2], list(ds.iterate(epoch=0)) == epochs[0]
+        (True, True, True)
+        """
+        self._epochs.set(check_count("set_epoch", "epoch", epoch, 0))
 
     def __iter__(self) -> DatasetIterator[T]:
         return self.iterate()
@@ -579,9 +596,10 @@ class Dataset(Transformations[T]):
     def __repr__(self) -> str:
         return f"<Dataset {self._plan}>"
 
-    def _begin(self) -> Place:
-        """Return the beginning of the next epoch."""
-        return Place(self._plan, self._epochs.begin())
+    def _begin(self, epoch: int | None = None) -> Place:
+        """Return the beginning of an epoch, of the next one unless it is told."""
+        number = None if epoch is None else check_count("iterate", "epoch", epoch, 0)
+        return Place(self._plan, self._epochs.begin(number))
 
     def _go_on(self, state: Mapping[str, Any], strict: bool) -> Place:
         """Return the place that a state tells; the next epoch is the one after it."""
@@ -594,6 +612,13 @@ class Dataset(Transformations[T]):
 
     def _part(self, plan: Node) -> Dataset[Any]:
         return Dataset(plan, self._options)
+
+
+def only_state(state: Mapping[str, Any], epoch: int | None) -> Mapping[str, Any]:
+    """Return a state; raise `PlanError` if an epoch is given as well."""
+    if epoch is not None:
+        raise PlanError("iterate(state=, epoch=): give one of them, as a state tells its epoch")
+    return state
 
 
 def epochs_of(dataset: Dataset[Any]) -> Epochs:

@@ -36,17 +36,24 @@ class Epochs:
         begun = [epochs.next for epochs, plan in parents.items() if epochs.next and varies(plan)]
         return cls(max(begun, default=0), tuple(parents))
 
-    def begin(self) -> int:
-        """Return the number of an epoch that begins now."""
-        epoch = self.next
+    def set(self, epoch: int) -> None:
+        """Have `epoch` be the next one, also where this was made from."""
+        for one in self.line():
+            one.next = epoch
+
+    def begin(self, epoch: int | None = None) -> int:
+        """Return the number of an epoch that begins now: the next one, unless it is told."""
+        if epoch is None:
+            epoch = self.next
+        else:
+            self.set(epoch)
         for one in self.line():
             one.next = max(one.next, epoch + 1)
         return epoch
 
     def go_on(self, place: Place) -> Place:
         """Return the place that a state tells; the next epoch is the one after its, also where this was made from."""
-        for one in self.line():
-            one.next = place.epoch + 1
+        self.set(place.epoch + 1)
         return place
 
     def line(self) -> list[Epochs]:

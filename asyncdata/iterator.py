@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain, islice
 from operator import length_hint
@@ -317,8 +317,10 @@ class DatasetIterator(Generic[T]):
     (0, 1)
     """
 
-    def __init__(self, planner: Planner, place: Place) -> None:
-        self._reader = Reader(planner, place)
+    def __init__(
+        self, planner: Planner, place: Place, go_on: Callable[[Mapping[str, Any], bool], Place] | None = None
+    ) -> None:
+        self._reader, self._go_on = Reader(planner, place), go_on
         weakref.finalize(self, self._reader.abandon, AT_EXIT)  # nobody reads one that was dropped
 
     def __iter__(self) -> Self:
@@ -344,6 +346,17 @@ class DatasetIterator(Generic[T]):
             return await reader.read_async()
         finally:
             del self  # see Reader; not before, as nobody else may hold it
+
+    @property
+    def epoch(self) -> int:
+        """The number of this epoch of the dataset, from 0.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.range(3)
+        >>> [ds.iterate().epoch for _ in range(3)]
+        [0, 1, 2]
+        """
+        return self._reader.epoch
 
     def stats(self) -> list[dict[str, Any]]:
         """Return what AUTOTUNE has chosen so far, a dict for each step that it tunes, in order, sources first.
@@ -387,9 +400,11 @@ class DatasetIterator(Generic[T]):
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Go on where the iterator stood that gave `state`; `ResumeError` if it read another pipeline.
 
-        With `strict=False` it may have been a similar one: see `Dataset.iterate`.
+        The next iteration of the dataset is the epoch after that one. With `strict=False` it may have been a similar
+        pipeline: see `Dataset.iterate`.
         """
-        place = place_of(self._reader.user_plan, state, check_flag("load_state_dict", "strict", strict))
+        strictly = check_flag("load_state_dict", "strict", strict)
+        place = self._go_on(state, strictly) if self._go_on else place_of(self._reader.user_plan, state, strictly)
         self._reader.abandon()
         self._reader.begin(place)
 

@@ -225,3 +225,51 @@ def test_shared_inputs_are_counted_once() -> None:
     epochs = [list(one) for one in (made, ds, made, ds)]
     first, second, third = [list(one) for one in [shuffled()] * 3]
     assert epochs == [first, second, second, third]
+
+
+def test_an_epoch_that_is_told_is_read_and_the_next_ones_follow() -> None:
+    once = shuffled()
+    epochs = [list(once) for _ in range(5)]
+    ds = shuffled()
+    assert [list(ds.iterate(epoch=3)), list(ds), list(ds.iterate(epoch=0)), list(ds)] == [
+        epochs[3],
+        epochs[4],
+        epochs[0],
+        epochs[1],
+    ]
+    ds.set_epoch(2)
+    assert ds.iterate().epoch == 2
+    assert list(ds) == epochs[3]
+
+
+def test_an_epoch_that_is_set_is_that_of_what_the_dataset_was_made_from() -> None:
+    ds = shuffled()
+    batches = ds.batch(4)
+    batches.set_epoch(2)
+    assert flat(list(batches)) == list(shuffled().iterate(epoch=2))
+    assert list(ds) == list(shuffled().iterate(epoch=3))
+
+
+def test_no_epoch_comes_before_the_first_and_a_state_has_its_own() -> None:
+    ds = shuffled()
+    state = ds.iterate().state_dict()
+    for wrong in (-1, 1.5):
+        with pytest.raises(ad.PlanError, match=r"set_epoch\(epoch=\)"):
+            ds.set_epoch(wrong)  # type: ignore[arg-type]
+        with pytest.raises(ad.PlanError, match=r"iterate\(epoch=\)"):
+            ds.iterate(epoch=wrong)  # type: ignore[arg-type]
+    with pytest.raises(ad.PlanError, match="a state tells its epoch"):
+        ds.iterate(state=state, epoch=1)
+
+
+def test_after_an_iterator_has_loaded_a_state_the_epoch_after_that_one_follows() -> None:
+    once = shuffled()
+    epochs = [list(once) for _ in range(3)]
+    with once.iterate(epoch=1) as elements:
+        first = [next(elements) for _ in range(5)]
+        state = elements.state_dict()
+    ds = shuffled()
+    elements = iter(ds)
+    elements.load_state_dict(state)
+    assert first + list(elements) == epochs[1]
+    assert list(ds) == epochs[2]
