@@ -17,6 +17,10 @@ from asyncdata.contents import contents
 from asyncdata.epochs import Epochs
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.formats.limits import KEPT_RECORD_BYTES
+from asyncdata.integrations.loader import Loader
+from asyncdata.integrations.packages import require
+from asyncdata.integrations.tensors import to_tensors
+from asyncdata.integrations.torch_dataset import torch_dataset
 from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.kept.saved import Saved, save
 from asyncdata.optimize import Planner, explained
@@ -30,6 +34,7 @@ from asyncdata.sources.memory import Chosen, Counter, Elements, Getter, Items, R
 from asyncdata.storage import local_path, store_for
 from asyncdata.structure import as_arrays, check_signature, conform, open_level, paired, spec_of
 from asyncdata.tee import Consumer, consumers
+from asyncdata.tensors import dataloader_hint
 from asyncdata.transformations import Transformations, check_structures, dataset_for
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.mix import Choose, Sample
@@ -512,6 +517,39 @@ class Dataset(Transformations[T]):
         check_count("tee", "n", n, 1)
         return consumers(self.iterate(), n, check_count("tee", "buffer_size", buffer_size, 1))
 
+    # for training loops
+
+    def loader(self, device: Any = None) -> Loader[Any]:
+        """Return what trainers take: batches as tensors of PyTorch, with `len`, `set_epoch` and a state that resumes.
+
+        Each `for` or `async for` over it is an epoch. `state_dict` and `load_state_dict` are the loader's own, so that
+        Lightning and accelerate keep them in their checkpoints: see docs/pytorch.md. Arrays of numbers become tensors
+        that share their memory, other leaves stay what they are.
+
+        >>> import asyncdata as ad
+        >>> batches = ad.Dataset.range(6).batch(2).loader()  # doctest: +SKIP
+        >>> next(iter(batches))  # doctest: +SKIP
+        tensor([0, 1])
+        """
+        require("torch", "loader()")
+        return Loader(self, to_tensors)
+
+    def to_torch(self) -> Any:
+        """Return a `torch.utils.data.IterableDataset` for what takes nothing else, with elements as tensors.
+
+        For batches that this dataset makes, say `DataLoader(ds.to_torch(), batch_size=None)`. With `num_workers=n` each
+        worker runs the whole pipeline and gives every n-th element; their order is the same as without workers. Leave
+        it at 0: the pipeline has threads and processes of its own, and a worker of a DataLoader may start no processes.
+        Its iterators have `state_dict` and `load_state_dict`, for `torchdata.stateful_dataloader`. See docs/pytorch.md.
+
+        >>> import asyncdata as ad
+        >>> from torch.utils.data import DataLoader  # doctest: +SKIP
+        >>> batches = DataLoader(ad.Dataset.range(6).batch(2).to_torch(), batch_size=None)  # doctest: +SKIP
+        >>> next(iter(batches))  # doctest: +SKIP
+        tensor([0, 1])
+        """
+        return torch_dataset(self)
+
     # elements by number
 
     def at(self, index: int) -> T:
@@ -766,7 +804,7 @@ def folded(elements: Iterator[Any], state: Any, fn: Callable[[Any, Any], Any]) -
 def length(cardinality: int) -> int:
     if cardinality < 0:
         kind = "infinite" if cardinality == INFINITE_CARDINALITY else "unknown before it has been read"
-        raise TypeError(f"the length of this dataset is {kind}; see cardinality()")
+        raise TypeError(f"the length of this dataset is {kind}; see cardinality(){dataloader_hint()}")
     return cardinality
 
 

@@ -15,6 +15,7 @@ AsyncDataError
 from __future__ import annotations
 
 import errno
+from multiprocessing import current_process
 
 __all__ = (
     "AsyncDataError",
@@ -86,6 +87,12 @@ def unstarted(processes: str, error: Exception) -> StageError:
     """Return the error for processes that could not be started."""
     refusal = StageError(f"{processes} cannot be started: {error!r}")
     refusal.__cause__ = error
+    if current_process().daemon:
+        annotate(
+            refusal,
+            "this process is a daemon, as workers of PyTorch's DataLoader are, and may start none: give the DataLoader "
+            "num_workers=0, as the pipeline has workers of its own, or leave out what asks for processes",
+        )
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         annotate(refusal, "allow more open files, `ulimit -n`, or take fewer processes")
     return refusal

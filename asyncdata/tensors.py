@@ -17,6 +17,7 @@ __all__ = (
     "as_array",
     "clone",
     "common_tensor_dtype",
+    "dataloader_hint",
     "filled_tensors",
     "from_array",
     "from_array_and_dtype",
@@ -42,6 +43,12 @@ def is_tensor(value: Any) -> bool:
 def any_tensor(values: Sequence[Any]) -> bool:
     """Tell whether one of some values is a tensor."""
     return "torch" in sys.modules and any(map(is_tensor, values))
+
+
+def dataloader_hint() -> str:
+    """Return what to give a DataLoader of PyTorch, if the program may be using one."""
+    used = "torch.utils.data" in sys.modules
+    return "; PyTorch's DataLoader takes dataset.to_torch(), with batch_size=None if it gives batches" if used else ""
 
 
 def loaded() -> Any:

@@ -55,7 +55,9 @@ LAYERS = (
     ("checkpoint",),
     ("kept",),
     ("epochs", "transformations"),
-    ("dataset", "iterator", "readers", "tables", "tee", "experimental"),
+    ("iterator",),
+    ("integrations",),
+    ("dataset", "readers", "tables", "tee", "experimental"),
     ("testing", "demo"),
     ("__main__",),
 )
@@ -64,6 +66,8 @@ USERS = ("testing", "demo", "__main__")  # these alone may `import asyncdata` as
 # What may be imported from above for its types alone, and why.
 TYPES_FROM_ABOVE = {
     ("asyncdata.transformations", "asyncdata.dataset"): "each transformation gives a dataset, which has them all",
+    ("asyncdata.integrations.loader", "asyncdata.dataset"): "a loader is made of a dataset, by a method of it",
+    ("asyncdata.integrations.torch_dataset", "asyncdata.dataset"): "likewise",
 }
 
 # What may be imported inside a function, and why.

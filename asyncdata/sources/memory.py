@@ -35,7 +35,7 @@ from asyncdata.structure import (
     spec_of,
     unprefixed,
 )
-from asyncdata.tensors import is_tensor
+from asyncdata.tensors import dataloader_hint, is_tensor
 
 __all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
 
@@ -419,6 +419,7 @@ class Chosen(Node):
         if not plan.addressable:
             raise PlanError(
                 f"at() needs elements that can be had in any order, which {plan.label()} does not give{shuffles(plan)}"
+                f"{dataloader_hint()}"
             )
         place = check_integer("at", "index", index) + (size if index < 0 and size >= 0 else 0)
         if place < 0 or 0 <= size <= place:
