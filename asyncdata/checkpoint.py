@@ -25,7 +25,7 @@ from asyncdata.plan import Node, nodes_of
 from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.random import Chance
 from asyncdata.runtime.tickets import END, FRESH, Position, Start, natural
-from asyncdata.sizes import check_sizes
+from asyncdata.sizes import check_position
 from asyncdata.sources.files import brief
 from asyncdata.storage import write_whole
 
@@ -132,7 +132,9 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> Place
         if told["position"] is not None:
             check_counted(told["plan"], plan, told["version"])
     plan = with_seeds(plan, seeds, strict, counting())
-    check_sizes(plan, told["position"])
+    exact = strict and told.keys().isdisjoint(("merged", "dealt"))
+    for position in plan.told(told["position"], list) if "merged" in told else [told["position"]]:
+        check_position(plan, position, exact)
     if "merged" in told:
         return plan.told(told, lambda told: dealt(plan, told, shares_of(plan)))
     check_shares(told, shares_of(plan))

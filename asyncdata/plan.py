@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -33,6 +33,7 @@ __all__ = (
     "REPLACEABLE",
     "Node",
     "OneForOne",
+    "PlaceBelow",
     "Planned",
     "Unary",
     "UnseekableError",
@@ -167,7 +168,7 @@ class Node:
     async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Yield what is to be given once more; all of it must be there still."""
         done = 0
-        self.check_tickets(start.back)
+        self.check_back(scope, start)
         async with aclosing(self.fetch(scope, want, start.back)) as source:
             async for block in source:
                 tickets = Given(start.back, done, done + len(block), start.position)
@@ -177,14 +178,23 @@ class Node:
             lost = start.back[done]
             raise ResumeError(f"{self.label()}: {describe(lost)} was there when the state was saved, and is not now")
 
-    def check_tickets(self, tickets: Sequence[Ticket]) -> None:
-        """Raise `ResumeError` if a source of known size has not an element with one of these ordinals."""
-        if self.inputs or not finite(self.cardinality):
+    def check_back(self, scope: Scope, start: Start) -> None:
+        """Raise `ResumeError` if an element that is to be given once more cannot have been read before the position."""
+        limit = self.read_before(start.position)
+        if limit is None:
             return
-        size = self.cardinality
-        for ticket in tickets:
-            if isinstance(ticket, int) and not 0 <= ticket < size:
-                raise ResumeError(f"{self.label()}: the state tells element {ticket}, and there are {size}")
+        if not self.inputs and finite(self.cardinality):
+            limit = min(limit, self.cardinality)
+        for number in start.back:
+            if isinstance(number, int) and not 0 <= number < limit:
+                raise ResumeError(
+                    f"{self.label()}: the state tells element {number} as read, and only {limit} were read before the "
+                    "place where it goes on (the state is damaged; start without it)"
+                )
+
+    def read_before(self, position: Position) -> int | None:
+        """Return how many elements were read before a position, whose tickets are their ordinals; `None` if unknown."""
+        return self.cardinality if not self.inputs and finite(self.cardinality) else None
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield exactly the elements with these tickets, in this order."""
@@ -250,6 +260,11 @@ class Node:
     def transparent(self) -> bool:
         """Whether each of its elements has the ticket of the input's that it is made of, and it remembers nothing."""
         return False
+
+    @property
+    def gives_all(self) -> bool:
+        """Whether its elements are those of a source from the first on, one for one."""
+        return not self.inputs
 
     @property
     def elementwise(self) -> bool:
@@ -357,6 +372,15 @@ class Node:
         return render(self)
 
 
+class PlaceBelow(NamedTuple):
+    """What the position of a node says of its input: the input's position, and how many elements were read there."""
+
+    position: Position
+    read: int = 0
+    exactly: bool = False
+    """Whether no more had been read than that."""
+
+
 @dataclass(frozen=True, eq=False)
 class Unary(Node):
     """A node with one input, whose elements come out as they are and as many, unless it says otherwise."""
@@ -381,6 +405,19 @@ class Unary(Node):
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         return self.input.dealt(positions, deal) if self.transparent else super().deal(positions, deal)
+
+    def check_back(self, scope: Scope, start: Start) -> None:
+        if self.transparent:
+            self.input.check_back(scope, start.within())
+        else:
+            super().check_back(scope, start)
+
+    def read_before(self, position: Position) -> int | None:
+        return self.input.read_before(position) if self.transparent else None
+
+    def place_below(self, position: Position) -> PlaceBelow | None:
+        """Return what a position says of the input; `None` if that is not looked into."""
+        return PlaceBelow(position) if self.transparent else None
 
 
 async def nothing() -> Blocks:
@@ -451,6 +488,10 @@ class OneForOne(Unary):
 
     def seek(self, count: int) -> Position:
         return self.input.seek(count)
+
+    @property
+    def gives_all(self) -> bool:
+        return self.input.gives_all
 
 
 def nodes_of(plan: Node) -> Iterator[Node]:

@@ -34,6 +34,11 @@ class Placed(Node):
     def seek(self, count: int) -> Position:
         return count
 
+    def read_before(self, position: Position) -> int | None:
+        if position is None:
+            return 0
+        return position if type(position) is int else super().read_before(position)
+
 
 class Rows(Placed):
     """A source in memory, whose rows are read by position and are the same in each epoch."""

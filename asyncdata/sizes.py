@@ -1,20 +1,24 @@
-"""Sizes that a state tells, checked against what its pipeline can hold before anything is allocated for them."""
+"""What a state tells, checked before a run: sizes against what its pipeline can hold, and elements told twice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
+
+import numpy as np
 
 from asyncdata.attributes import is_users
 from asyncdata.errors import ResumeError
-from asyncdata.plan import EVERYTHING, Node, finite, nodes_of, render
+from asyncdata.plan import EVERYTHING, Node, Unary, finite, nodes_of, render, repeated_ones
+from asyncdata.runtime.executors import describe
+from asyncdata.runtime.tickets import END, UNORDERED, Start, decode_run, plain
 from asyncdata.transforms.filter import Filter
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import Interleave
-from asyncdata.transforms.shuffle import Shuffle
+from asyncdata.transforms.shuffle import Shuffle, ShuffleRepeat
 from asyncdata.transforms.take_while import TakeWhile
 
-__all__ = ("check_sizes",)
+__all__ = ("check_position",)
 
 ALLOWANCE: Final = 1 << 18
 """Elements that buffers which tune themselves may hold beyond the sizes that steps name."""
@@ -30,6 +34,15 @@ UNKNOWN: Final = 1 << 24
 and by the steps of datasets that a user's function makes."""
 
 
+def check_position(plan: Node, position: Any, exact: bool = True) -> None:
+    """Raise `ResumeError` if a plan cannot have been at a position; unless `exact` it was a similar one, or dealt."""
+    check_sizes(plan, position)
+    plan.told(position, check_distinct)
+    if exact:
+        check_buffers(plan, position)
+        plan.told(position, lambda position: check_places(plan, position))
+
+
 def check_sizes(plan: Node, position: Any) -> None:
     """Raise `ResumeError` if a position tells more consecutive elements than a plan can hold."""
     most = capacity(plan)
@@ -41,11 +54,75 @@ def check_sizes(plan: Node, position: Any) -> None:
             )
 
 
+def check_distinct(position: Any) -> None:
+    """Raise `ResumeError` if an element is to be given once more twice."""
+    for part in parts_of(position):
+        back: list[Any] = []
+        told: Any = part
+        while isinstance(told, dict) and not told.keys().isdisjoint(("from", UNORDERED)):
+            named = cast("dict[str, Any]", told)
+            back += named.get("back", ())
+            told = named.get("from", named.get(UNORDERED))
+        if back and told is None:
+            raise ResumeError(
+                "the state tells elements as read that are still to be read (the state is damaged; start without it)"
+            )
+        for ticket in told_twice(list(map(decode_run, back))):
+            raise ResumeError(f"the state tells {describe(ticket)} twice (the state is damaged; start without it)")
+
+
+def told_twice(runs: list[Sequence[Any]]) -> list[Any]:
+    """Return tickets that are there twice, some of them if there are any."""
+    others = [plain(ticket) for run in runs if not isinstance(run, range) for ticket in run]
+    parts = [np.arange(run.start, run.stop) for run in runs if isinstance(run, range)]
+    parts.append(np.array([ticket for ticket in others if isinstance(ticket, int)], np.int64))
+    numbers = np.sort(np.concatenate(parts))
+    twice = numbers[1:][numbers[1:] == numbers[:-1]]
+    return [*twice[:1].tolist(), *repeated_ones([ticket for ticket in others if not isinstance(ticket, int)])]
+
+
+def check_places(plan: Node, position: Any) -> None:
+    """Raise `ResumeError` if a step cannot have read as many elements as a position says, at the place of its input."""
+    node = plan
+    while isinstance(node, Unary):
+        start = Start.of(position).within()
+        place = None if start.skip or start.position in (None, END) else node.place_below(start.position)
+        if place is None:
+            return
+        below = Start.of(place.position).within()
+        read = None if below.back or below.skip else node.input.read_before(below.position)
+        if read is not None and (place.read > read or (place.exactly and place.read < read and node.input.gives_all)):
+            raise ResumeError(
+                f"{node.label()}: the state tells {place.read} elements that it read, and {read} that were read there "
+                "(the state is damaged; start without it)"
+            )
+        node, position = node.input, place.position
+
+
+def check_buffers(plan: Node, position: Any) -> None:
+    """Raise `ResumeError` if a position tells a buffer of a size that no step of a plan has."""
+    nodes = [*nodes_of(plan)]
+    if any(has_unseen_steps(node) for node in nodes):
+        return
+    sizes = {node.size for node in nodes if isinstance(node, (Shuffle, ShuffleRepeat))}
+    for told in parts_of(position):
+        if "seen" in told and told.get("size") not in {None, *sizes}:
+            raise ResumeError(
+                f"{render(plan):.200}: the state tells a buffer of {told['size']!r:.40} elements, which no step has "
+                "(the state is damaged; start without it)"
+            )
+
+
+def has_unseen_steps(node: Node) -> bool:
+    """Tell whether a user's function makes datasets, whose steps are not in the plan."""
+    return isinstance(node, OF_DATASETS) and is_users(node.function.fn)
+
+
 def capacity(plan: Node) -> int:
     """Return how many elements a plan may hold: no more than there are, and than its buffers have room for."""
     nodes = [*nodes_of(plan)]
     known = all(finite(node.cardinality) or isinstance(node, NO_LONGER) for node in nodes)
-    if any(isinstance(node, OF_DATASETS) and is_users(node.function.fn) for node in nodes):
+    if any(map(has_unseen_steps, nodes)):
         return UNKNOWN + room_in(nodes, UNKNOWN)
     if known:
         return min(room_in(nodes, EVERYTHING), max(node.cardinality for node in nodes))
@@ -59,6 +136,12 @@ def room_in(nodes: list[Node], everything: int) -> int:
 
 def counts_in(position: Any) -> Iterator[Any]:
     """Yield each number of elements that a position tells in a few words."""
+    for named in parts_of(position):
+        yield from counts_of(named)
+
+
+def parts_of(position: Any) -> Iterator[dict[str, Any]]:
+    """Yield each dict of a position, outer ones first, without the states of users' sources."""
     waiting: list[Any] = [position]
     while waiting:
         told = waiting.pop()
@@ -66,7 +149,7 @@ def counts_in(position: Any) -> Iterator[Any]:
             waiting.extend(cast("list[Any]", told))
         elif isinstance(told, dict):
             named = cast("dict[str, Any]", told)
-            yield from counts_of(named)
+            yield named
             waiting.extend(named[name] for name in named if name != "state")
 
 

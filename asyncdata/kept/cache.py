@@ -25,7 +25,7 @@ from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Merge, Opener
 from asyncdata.runtime.tickets import END, Children, Ordinals, Position, Start, Ticket
-from asyncdata.sizes import check_sizes
+from asyncdata.sizes import check_position
 from asyncdata.sources.record_index import Indexes
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.storage import GrowingFile
@@ -248,7 +248,7 @@ class FileCache(Unary):
 
     def rest(self, writing: Writing, scope: Scope, want: Demand, behind: Mark, number: int) -> Blocks:
         """Run the input from element `number` on."""
-        check_sizes(self.input, behind.position)
+        check_position(self.input, behind.position)
         start = Start.of(behind.position)
         start = dataclasses.replace(start, skip=start.skip + number - behind.elements)
         return writing.heading.seeded(self.input).open(scope.with_epoch(FIRST_EPOCH), want, start)

@@ -40,6 +40,7 @@ __all__ = (
     "Wrapped",
     "children",
     "decode_all",
+    "decode_run",
     "encode",
     "encode_all",
     "going_on",

@@ -70,6 +70,9 @@ class Pumped(Node):
     def stage(self) -> Produce:
         return Produce(self.blocks)
 
+    def read_before(self, position: Position) -> int | None:
+        return super().read_before(position) if position == END else self.told(position, StreamPlace.of).number
+
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         begin = oldest(tickets)
         return picked(self, scope, want, tickets, FRESH if begin is None else Start(begin.position(begin.number)))
@@ -79,6 +82,7 @@ class Pumped(Node):
         begin = None if place is None or place.state is None else oldest([*start.back, decode(start.position)])
         if place is None or begin is None:
             return super().run_after(scope, want, start)
+        self.check_back(scope, start)
         return self.run_through(scope, want, start, begin, place.number)
 
     async def run_through(self, scope: Scope, want: Demand, start: Start, begin: Anchor, goal: int) -> Blocks:

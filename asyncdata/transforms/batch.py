@@ -10,11 +10,11 @@ from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple, final
 
 from asyncdata.columns import Columns, divided
-from asyncdata.errors import StructureError
-from asyncdata.plan import Node, Unary, nodes_of, scaled
+from asyncdata.errors import ResumeError, StructureError
+from asyncdata.plan import Node, PlaceBelow, Unary, nodes_of, repeated_ones, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, listed
-from asyncdata.runtime.executors import noted
+from asyncdata.runtime.executors import describe, noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Step
 from asyncdata.runtime.tickets import (
@@ -26,6 +26,7 @@ from asyncdata.runtime.tickets import (
     Ticket,
     Tickets,
     going_on,
+    plain,
 )
 from asyncdata.structure import prefixed, stack
 from asyncdata.transforms.map import Map
@@ -53,6 +54,19 @@ class Batch(Unary):
 
     def stage(self) -> Fold:
         return Fold(lambda _: self.step())
+
+    def check_back(self, scope: Scope, start: Start) -> None:
+        members = [*chain.from_iterable(map(members_of, start.back))]
+        inner = Start.of(listed(start.position)[0], members)
+        if twice := repeated_ones([*map(plain, inner.back)]):
+            raise ResumeError(
+                f"{self.written}: the state tells {describe(next(iter(twice)))} twice (the state is damaged; start "
+                "without it)"
+            )
+        self.input.check_back(scope, inner)
+
+    def place_below(self, position: Position) -> PlaceBelow:
+        return PlaceBelow(listed(position)[0])
 
     def step(self) -> Batcher:
         """Return what collects elements."""
@@ -313,7 +327,7 @@ def members_of(ticket: Ticket) -> Sequence[Ticket]:
 
 
 async def remade(node: Node, scope: Scope, tickets: Sequence[Ticket], make: Callable[[Block], Any]) -> Blocks:
-    """Yield what `make` makes of the members of each of these, elements of `node`; what has none passes by itself."""
+    """Yield what `make` makes of the members of each of these, elements of `node`; a failure passes by itself."""
     members = [members_of(ticket) for ticket in tickets]
     inner = Demand()
     async with aclosing(node.open(scope, inner, Start(END, [*chain.from_iterable(members)]))) as source:
@@ -321,7 +335,8 @@ async def remade(node: Node, scope: Scope, tickets: Sequence[Ticket], make: Call
             found = await exactly(source, inner, len(one))
             if found is None:
                 return
-            item = make(found) if isinstance(tickets[place], Tickets) else found.items[0]
+            failed = found.failed and not isinstance(tickets[place], Tickets)
+            item = found.items[0] if failed else make(found)
             yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
 
 

@@ -101,6 +101,7 @@ class Called(Unary):
         """Yield what is to be given once more and is there: of what a step further down was at nobody has said yet
         whether a filter keeps it. What is left of it stays first, and in order: a step above may have begun it."""
         inner = inner_position(start.position)
+        self.input.check_back(scope, Start.of(inner, start.back))
         goes_on = END if inner == END else {UNORDERED: inner}
 
         def position(_: int, rest: Position) -> Position:

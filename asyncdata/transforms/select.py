@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 
+from asyncdata.errors import ResumeError
 from asyncdata.options import INFINITE_CARDINALITY
-from asyncdata.plan import Unary, scaled
+from asyncdata.plan import PlaceBelow, Unary, finite, scaled
 from asyncdata.runtime.block import Block
+from asyncdata.runtime.dealing import listed
+from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Step
 from asyncdata.runtime.tickets import END, Position, Start, Ticket, Wrapped, natural
 
@@ -40,6 +43,21 @@ class Take(Unary):
             return self.input.cardinality if self.count else 0
         known = self.input.cardinality
         return self.count if known == INFINITE_CARDINALITY else scaled(known, lambda size: min(size, self.count))
+
+    @property
+    def gives_all(self) -> bool:
+        return self.input.gives_all
+
+    def read_before(self, position: Position) -> int | None:
+        if position == END:
+            return self.cardinality if self.gives_all and finite(self.cardinality) else None
+        return self.input.read_before(position if self.count < 0 else listed(position)[-1])
+
+    def place_below(self, position: Position) -> PlaceBelow | None:
+        if self.count < 0 or not isinstance(position, list):
+            return None
+        taken, inner = cast("list[Any]", position)
+        return PlaceBelow(inner, taken, exactly=True)
 
     def seek(self, count: int) -> Position:
         if self.count < 0:
@@ -94,6 +112,17 @@ class Skip(Unary):
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return self.input.address([place + self.count for place in places])
+
+    def place_below(self, position: Position) -> PlaceBelow:
+        return PlaceBelow(position, max(0, self.count))
+
+    def check_back(self, scope: Scope, start: Start) -> None:
+        super().check_back(scope, start)
+        if self.input.gives_all and any(isinstance(number, int) and number < self.count for number in start.back):
+            raise ResumeError(
+                f"{self.label()}: the state tells elements as read that are skipped (the state is damaged; start "
+                "without it)"
+            )
 
     def seek(self, count: int) -> Position:
         return END if self.count < 0 else self.input.seek(self.count + count)

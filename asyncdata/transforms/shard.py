@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, final
 
 from asyncdata.distributed import this_rank
 from asyncdata.errors import PlanError
-from asyncdata.plan import ELSEWHERE, Node, Unary, UnseekableError, another, check_count, scaled
+from asyncdata.plan import ELSEWHERE, Node, PlaceBelow, Unary, UnseekableError, another, check_count, scaled
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, Share
 from asyncdata.runtime.scope import Scope
@@ -63,6 +63,10 @@ class Shard(Unary):
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return self.input.address([self.index + place * self.num_shards for place in places])
+
+    def place_below(self, position: Position) -> PlaceBelow | None:
+        place = SharePlace.of(position)
+        return None if place is None else PlaceBelow(place.input, place.tally.number, exactly=True)
 
     def seek(self, count: int) -> Position:
         if self.pad_remainder:

@@ -16,9 +16,11 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.plan import ELSEWHERE, EVERYTHING, Node, Unary, repeated
+from asyncdata.errors import ResumeError
+from asyncdata.plan import ELSEWHERE, EVERYTHING, Node, PlaceBelow, Unary, repeated
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.dealing import Deal, behind, named
+from asyncdata.runtime.executors import describe
 from asyncdata.runtime.random import Chance, epoch_key, mixed
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Merge, Opener, Step, breathe, split
@@ -33,6 +35,7 @@ from asyncdata.runtime.tickets import (
     decode_all,
     encode_all,
     natural,
+    plain,
 )
 from asyncdata.transforms.repeat import from_parts, in_turn, turn_and_places
 from asyncdata.transforms.shelf import Shelf
@@ -84,15 +87,35 @@ class Shuffle(Unary):
 
     def step(self, scope: Scope) -> Shuffler:
         """Return the buffer for one epoch."""
-        return Shuffler(self.size, epoch_key(self.seed, scope.epoch if self.reshuffle else ()))
+        return Shuffler(self.size, self.key(scope), self.input)
+
+    def key(self, scope: Scope) -> int:
+        """Return what chooses the order of an epoch."""
+        return epoch_key(self.seed, scope.epoch if self.reshuffle else ())
+
+    def read_before(self, position: Position) -> int | None:
+        return self.input.read_before(Start.of(place_told(position).input).position)
+
+    def place_below(self, position: Position) -> PlaceBelow:
+        place = place_told(position)
+        return PlaceBelow(place.input, place.seen, exactly=place.held is None)
+
+    def check_back(self, scope: Scope, start: Start) -> None:
+        super().check_back(scope, start)
+        if start.back and start.position not in (None, END):
+            held = {*map(plain, place_told(start.position).tickets(self.key(scope)))}
+            if twice := [ticket for ticket in start.back if plain(ticket) in held]:
+                raise ResumeError(
+                    f"{self.label()}: the state tells {describe(twice[0])} as read and as held in the buffer "
+                    "(the state is damaged; start without it)"
+                )
 
     def label(self) -> str:
         return f"shuffle({size_label(self.size, self.reshuffle)})"
 
     def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
         key = epoch_key(self.seed, deal.epoch if self.reshuffle else ())
-        told: list[dict[str, Any]] = [{"seen": 0, **named(at, "input")} for at in positions]
-        places = [ShufflePlace(**at) for at in told]
+        places = [place_told(at) for at in positions]
         mine = deal.mine([ticket for place in places for ticket in place.tickets(key)])
         held, rest = mine[: self.size], mine[self.size :]
         inner = self.input.dealt([place.input for place in places], deal)
@@ -129,6 +152,12 @@ class ShufflePlace:
         if self.drained is None:
             return inside
         return in_order(inside, drain_order(len(inside), key)[self.drained :])
+
+
+def place_told(position: Position) -> ShufflePlace:
+    """Return what a position says; at the beginning and the end no element has been counted."""
+    told: dict[str, Any] = {"seen": 0, **named(position, "input")}
+    return ShufflePlace(**told)
 
 
 def occupants(seen: int, size: int, key: int) -> list[Any]:
@@ -239,9 +268,10 @@ class Shuffler(Step):
     Once it is full, what of them are numbers lies in arrays: ordinals, and places on the shelf.
     """
 
-    def __init__(self, size: int, key: int) -> None:
+    def __init__(self, size: int, key: int, source: Node) -> None:
         self.size = size
         self.key = key
+        self.source = source
         self.held: Any = []
         self.tickets: Any = []
         self.seen = 0
@@ -261,9 +291,26 @@ class Shuffler(Step):
         place = ShufflePlace(**position)
         self.seen, self.drained = natural(place.seen), place.drained and natural(place.drained)
         self.dense = place.held is None and place.size == self.size
+        if place.held is None:
+            self.check(place)
         tickets = place.tickets(self.key)
         self.expected = len(tickets)
         return Start.of(place.input, tickets)
+
+    def check(self, place: ShufflePlace) -> None:
+        """Raise `ResumeError` if a buffer cannot have seen as many elements as a place says, or have given as many."""
+        start, seen = Start.of(place.input), place.seen
+        read = None if start.back or start.skip else self.source.read_before(start.position)
+        if read is not None and seen > read:
+            raise ResumeError(
+                f"shuffle({self.size}): the state tells {seen} elements that came into the buffer, and {read} that "
+                "were read (the state is damaged; start without it)"
+            )
+        if place.drained is not None and (start.position != END or place.drained > min(seen, place.size or 1)):
+            raise ResumeError(
+                f"shuffle({self.size}): the state tells {place.drained} elements that left the buffer at the end, "
+                "which cannot be (the state is damaged; start without it)"
+            )
 
     def need(self, want: int) -> int:
         return want + min(max(self.expected, self.size - len(self.held)), 4096)
@@ -407,7 +454,7 @@ class ShuffleRepeat(Unary):
         repetition, places = self.told(position or (0,), turn_and_places)
         while self.count < 0 or repetition < self.count:
             epoch = scope.at(repetition)
-            shuffler = Shuffler(self.size, epoch_key(self.seed, epoch.epoch if self.reshuffle else ()))
+            shuffler = self.turn.step(epoch)
             inner, place = Demand(), Start.of(places[0] if places else None)
             places = places[1:]
             async with aclosing(inputs[0](epoch, inner, shuffler.begin(place.position))) as source:

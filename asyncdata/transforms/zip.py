@@ -10,7 +10,7 @@ from typing import Any, final
 
 from asyncdata.columns import Columns
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary
+from asyncdata.plan import Node, PlaceBelow, Unary
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Fold, Merge, Opener, Step
@@ -139,6 +139,10 @@ class Enumerate(Unary):
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         inner = self.input.address(places)
         return [(self.start + place, ticket) for place, ticket in zip(places, inner, strict=True)]
+
+    def place_below(self, position: Position) -> PlaceBelow:
+        number, inner = position
+        return PlaceBelow(inner, number - self.start, exactly=True)
 
     def seek(self, count: int) -> Position:
         return [self.start + count, self.input.seek(count)]
