@@ -30,7 +30,7 @@ from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.stats import stats_of
 from asyncdata.structure import spec_of
 
-__all__ = ("DatasetIterator", "Reader", "at_hand", "ended_by", "next_block", "next_within")
+__all__ = ("DatasetIterator", "Reader", "at_hand", "ended_by", "next_block", "next_within", "state_before_latest")
 
 T = TypeVar("T")
 
@@ -84,10 +84,10 @@ class Reader:
         self.exhausted = False
         self.closed = self.forked = False
 
-    def state(self) -> dict[str, Any]:
-        """Return where the consumer stands."""
+    def state(self, back: int = 0) -> dict[str, Any]:
+        """Return where the consumer stands, or with `back=1` where it stood before its latest element."""
         self.check_ours()
-        given = 0 if self.piece is None else len(self.piece) - self.left
+        given = 0 if self.piece is None else len(self.piece) - self.left - (0 if self.exhausted else back)
         if self.exhausted:
             position: Position = END
         elif self.piece is None:
@@ -522,6 +522,11 @@ def next_block(iterator: DatasetIterator[Any], most: int) -> Block | None:
         if not reader.exhausted:  # an element's
             raise
         return None
+
+
+def state_before_latest(iterator: DatasetIterator[Any]) -> dict[str, Any]:
+    """Return the state from before the element that was given last; at the end of the data, that of the end."""
+    return iterator._reader.state(back=1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def next_within(iterator: DatasetIterator[T], interrupts: Interrupts) -> T:

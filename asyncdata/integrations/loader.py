@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
+from inspect import currentframe
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from asyncdata.iterator import DatasetIterator
+from asyncdata.integrations.lightning import batches_ahead, epoch_to_begin, was_last_batch
+from asyncdata.iterator import DatasetIterator, state_before_latest
 from asyncdata.runtime.tickets import END
 
 if TYPE_CHECKING:
@@ -70,9 +72,9 @@ class LoaderIterator(Generic[T]):
         self.resumed = False
         self._batches = self._dataset.iterate()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what has been delivered, as `DatasetIterator.state_dict` does."""
-        return self._batches.state_dict()
+    def state_dict(self, ahead: int = 0) -> dict[str, Any]:
+        """Return what has been delivered, as `DatasetIterator.state_dict` does; without the latest batch if `ahead`."""
+        return state_before_latest(self._batches) if ahead else self._batches.state_dict()
 
     def close(self) -> None:
         """End the pipeline and wait until it has ended; a state can still be asked for."""
@@ -146,7 +148,12 @@ class Loader(Generic[T]):
 
     def __iter__(self) -> LoaderIterator[T]:
         """Return the next epoch, or one that was handed out already if nothing of it was read."""
-        return self._begin(self.dataset.iterate()) if self._current.begun else self._current
+        latest, caller = self._latest, caller_of(currentframe())
+        if latest is None:
+            return self._begin(self.dataset.iterate(epoch=epoch_to_begin(caller)))
+        if latest.begun or (latest.resumed and latest.state_dict()["delivered"] and was_last_batch(caller)):
+            return self._begin(self.dataset.iterate())
+        return latest
 
     def __aiter__(self) -> LoaderIterator[T]:
         return iter(self)
@@ -173,7 +180,7 @@ class Loader(Generic[T]):
 
         It is what `DatasetIterator.state_dict` returns, and `Dataset.iterate(state=)` goes on from it too.
         """
-        return self._current.state_dict()
+        return self._current.state_dict(batches_ahead(caller_of(currentframe())))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with the next iteration where the loader stood that gave `state`; `ResumeError` if it read another
@@ -209,6 +216,10 @@ class Loader(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Loader of {self.dataset.plan}, epoch {self.epoch}>"
+
+
+def caller_of(frame: FrameType | None) -> FrameType | None:
+    return None if frame is None else frame.f_back
 
 
 def is_end(state: Mapping[str, Any], cardinality: int) -> bool:
