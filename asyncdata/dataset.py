@@ -17,6 +17,7 @@ from asyncdata.contents import contents
 from asyncdata.epochs import Epochs
 from asyncdata.errors import PlanError, StructureError
 from asyncdata.formats.limits import KEPT_RECORD_BYTES
+from asyncdata.integrations.keras import keras_dataset
 from asyncdata.integrations.loader import Loader
 from asyncdata.integrations.packages import require
 from asyncdata.integrations.tensors import to_tensors
@@ -549,6 +550,19 @@ class Dataset(Transformations[T]):
         tensor([0, 1])
         """
         return torch_dataset(self)
+
+    def to_keras(self) -> Any:
+        """Return what Keras's `fit`, `evaluate` and `predict` take, with the batches that this dataset makes.
+
+        A batch is `(inputs, targets)`, or what else Keras takes. Each of Keras's epochs is one of this dataset. With
+        the backends torch and jax it is a `keras.utils.PyDataset` that has `state_dict` and `load_state_dict`, see
+        docs/pytorch.md; with tensorflow it is a `tf.data.Dataset`, which has none.
+
+        >>> import asyncdata as ad
+        >>> ds = ad.Dataset.from_tensor_slices(([[1.0], [2.0]], [[2.0], [4.0]])).batch(2)
+        >>> model.fit(ds.to_keras(), epochs=3)  # doctest: +SKIP
+        """
+        return keras_dataset(self)
 
     # elements by number
 

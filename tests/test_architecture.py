@@ -67,6 +67,7 @@ USERS = ("testing", "demo", "__main__")  # these alone may `import asyncdata` as
 TYPES_FROM_ABOVE = {
     ("asyncdata.transformations", "asyncdata.dataset"): "each transformation gives a dataset, which has them all",
     ("asyncdata.integrations.loader", "asyncdata.dataset"): "a loader is made of a dataset, by a method of it",
+    ("asyncdata.integrations.keras", "asyncdata.dataset"): "likewise",
     ("asyncdata.integrations.torch_dataset", "asyncdata.dataset"): "likewise",
 }
 

@@ -1,0 +1,32 @@
+"""Keras trains from a dataset with each of its backends; each in a process, as a process has one backend."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import asyncdata as ad
+
+pytestmark = pytest.mark.integrations
+
+PROGRAM = Path(__file__).with_name("keras_program.py")
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax", pytest.param("tensorflow", marks=pytest.mark.tensorflow)])
+def test_each_epoch_comes_whole_and_a_stopped_training_goes_on_at_the_batch(backend: str) -> None:
+    pytest.importorskip(backend)
+    root = PROGRAM.parents[2]
+    environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [sys.executable, PROGRAM], env=environment, capture_output=True, text=True, timeout=170, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_unknown_number_of_batches_is_refused_with_advice() -> None:
+    with pytest.raises(ad.PlanError, match=r"assert_cardinality\(n\)"):
+        ad.Dataset.range(9).filter(bool).batch(2).to_keras()
