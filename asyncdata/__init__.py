@@ -19,7 +19,9 @@ General layout, lowest first; a module imports only from those before it:
     checkpoint                   what a state says, whether it fits, and how it is kept in a file
     kept                         elements on disk: caches, saved datasets
     transformations              what a dataset can be made into
-    iterator, dataset, readers,
+    iterator                     one pass over a dataset
+    integrations                 what training loops of others take
+    dataset, readers,
     tables, tee, experimental    what users see
     testing, demo, __main__      for users' tests; the main job; the command line
 """

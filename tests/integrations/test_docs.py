@@ -1,0 +1,29 @@
+"""What docs/pytorch.md shows is what happens."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "pytorch.md"
+
+
+@pytest.mark.torch
+def test_the_page_prints_what_it_says() -> None:
+    pytest.importorskip("torch")
+    examples = "\n".join(re.findall(r"```pycon\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
+    said: list[str] = []
+    test = doctest.DocTestParser().get_doctest(examples, {}, PAGE.name, str(PAGE), 0)
+    assert doctest.DocTestRunner().run(test, out=said.append).failed == 0, "".join(said)
+
+
+@pytest.mark.torch
+def test_each_argument_of_dataloader_has_its_row() -> None:
+    data = pytest.importorskip("torch.utils.data")
+    table = PAGE.read_text(encoding="utf-8").partition("## Each argument of DataLoader")[2].partition("\n## ")[0]
+    for name in inspect.signature(data.DataLoader).parameters:
+        assert f"`{name}" in table, name
