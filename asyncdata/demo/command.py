@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from argparse import ArgumentTypeError
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,7 @@ from asyncdata.demo.classifier import new_classifier, one_core
 from asyncdata.demo.extra import require
 from asyncdata.demo.photos import ensure_shards
 from asyncdata.demo.pipelines import naive_batches, survey, test_batches, training_batches
+from asyncdata.demo.resuming import show_resume
 from asyncdata.demo.training import Measured, train
 from asyncdata.storage import cache_folder
 
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ("add_parser", "run")
 
 DESCRIPTION: Final = """
-Train a small classifier on images from TFRecord shards, through an asyncdata pipeline and then naively, and compare.
+Train a small classifier on images from TFRecord shards, through an asyncdata pipeline and then naively, and compare;
+then stop a training and resume it. The classifier is in PyTorch where that is installed, else in NumPy.
 The images are patches of two photographs, written on first use; the question is which photograph a patch is from.
 """
 
@@ -60,6 +63,7 @@ def run(arguments: Namespace) -> int:
     )
     with one_core():
         print_table(train_both_ways(job, arguments))
+        show_resume(job, partial(training_batches, job, arguments.batch_size))
     return 0
 
 

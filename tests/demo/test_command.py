@@ -44,6 +44,7 @@ def test_learns_from_shards_of_ones_own(demo: Demo, shards: Path) -> None:
     assert rows.keys() == {"asyncdata", "naive"}
     assert rows["asyncdata"][-1] == "100.0%"
     assert "times as fast" in done.stdout
+    assert re.search(r"from a state of [\d,]+ bytes: the losses are those of a run that was not stopped", done.stdout)
 
 
 def test_both_runs_train_on_the_same_images_in_the_same_order(demo: Demo, shards: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +163,18 @@ def test_accelerate_takes_a_stateful_dataloader(tmp_path: Path) -> None:
     accelerator, loader = prepared()
     accelerator.load_state(str(tmp_path))
     assert seen + [batch["x"].tolist() for batch in loader] == expected(1)
+
+
+@pytest.mark.parametrize("way", ["loader", "prepared"])
+def test_processes_of_accelerate_have_each_element_once(way: str) -> None:
+    program = Path(__file__).with_name("accelerate_program.py")
+    environment = {**os.environ, "PYTHONPATH": str(program.parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", program, way],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
