@@ -13,13 +13,13 @@ import asyncdata as ad
 
 pytestmark = pytest.mark.integrations
 
-PROGRAM = Path(__file__).with_name("keras_program.py")
+PROGRAM = Path(__file__).parent / "programs" / "keras_loop.py"
 
 
 @pytest.mark.parametrize("backend", ["torch", "jax", pytest.param("tensorflow", marks=pytest.mark.tensorflow)])
 def test_each_epoch_comes_whole_and_a_stopped_training_goes_on_at_the_batch(backend: str) -> None:
     pytest.importorskip(backend)
-    root = PROGRAM.parents[2]
+    root = PROGRAM.parents[3]
     environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(root)}
     done = subprocess.run(
         [sys.executable, PROGRAM], env=environment, capture_output=True, text=True, timeout=170, check=False

@@ -167,8 +167,8 @@ def test_accelerate_takes_a_stateful_dataloader(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["loader", "prepared"])
 def test_processes_of_accelerate_have_each_element_once(way: str) -> None:
-    program = Path(__file__).with_name("accelerate_program.py")
-    environment = {**os.environ, "PYTHONPATH": str(program.parents[2])}
+    program = Path(__file__).parent / "programs" / "accelerate_shares.py"
+    environment = {**os.environ, "PYTHONPATH": str(program.parents[3])}
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", program, way],
         env=environment,
