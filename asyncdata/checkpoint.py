@@ -184,8 +184,12 @@ COUNTED: Final = ("cache", "snapshot", "unbatch", "rebatch", "flat_map", "scan",
 """Steps that may read their input again and leave out as many elements as were delivered."""
 
 
+FIXED: Final = ("windows", "group_by_window")
+"""Steps whose own arguments must stay: a position tells what the windows of an earlier size hold and have given."""
+
+
 def check_counted(was: list[str], plan: Node, version: int) -> None:
-    """Raise if below a step that counts elements another one than a map has changed.
+    """Raise if a step that must stay has changed, or below one that counts elements another one than a map.
 
     Steps that remember something have the same names in both, as `matched` has made sure.
     """
@@ -193,6 +197,12 @@ def check_counted(was: list[str], plan: Node, version: int) -> None:
     before, after = kept_places(was), kept_places([words for words, _ in now])
     for number, place in enumerate(after):
         words, first = now[place]
+        if name_of(words) in FIXED and words != was[before[number]]:
+            raise ResumeError(
+                f"{brief(was[before[number]])} has become {brief(words)}, and strict=False would lose or repeat "
+                "elements: leave the key, the size and the reduction of group_by_window as they were, or start without "
+                "the state"
+            )
         if name_of(words) not in COUNTED:
             continue
         start = next((order for order, other in enumerate(after) if other >= first), number)

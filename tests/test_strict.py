@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
@@ -183,3 +185,77 @@ def test_sizes_elsewhere_lose_and_repeat_nothing(before: ad.Dataset[Any], after:
     found, state = taken(before, 5)
     rest = list(after.iterate(state=state, strict=False))
     assert flat([*found, *rest]) == flat(list(before))
+
+
+def rows(_: int, window: ad.Dataset[int]) -> ad.Dataset[Any]:
+    return window.batch(16)
+
+
+def by_two(_: int) -> int:
+    return 2
+
+
+def by_five(_: int) -> int:
+    return 5
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (R.group_by_window(abs, rows, 4), R.group_by_window(abs, rows, 2)),
+        (R.group_by_window(abs, rows, 4), R.group_by_window(abs, rows, window_size_func=by_two)),
+        (
+            R.group_by_window(abs, rows, window_size_func=by_two),
+            R.map(double).group_by_window(abs, rows, window_size_func=by_five),
+        ),
+        (R.group_by_window(abs, rows, 4), R.group_by_window(double, rows, 4)),
+        (R.group_by_window(abs, rows, 4), R.group_by_window(abs, lambda _, window: window.batch(3), 4)),
+        (ad.Dataset.zip(R, R.group_by_window(abs, rows, 4)), ad.Dataset.zip(R, R.group_by_window(abs, rows, 2))),
+    ],
+    ids=str,
+)
+def test_windows_of_another_size_are_refused(before: ad.Dataset[Any], after: ad.Dataset[Any]) -> None:
+    _, state = taken(before, 1)
+    with pytest.raises(ResumeError, match="has become .* and strict=False would lose or repeat"):
+        after.iterate(state=state, strict=False)
+    assert len(list(before.iterate(state=state, strict=False))) == len(list(before)) - 1
+
+
+def vectors(ds: ad.Dataset[int]) -> ad.Dataset[Any]:
+    return ds.map(lambda x: np.full(x % 4 + 1, x))
+
+
+def numbers(value: Any) -> list[int]:
+    """The numbers of a batch or a window."""
+    if isinstance(value, ad.Dataset):
+        return [x for element in value for x in numbers(element)]
+    return [int(x) for x in np.ravel(value)]
+
+
+SIZES: dict[str, list[ad.Dataset[Any]]] = {
+    "padded_batch": [R.padded_batch(size) for size in (3, 5, 8)],
+    "window": [R.window(size) for size in (3, 5, 8)],
+    "buckets": [
+        vectors(R).bucket_by_sequence_length(len, [2, 4], sizes).map(lambda rows: rows[:, 0])
+        for sizes in ([2, 2, 2], [4, 4, 4], [5, 2, 3])
+    ],
+    "boundaries": [
+        vectors(R).bucket_by_sequence_length(len, bounds, [3] * (len(bounds) + 1)).map(lambda rows: rows[:, 0])
+        for bounds in ([2, 4], [3], [2, 3, 4])
+    ],
+    "tokens": [vectors(R).bucket_by_token_count(count).map(lambda rows: rows[:, 0]) for count in (8, 16)],
+    "token buffer": [
+        vectors(R).bucket_by_token_count(12, buffer_size=size).map(lambda rows: rows[:, 0]) for size in (8, 40)
+    ],
+    "rebatch": [R.batch(6).rebatch(size) for size in (4, 5, 9)],
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_other_sizes_of_steps_that_hold_elements_lose_and_repeat_nothing(name: str) -> None:
+    for before, after in permutations(SIZES[name], 2):
+        for count in (0, 1, 3, 4):
+            found, state = taken(before, count)
+            rest = list(after.iterate(state=state, strict=False))
+            told = [x for element in [*found, *rest] for x in numbers(element)]
+            assert sorted(told) == list(range(40)), (before, after, count)
