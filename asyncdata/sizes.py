@@ -61,7 +61,8 @@ def check_distinct(position: Any) -> None:
         told: Any = part
         while isinstance(told, dict) and not told.keys().isdisjoint(("from", UNORDERED)):
             named = cast("dict[str, Any]", told)
-            back += named.get("back", ())
+            told_back: Any = named.get("back")
+            back += cast("list[Any]", told_back) if isinstance(told_back, list) else []
             told = named.get("from", named.get(UNORDERED))
         if back and told is None:
             raise ResumeError(
