@@ -12,6 +12,8 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.integrations.loader import Loader
+from asyncdata.iterator import state_before_latest
+from tests.marks import first_by_default
 
 Make = Callable[[], ad.Dataset[Any]]
 
@@ -120,6 +122,35 @@ def test_an_async_loop_goes_on_too(make: Make) -> None:
 
     first, second = epochs_of(make, 2)
     assert asyncio.run(body()) == [*first[1:], *second]
+
+
+@pytest.mark.parametrize("placement", first_by_default(["current", "process"]))
+def test_a_loader_goes_on_in_each_placement(placement: Any) -> None:
+    def make() -> ad.Dataset[Any]:
+        return unsized().with_options(ad.Options(placement=placement))
+
+    async def body(state: dict[str, Any]) -> list[list[int]]:
+        with Loader(make()) as loader:
+            loader.load_state_dict(state)
+            found = [batch.tolist() async for batch in loader]
+            return [*found, *[batch.tolist() async for batch in loader]]
+
+    first, second, third = epochs_of(make, 3)
+    assert [first, second, third] == epochs_of(unsized, 3)
+    for steps in range(STEPS):
+        assert asyncio.run(body(stopped_after(make, steps))) == [*first[steps:], *second]
+    assert asyncio.run(body(stopped_after(make, STEPS))) == [*second, *third]
+
+
+def test_the_state_from_before_the_latest_batch_can_be_asked_for() -> None:
+    """Of a trainer that has read one batch ahead; at the end there is none ahead."""
+    for make in (sized, unsized, in_parallel):
+        with make().iterate() as batches:
+            for step in range(STEPS):
+                next(batches)
+                assert lists(make().iterate(state=state_before_latest(batches))) == epochs_of(make)[0][step:]
+            assert next(batches, None) is None
+            assert state_before_latest(batches) == batches.state_dict()
 
 
 def test_an_async_loop_goes_on_after_the_last_batch() -> None:
