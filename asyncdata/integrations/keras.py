@@ -18,17 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ("keras_dataset",)
 
-LOOKED_AT: Final = 2
-"""How many batches Keras looks at, at most, before it trains, to learn their shapes."""
-
 NONE_LEFT: Final = object()
 
 
 class KerasBatches:
     """The methods of what `Dataset.to_keras` returns; Keras's class is its other base.
 
-    Batches come one epoch after the other, whatever numbers Keras asks for: it draws those at random. The first epoch
-    begins again if Keras has only looked at it.
+    Batches come one epoch after the other, whatever numbers Keras asks for: it draws those at random. Before it trains
+    a model for the first time Keras looks at one batch, to learn its shape: then the epoch begins again.
     """
 
     def __init__(self, dataset: Dataset[Any]) -> None:
@@ -38,7 +35,7 @@ class KerasBatches:
 
     def _go_on(self, state: Mapping[str, Any]) -> None:
         self._batches = iter(self.loader)
-        self._began: Mapping[str, Any] | None = state
+        self._began: Mapping[str, Any] | None = state  # until the first epoch has begun
         self._given = 0
 
     @property
@@ -55,10 +52,9 @@ class KerasBatches:
         return batch
 
     def on_epoch_begin(self) -> None:
-        """Begin where the last epoch ended, or at the beginning again if there was but a look at it."""
+        """Begin where the last epoch ended, or at the beginning again if Keras has only looked at it."""
         if self._began is not None and self._given:
-            looked = self._given <= LOOKED_AT and self._given != self.num_batches
-            if looked:
+            if self._given == 1 != self.num_batches:
                 self.load_state_dict(self._began)
             self._began = None
 

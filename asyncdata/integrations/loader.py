@@ -29,7 +29,7 @@ class LoaderIterator(Generic[T]):
     ) -> None:
         self._dataset, self._batches, self._convert = dataset, batches, convert
         self.resumed = resumed
-        """Whether it goes on from a state, and no batch has come since."""
+        """Whether it goes on from a state, and no batch has been asked for since."""
         self.begun = self.ended = False
 
     @property
@@ -41,36 +41,37 @@ class LoaderIterator(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        self.begun = True
+        resumed = self.begin()
         batch = next(self._batches, NONE_LEFT)
-        if batch is NONE_LEFT and self.resumed:
-            self.begin_next_epoch()
+        if batch is NONE_LEFT and resumed:
+            self._batches = self._dataset.iterate()
             batch = next(self._batches, NONE_LEFT)
         if batch is NONE_LEFT:
             self.ended = True
             raise StopIteration
-        self.resumed = False
         return self._convert(batch)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
-        self.begun = True
+        resumed = self.begin()
         batch = await anext(self._batches, NONE_LEFT)
-        if batch is NONE_LEFT and self.resumed:
-            self.begin_next_epoch()
+        if batch is NONE_LEFT and resumed:
+            self._batches = self._dataset.iterate()
             batch = await anext(self._batches, NONE_LEFT)
         if batch is NONE_LEFT:
             self.ended = True
             raise StopAsyncIteration
-        self.resumed = False
         return self._convert(batch)
 
-    def begin_next_epoch(self) -> None:
-        """Begin the next epoch, as the state that this goes on from was the end of its own."""
-        self.resumed = False
-        self._batches = self._dataset.iterate()
+    def begin(self) -> bool:
+        """Take note that a batch is asked for; return whether it is the first after a state, which may be of the end.
+
+        Then the next epoch is to begin.
+        """
+        resumed, self.begun, self.resumed = self.resumed, True, False
+        return resumed
 
     def state_dict(self, ahead: int = 0) -> dict[str, Any]:
         """Return what has been delivered, as `DatasetIterator.state_dict` does; without the latest batch if `ahead`."""

@@ -278,6 +278,22 @@ def test_an_error_is_raised_in_its_place_and_does_not_come_again() -> None:
     assert list(other) == list(batches) == [6, 3]
 
 
+def test_an_error_that_is_all_that_is_left_is_the_end_of_its_epoch() -> None:
+    def make() -> ad.Dataset[Any]:
+        return ad.Dataset.range(4).filter(lambda x: x != 1).map(lambda x: 6 // (x - 3))
+
+    stopped = Loader(make())
+    batches = iter(stopped)
+    assert [next(batches), next(batches)] == [-2, -6]
+    loader = Loader(make())
+    loader.load_state_dict(stopped.state_dict())
+    batches = iter(loader)
+    with pytest.raises(ZeroDivisionError):
+        next(batches)
+    assert next(batches, None) is None
+    assert loader.epoch == 1
+
+
 def test_batches_are_converted_by_the_function_that_is_given() -> None:
     assert list(Loader(ad.Dataset.range(3), str)) == ["0", "1", "2"]
 
