@@ -13,6 +13,8 @@ General layout, lowest first; a module imports only from those before it:
     optimize                     the rewrite rules
     runtime.pipeline, .bridge    a run of a plan, and how its consumer waits for it
     runtime.threads, .by_hand    those with a thread of their own, or without an event loop
+    beside                       a run in a process of its own
+    devices                      what copies elements to an accelerator
     attributes                   which attributes of an object tell it from others
     contents                     what elements that are kept depend on, as hashes
     identity                     what a state says of a step
@@ -35,6 +37,7 @@ from asyncdata.errors import (
     ClosedError,
     ConcurrentUseError,
     DataLossError,
+    DeviceNotFoundError,
     MissingDependencyError,
     PlanError,
     ResumeError,
@@ -74,6 +77,7 @@ __all__ = (
     "DataLossError",
     "Dataset",
     "DatasetIterator",
+    "DeviceNotFoundError",
     "FixedLenFeature",
     "FixedLengthRecordDataset",
     "MissingDependencyError",

@@ -39,6 +39,7 @@ from asyncdata.tensors import dataloader_hint
 from asyncdata.transformations import Transformations, check_structures, dataset_for
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.mix import Choose, Sample
+from asyncdata.transforms.prefetch_to_device import check_last
 from asyncdata.transforms.zip import Zip
 
 __all__ = ("Dataset", "matching")
@@ -67,8 +68,8 @@ class Dataset(Transformations[T]):
     """
 
     def __init__(self, plan: Node, options: Options | None = None, made_from: Sequence[Dataset[Any]] = ()) -> None:
-        self._plan, self._options = plan, options or Options()
-        self._planner = Planner(self._options)
+        check_last(plan, made_from)
+        self._plan, self._options, self._planner = plan, options or Options(), Planner(options or Options())
         self._epochs = Epochs.after({epochs_of(dataset): dataset.plan for dataset in made_from})
 
     def __getstate__(self) -> tuple[Node, Options, int]:
@@ -525,7 +526,8 @@ class Dataset(Transformations[T]):
 
         Each `for` or `async for` over it is an epoch. `state_dict` and `load_state_dict` are the loader's own, so that
         Lightning and accelerate keep them in their checkpoints: see docs/pytorch.md. Arrays of numbers become tensors
-        that share their memory, other leaves stay what they are.
+        that share their memory, other leaves stay what they are. With a `device`, such as `"cuda"`, tensors are there
+        before they are asked for: see `prefetch_to_device`.
 
         >>> import asyncdata as ad
         >>> batches = ad.Dataset.range(6).batch(2).loader()  # doctest: +SKIP
@@ -533,7 +535,7 @@ class Dataset(Transformations[T]):
         tensor([0, 1])
         """
         require("torch", "loader()")
-        return Loader(self, to_tensors)
+        return Loader(self if device is None else self.prefetch_to_device(device), to_tensors)
 
     def to_torch(self) -> Any:
         """Return a `torch.utils.data.IterableDataset` for what takes nothing else, with elements as tensors.

@@ -9,6 +9,7 @@ AsyncDataError
 ├── WorkerCrashed (RuntimeError)          an element killed the worker process that worked on it, twice
 ├── ClosedError (RuntimeError)            the iterator was closed, or stopped before the end of its data
 ├── ConcurrentUseError (RuntimeError)     two tasks or threads read one iterator at once
+├── DeviceNotFoundError (RuntimeError)    a device is asked for that this machine does not have
 └── MissingDependencyError (ImportError)  an optional package is needed and not installed
 """
 
@@ -22,6 +23,7 @@ __all__ = (
     "ClosedError",
     "ConcurrentUseError",
     "DataLossError",
+    "DeviceNotFoundError",
     "MissingDependencyError",
     "PlanError",
     "ResumeError",
@@ -67,6 +69,10 @@ class ClosedError(AsyncDataError, RuntimeError):
 
 class ConcurrentUseError(AsyncDataError, RuntimeError):
     """Two tasks or threads asked one iterator for an element at the same time."""
+
+
+class DeviceNotFoundError(AsyncDataError, RuntimeError):
+    """A device is asked for that this machine does not have: says how to go on without it."""
 
 
 class MissingDependencyError(AsyncDataError, ImportError):

@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain, islice
 from operator import length_hint
 from threading import Lock
@@ -17,6 +17,8 @@ from asyncdata import forks
 from asyncdata.arguments import check_flag
 from asyncdata.beside.engine import ProcessEngine
 from asyncdata.checkpoint import Place, heading, place_of, state_of
+from asyncdata.devices.choice import device_for
+from asyncdata.devices.engine import DeviceEngine
 from asyncdata.errors import ClosedError, ConcurrentUseError, StructureError
 from asyncdata.optimize import Planner
 from asyncdata.plan import UnseekableError, check_count
@@ -29,6 +31,7 @@ from asyncdata.runtime.threads import thread_engine
 from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.stats import stats_of
 from asyncdata.structure import spec_of
+from asyncdata.transforms.prefetch_to_device import apart
 
 __all__ = ("DatasetIterator", "Reader", "at_hand", "ended_by", "next_block", "next_within", "state_before_latest")
 
@@ -66,6 +69,9 @@ class Reader:
         self.placement = self.options.placement or "thread"
         self.alone = Alone()
         self.engine: Engine | None = None
+        """What the consumer reads."""
+        self.host: Engine | None = None
+        """What runs the pipeline: the same, but where elements are copied to a device."""
         self.begin(place)
         forks.own(self)
 
@@ -74,7 +80,7 @@ class Reader:
         self.place = place
         self.user_plan, self.epoch, self.delivered, self.first, _ = place
         self.plan = self.planner.runs(self.user_plan)
-        self.engine = None
+        self.engine = self.host = None
         self.budget = Budget()
         self.items: Iterator[Any] = iter(())
         self.failures: Iterator[Failure] = iter(())  # that of the piece, until it is raised
@@ -250,7 +256,7 @@ class Reader:
         if self.engine is not None:
             self.forked = self.closed = True
             self.items = self.pieces = self.failures = iter(())
-            self.piece = self.engine = None
+            self.piece = self.engine = self.host = None
             self.alone = Alone()
 
     def ending(self, queue: BlockQueue, stop: Exception) -> BaseException:
@@ -265,18 +271,27 @@ class Reader:
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline where the options say; its last prefetch fills the queue that is read here."""
-        run = Run.of(self.plan, self.epoch, self.first, self.options.ram_budget)
+        plan, node = apart(self.plan)
+        device = None if node is None else device_for(node)
+        run = Run.of(plan, self.epoch, self.first, self.options.ram_budget)
         self.budget = run.budget
-        if self.placement == "process":
-            self.engine = ProcessEngine(self.user_plan, self.options, run)
-        elif self.placement == "thread":
-            self.engine = engine = thread_engine(run, loop)
+        self.engine = self.host = self.host_engine(run, loop)
+        if node is not None and device is not None:
+            self.engine = engine = DeviceEngine(self.host, device, node)
             engine.start()
-        else:
-            self.engine = LoopEngine(run) if loop is None else TaskEngine(run)
         if self.closed:  # by another thread, meanwhile
             self.engine.stop()
         return self.engine
+
+    def host_engine(self, run: Run, loop: asyncio.AbstractEventLoop | None) -> Engine:
+        """Return what runs the pipeline, which has begun."""
+        if self.placement == "process":
+            return ProcessEngine(apart(self.user_plan)[0], self.options, run)
+        if self.placement == "thread":
+            self.engine = engine = thread_engine(run, loop)
+            engine.start()
+            return engine
+        return LoopEngine(run) if loop is None else TaskEngine(run)
 
     def skip(self, count: int) -> None:
         """Go on `count` elements further: past those that are here, else where the plan says, else by reading on."""
@@ -376,7 +391,7 @@ class DatasetIterator(Generic[T]):
         >>> buffer["step"], buffer["buffer"] >= 2
         ('prefetch(AUTOTUNE)', True)
         """
-        engine = self._reader.engine
+        engine = self._reader.host
         found = engine.stats() if isinstance(engine, ProcessEngine) else None
         return stats_of(self._reader.plan, self._reader.budget) if found is None else found
 
@@ -466,6 +481,22 @@ class DatasetIterator(Generic[T]):
         """
         self._reader.check_open()
         self._reader.skip(check_count("skip", "count", count, 0))
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Have `prefetch_to_device` copy nothing, and ask nothing of the device, until this is left.
+
+        CUDA refuses to capture a graph while another thread does either. What is on its way is waited for. No element
+        may be asked for meanwhile. Without `prefetch_to_device` it does nothing.
+
+        >>> import asyncdata as ad
+        >>> from asyncdata.devices.simulated import Accelerator
+        >>> with ad.Dataset.range(8).batch(4).prefetch_to_device(Accelerator()).iterate() as batches:
+        ...     first = next(batches)
+        ...     with batches.paused():
+        ...         pass  # capture a graph
+        """
+        engine = self._reader.engine
+        return engine.paused() if isinstance(engine, DeviceEngine) else nullcontext()
 
     def close(self) -> None:
         """End the pipeline and wait until it has ended, a second at most. May be called again."""

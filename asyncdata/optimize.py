@@ -24,6 +24,7 @@ from asyncdata.transforms.map_and_batch import MapAndBatch
 from asyncdata.transforms.map_batches import MapBatches
 from asyncdata.transforms.permute import Permute
 from asyncdata.transforms.prefetch import Prefetch
+from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 from asyncdata.transforms.repeat import Repeat
 from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
@@ -267,6 +268,9 @@ def inject_prefetch(node: Node) -> Node | None:
     match node:
         case Prefetch():
             return None
+        case PrefetchToDevice(input=source):
+            ahead = inject_prefetch(source)
+            return None if ahead is None else node.with_inputs(ahead)
         case Unbatch(input=source) if not isinstance(source, Prefetch):
             return Prefetch(Unbatch(Prefetch(source, 1)), AUTOTUNE)
         case _:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast, o
 import numpy.typing as npt
 
 from asyncdata.arguments import check_choice, check_flag
+from asyncdata.devices.choice import check_device
 from asyncdata.errors import PlanError
 from asyncdata.formats.limits import KEPT_RECORD_BYTES
 from asyncdata.kept.cache import FileCache
@@ -39,6 +40,7 @@ from asyncdata.transforms.pack import PackSequences
 from asyncdata.transforms.padded import PaddedBatch, Padding
 from asyncdata.transforms.permute import shuffled
 from asyncdata.transforms.prefetch import Prefetch
+from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 from asyncdata.transforms.ragged_batch import RaggedBatch
 from asyncdata.transforms.rate_limit import RateLimit
 from asyncdata.transforms.rebatch import Rebatch
@@ -799,6 +801,29 @@ class Transformations(Generic[T]):
         size = AUTOTUNE if buffer_size is None else buffer_size
         return self._next(Prefetch(self._plan, check_count("prefetch", "buffer_size", size, 0, (AUTOTUNE,))))
 
+    def prefetch_to_device(
+        self, device: Any, buffer_size: int = 2, mode: Literal["fresh", "ring"] = "fresh", *, static: Any = None
+    ) -> Dataset[Any]:
+        """Copy elements to a device while the ones before are used; `buffer_size` of them are there, or on their way.
+
+        It is the last transformation. A `device` is `"cuda"`, `"cuda:1"`, `"cpu"` or a `torch.device` of these, for
+        tensors of PyTorch, or a device or sharding of JAX. Arrays, NumPy's scalars and tensors are copied, in any
+        structure; strings and other objects pass as they are. `"cuda"` is the current device of the thread that reads.
+
+        Copies are made on a stream of their own. The stream that is current where an element is asked for waits for its
+        copy; the thread does not. With `mode="ring"` elements come in the same memory again and again: one is valid
+        until the next is asked for. With `static`, a structure of tensors as elements are, each is copied into these,
+        as CUDA graphs need it. States are as without this step.
+
+        >>> import asyncdata as ad
+        >>> from asyncdata.devices.simulated import Accelerator
+        >>> ds = ad.Dataset.from_tensor_slices({"x": [[1, 2], [3, 4]]}).batch(2).prefetch_to_device(Accelerator())
+        >>> [batch["x"].numpy().tolist() for batch in ds]
+        [[[1, 2], [3, 4]]]
+        """
+        chosen = check_device(device, mode, static)
+        return self._next(PrefetchToDevice.of(self._plan, chosen, buffer_size, mode, static))
+
     def rate_limit(self, per_second: float, burst: int = 1) -> Dataset[T]:
         """Read at most `per_second` elements a second, evenly, or up to `burst` at once after a pause.
 
@@ -852,7 +877,7 @@ PYTORCH: Final = {
     "drop_last": ".batch(n, drop_remainder=True)",
     "num_workers": '.map(fn, num_parallel_calls=n, executor="process")',
     "persistent_workers": "nothing to be said: leave it out",
-    "pin_memory": ".map(lambda batch: batch.pin_memory()) after batch",
+    "pin_memory": '.prefetch_to_device("cuda") after batch',
     "prefetch_factor": ".prefetch(n)",
     "sampler": ".shuffle(), .repeat() or .rejection_resample(...)",
     "worker_init_fn": "set-up within the function that needs it: leave it out",

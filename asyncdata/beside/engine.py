@@ -51,6 +51,9 @@ class ProcessEngine:
             return self.line.course.post.ask(self.line.course.run, Chosen())
         return None
 
+    def notify(self) -> None:
+        self.queue.reader.notify()
+
     def stop(self, reason: str | None = None) -> None:
         self.queue.stop(reason)
         self.line.course.post.tell(Stop(self.line.course.run))

@@ -71,7 +71,7 @@ class Begin(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """The consumer has taken so many items, in so many blocks, in all, and may wait for more."""
+    """The consumer has taken so many items, in all, given out so many blocks, and may wait for more."""
 
     run: int
     items: int

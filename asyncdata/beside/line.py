@@ -107,7 +107,7 @@ class Line(BlockQueue):
     def tell(self) -> None:
         """Tell how much was read, and whether the reader waits."""
         self.told = self.taken
-        blocks = self.arrived - len(self.blocks)
+        blocks = self.arrived - len(self.blocks) - self.undelivered
         self.course.post.tell(Taken(self.course.run, self.taken, blocks, bool(self.hungry)))
 
     # the companion's side

@@ -81,6 +81,10 @@ class Engine(Protocol):
         """Wait until `ready()` without blocking the consumer's loop."""
         ...
 
+    def notify(self) -> None:
+        """Wake a consumer that waits for what another thread does; from any thread, also from a finalizer."""
+        ...
+
     def stop(self, reason: str | None = None) -> None:
         """Tell the pipeline to end, and why; from any thread, also from a finalizer."""
         ...
@@ -140,6 +144,10 @@ class TaskEngine:
 
     async def wait_async(self, ready: Callable[[], object]) -> None:
         await self.signal.until(ready)
+
+    def notify(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits there
+            self.loop.call_soon_threadsafe(self.signal.notify)
 
     def stop(self, reason: str | None = None) -> None:
         self.queue.reason = reason or self.queue.reason
@@ -234,6 +242,10 @@ class LoopEngine:
 
     async def wait_async(self, ready: Callable[[], object]) -> None:
         raise StageError("this iterator was begun with a plain `for` and placement='current': go on with `for`")
+
+    def notify(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits there
+            self.loop.call_soon_threadsafe(self.signal.notify)
 
     def stop(self, reason: str | None = None) -> None:
         """End the pipeline: here, or in a thread where another loop is running in this one, or this loop in another."""

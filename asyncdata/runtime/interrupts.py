@@ -19,7 +19,7 @@ SIGNAL: Final = import_module("_signal")
 SIGINT: Final = int(signal.SIGINT)
 DEFAULT: Final = signal.default_int_handler
 
-OURS: Final = {"anyio", "asyncdata", "numpy", "sniffio", "uvloop", *sys.stdlib_module_names}
+OURS: Final = {"anyio", "asyncdata", "jax", "numpy", "sniffio", "torch", "uvloop", *sys.stdlib_module_names}
 
 
 class Interrupts:

@@ -211,6 +211,8 @@ class BlockQueue:
         self.blocks: deque[Block] = deque()
         self.written = 0
         self.taken = 0
+        self.undelivered = 0
+        """Blocks that the reader has taken and has not given out whole: it may be asked for any place in them."""
         self.hungry = 0
         self.ended = False
         """Whether nothing more will be written, for whatever reason."""

@@ -98,6 +98,9 @@ class ThreadEngine:
     async def wait_async(self, ready: Callable[[], object]) -> None:
         await wait_on_loop(self.queue, ready)
 
+    def notify(self) -> None:
+        self.queue.reader.notify()
+
     def stop(self, reason: str | None = None) -> None:
         self.queue.stop(reason)
         self.owned.left.say()

@@ -1,0 +1,57 @@
+"""Which device is meant by what a user gives: the name of one of PyTorch's, or an object of PyTorch or JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asyncdata.devices.base import Device
+from asyncdata.devices.cpu import CpuDevice
+from asyncdata.devices.cuda import CudaDevice
+from asyncdata.devices.jax import JaxDevice
+from asyncdata.devices.simulated import Accelerator, SimulatedDevice
+from asyncdata.errors import PlanError
+from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
+
+__all__ = ("check_device", "device_for")
+
+
+def check_device(device: Any, mode: str, static: Any) -> Any:
+    """Return a device as it was given; `PlanError` if it is none, or cannot do what it is asked for."""
+    kind = kind_of(device)
+    if kind == "jax" and (mode == "ring" or static is not None):
+        raise PlanError(
+            "prefetch_to_device: mode='ring' and static= are not for JAX, whose arrays cannot be written again"
+        )
+    return device
+
+
+def kind_of(device: Any) -> str:
+    """Return of which kind a device is; `PlanError` if it is none."""
+    package = type(device).__module__.partition(".")[0]
+    name = str(device)
+    if isinstance(device, Accelerator):
+        return "simulated"
+    if package in {"jax", "jaxlib"}:
+        return "jax"
+    if isinstance(device, str) or package == "torch":
+        kind, _, index = name.partition(":")
+        if (kind == "cuda" and (index.isdecimal() or name == "cuda")) or name == "cpu":
+            return kind
+    raise PlanError(
+        "prefetch_to_device(device=) must be 'cuda', 'cuda:1' or the like, 'cpu', a torch.device of these, or a device "
+        f"or sharding of JAX; got {device!r:.80}"
+    )
+
+
+def device_for(node: PrefetchToDevice) -> Device:
+    """Return the device of a node for one iterator, in the thread that reads this."""
+    match kind_of(node.device):
+        case "cuda":
+            index = str(node.device).partition(":")[2]
+            return CudaDevice(int(index) if index else None)
+        case "jax":
+            return JaxDevice(node.device)
+        case "simulated":
+            return SimulatedDevice(node.device)
+        case _:
+            return CpuDevice()

@@ -1,0 +1,54 @@
+"""The CPU as a device: tensors of PyTorch that look into the memory of the arrays, where that is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from asyncdata.devices.base import DONE, Event, HostMemory, Sent, is_array
+from asyncdata.devices.parts import reusable
+from asyncdata.devices.pytorch import tensor_of
+from asyncdata.integrations.packages import require
+
+__all__ = ("CpuDevice",)
+
+
+class CpuDevice:
+    """Gives the tensors that a program would have on a GPU, on the CPU."""
+
+    staged = False
+    writable = True
+
+    def __init__(self) -> None:
+        self.torch = require("torch", "prefetch_to_device()")
+
+    def is_sent(self, leaf: Any) -> bool:
+        return is_array(leaf)
+
+    def pinned(self, size: int) -> HostMemory:
+        return np.empty(size, np.uint8)
+
+    def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
+        tensors = [tensor_of(self.torch, leaf) for leaf in leaves]
+        if into is not None:
+            tensors = [self.rewritten(into, place, tensor) for place, tensor in enumerate(tensors)]
+        return Sent(tensors, DONE)
+
+    def rewritten(self, into: Sequence[Any], place: int, tensor: Any) -> Any:
+        """Return memory of an earlier batch with the numbers of a tensor; new memory where none fits."""
+        target = reusable(into, place, tensor.shape, tensor.dtype)
+        return tensor.clone() if target is None else target.copy_(tensor)
+
+    def arrive(self, sent: Sent) -> None:
+        """Do nothing: the copy is made."""
+
+    def leave(self) -> Event:
+        return DONE
+
+    def write(self, target: Any, array: Any) -> None:
+        target.copy_(array)
+
+    def close(self) -> None:
+        """Do nothing: no copy is being made."""

@@ -1,0 +1,89 @@
+"""NVIDIA GPUs by PyTorch: a stream that copies, events, and the caching allocator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from asyncdata.devices.base import Event, HostMemory, Sent, is_array
+from asyncdata.devices.parts import reusable
+from asyncdata.devices.pytorch import tensor_of
+from asyncdata.errors import DeviceNotFoundError
+from asyncdata.integrations.packages import require
+
+__all__ = ("CudaDevice",)
+
+FALL_BACK = 'fall back with prefetch_to_device("cuda" if torch.cuda.is_available() else "cpu")'
+
+
+class CudaEvent:
+    """An event of CUDA, waited for by the system: the thread sleeps, and other threads run Python."""
+
+    __slots__ = ("event",)
+
+    def __init__(self, torch: Any, stream: Any) -> None:
+        self.event = torch.cuda.Event(blocking=True)
+        self.event.record(stream)
+
+    def wait(self) -> None:
+        self.event.synchronize()
+
+
+class CudaDevice:
+    """One GPU; without an `index`, the current one of the thread that makes this."""
+
+    staged = True
+    writable = True
+
+    def __init__(self, index: int | None) -> None:
+        self.torch = torch = require("torch", "prefetch_to_device()")
+        if not torch.cuda.is_available():
+            raise DeviceNotFoundError(
+                "PyTorch finds no GPU (torch.cuda.is_available() is False): there is none, its driver is missing, or "
+                f"this PyTorch was built without CUDA; {FALL_BACK}"
+            )
+        if index is not None and index >= (count := torch.cuda.device_count()):
+            raise DeviceNotFoundError(f"there is no cuda:{index}, PyTorch finds {count} of them; {FALL_BACK}")
+        self.device = torch.device("cuda", torch.cuda.current_device() if index is None else index)
+        self.stream = copy_stream(torch, self.device.index)
+
+    def is_sent(self, leaf: Any) -> bool:
+        return is_array(leaf)
+
+    def pinned(self, size: int) -> HostMemory:
+        return self.torch.empty(size, dtype=self.torch.uint8, pin_memory=True).numpy()
+
+    def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
+        with self.torch.cuda.device(self.device), self.torch.cuda.stream(self.stream):
+            arrays = [self.copied(tensor_of(self.torch, leaf), into, place) for place, leaf in enumerate(leaves)]
+            return Sent(arrays, CudaEvent(self.torch, self.stream))
+
+    def copied(self, source: Any, into: Sequence[Any] | None, place: int) -> Any:
+        """Return a tensor on the device that the copy stream writes."""
+        target = reusable(into, place, source.shape, source.dtype)
+        if target is None:
+            target = self.torch.empty(source.shape, dtype=source.dtype, device=self.device)
+        return target.copy_(source, non_blocking=True)
+
+    def arrive(self, sent: Sent) -> None:
+        current = self.torch.cuda.current_stream(self.device)
+        if isinstance(sent.ready, CudaEvent):
+            current.wait_event(sent.ready.event)
+        for array in sent.arrays:
+            array.record_stream(current)
+
+    def leave(self) -> Event:
+        return CudaEvent(self.torch, self.torch.cuda.current_stream(self.device))
+
+    def write(self, target: Any, array: Any) -> None:
+        target.copy_(array, non_blocking=True)
+
+    def close(self) -> None:
+        self.stream.synchronize()
+
+
+@cache
+def copy_stream(torch: Any, index: int) -> Any:
+    """Return the stream on which all copies to a GPU are made."""
+    return torch.cuda.Stream(device=index)

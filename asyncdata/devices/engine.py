@@ -1,0 +1,117 @@
+"""The device engine: copies what another engine makes to a device, ahead of its consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import Final
+
+from asyncdata import forks
+from asyncdata.devices.base import Device
+from asyncdata.devices.queue import DeviceQueue
+from asyncdata.devices.sender import Pause, Sender, Task
+from asyncdata.errors import StageError
+from asyncdata.runtime.bridge import PATIENCE, Engine
+from asyncdata.runtime.interrupts import Interrupts
+from asyncdata.runtime.queue import AT_EXIT, BlockQueue
+from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
+
+__all__ = ("DeviceEngine",)
+
+
+class DeviceEngine:
+    """Copies what another engine makes to a device.
+
+    The consumer's thread takes what the other engine has made and hands it to the `Sender`, whose thread copies it. So
+    the pipeline runs where the other engine runs it, in each placement.
+    """
+
+    def __init__(self, host: Engine, device: Device, node: PrefetchToDevice) -> None:
+        self.host = host
+        tasks: SimpleQueue[Task] = SimpleQueue()
+        self.ahead = DeviceQueue(host, device, node, tasks)
+        self.queue: BlockQueue = self.ahead
+        self.sender = Sender(device, self.queue, tasks, node)
+
+    def start(self) -> None:
+        """Begin to copy."""
+        ENGINES.add(self)
+        forks.own(self)
+        try:
+            self.sender.thread.start()
+        except RuntimeError as error:  # there can be no more threads
+            self.queue.finish(error)
+            raise
+
+    def disown(self) -> None:
+        """Leave the device to the parent in a forked child."""
+        ENGINES.discard(self)
+        self.queue.stopped = True
+        forks.keep_for_ever(self)
+
+    def wait(self, ready: Callable[[], object], interrupts: Interrupts) -> None:
+        self.host.wait(lambda: self.ahead.advance() or ready(), interrupts)
+
+    async def wait_async(self, ready: Callable[[], object]) -> None:
+        await self.host.wait_async(lambda: self.ahead.advance() or ready())
+
+    def notify(self) -> None:
+        self.host.notify()
+
+    def stop(self, reason: str | None = None) -> None:
+        self.queue.stop(reason)
+        self.host.stop(reason)
+        self.sender.tasks.put(None)
+        if (pause := self.sender.pause) is not None:
+            pause.over.put(None)
+
+    def join(self) -> None:
+        self.host.join()
+        if threading.current_thread() is not self.sender.thread:
+            self.sender.thread.join(PATIENCE)
+
+    async def join_async(self) -> None:
+        await self.host.join_async()
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        self.sender.on_end = lambda: loop.call_soon_threadsafe(ended.set)
+        if not self.sender.over:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), PATIENCE)
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Have nothing copied, and nothing asked of the device in another thread, until this is left."""
+        if self.ahead.paused:
+            raise StageError("paused() is entered already: leave it first")
+        self.sender.pause = pause = Pause()
+        self.sender.tasks.put(pause)
+        if self.sender.over:
+            pause.reached.put(None)
+        pause.reached.get()
+        self.ahead.paused = True
+        try:
+            yield
+        finally:
+            self.ahead.paused = False
+            pause.over.put(None)
+
+
+ENGINES: Final[weakref.WeakSet[DeviceEngine]] = weakref.WeakSet()
+
+
+@atexit.register
+def end_engines() -> None:
+    """End what still copies when the interpreter exits: a thread may not be in the midst of a device's library then."""
+    deadline = time.monotonic() + PATIENCE
+    engines = list(ENGINES)
+    for engine in engines:
+        engine.stop(AT_EXIT)
+    for engine in engines:
+        if engine.sender.thread.ident is not None:
+            engine.sender.thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,0 +1,70 @@
+"""Devices and shardings of JAX, which orders copies and computations itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from asyncdata.devices.base import DONE, Event, HostMemory, Sent, is_array
+from asyncdata.errors import PlanError
+from asyncdata.integrations.packages import require
+from asyncdata.tensors import as_array, is_tensor
+
+__all__ = ("JaxDevice",)
+
+
+class JaxEvent:
+    """The end of some copies."""
+
+    __slots__ = ("arrays", "jax")
+
+    def __init__(self, jax: Any, arrays: Sequence[Any]) -> None:
+        self.jax = jax
+        self.arrays = arrays
+
+    def wait(self) -> None:
+        self.jax.block_until_ready(self.arrays)
+
+
+class JaxDevice:
+    """A device of JAX, or a sharding over several."""
+
+    staged = False
+    writable = False
+
+    def __init__(self, where: Any) -> None:
+        self.jax = require("jax", "prefetch_to_device()")
+        self.where = where
+
+    def is_sent(self, leaf: Any) -> bool:
+        if is_array(leaf):
+            return True
+        kind: type[Any] = getattr(getattr(leaf, "dtype", None), "type", object)
+        return isinstance(leaf, (np.ndarray, np.generic)) and kind.__module__ == "ml_dtypes"  # bfloat16 and its like
+
+    def pinned(self, size: int) -> HostMemory:
+        return np.empty(size, np.uint8)
+
+    def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
+        arrays = self.jax.device_put([owned(leaf) for leaf in leaves], self.where)
+        return Sent(arrays, JaxEvent(self.jax, arrays))
+
+    def arrive(self, sent: Sent) -> None:
+        """Do nothing: who computes with the arrays waits for them."""
+
+    def leave(self) -> Event:
+        return DONE
+
+    def write(self, target: Any, array: Any) -> None:
+        raise PlanError("arrays of JAX cannot be written to: prefetch_to_device(static=) is for PyTorch")
+
+    def close(self) -> None:
+        """Do nothing: arrays that are on their way keep what they read."""
+
+
+def owned(leaf: Any) -> Any:
+    """Return an array that JAX may use as the memory of its own; a copy of one that others have too."""
+    array = as_array(leaf) if is_tensor(leaf) else np.asarray(leaf)
+    return array if array.flags.writeable else array.copy()

@@ -1,0 +1,47 @@
+"""Parts: an element without its arrays, put together again with others, and arrays that are written again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from asyncdata.structure import map_leaves
+
+__all__ = ("put_together", "reusable", "taken_apart")
+
+
+class Place:
+    """Stands for an array of an element."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def taken_apart(element: Any, is_sent: Callable[[Any], bool]) -> tuple[Any, list[Any], list[str]]:
+    """Return an element with places for its arrays, the arrays and their paths."""
+    leaves: list[Any] = []
+    paths: list[str] = []
+
+    def take(leaf: Any, path: str) -> Any:
+        if not is_sent(leaf):
+            return leaf
+        leaves.append(leaf)
+        paths.append(path)
+        return Place(len(leaves) - 1)
+
+    return map_leaves(take, element), leaves, paths
+
+
+def put_together(element: Any, arrays: Sequence[Any]) -> Any:
+    """Return an element with arrays in their places."""
+    return map_leaves(lambda leaf, _: arrays[leaf.number] if type(leaf) is Place else leaf, element)
+
+
+def reusable(into: Sequence[Any] | None, place: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return the array of an earlier batch that may be written again, if it has this shape and dtype."""
+    if into is None or place >= len(into):
+        return None
+    fits = into[place].shape == shape and into[place].dtype == dtype
+    return into[place] if fits else None

@@ -1,0 +1,139 @@
+"""The queue that a consumer reads when its elements are on a device, and what it hands to the sender for that."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import Any, Final
+
+from asyncdata.devices.base import Device, Sent
+from asyncdata.devices.parts import put_together
+from asyncdata.devices.sender import Batch, Credit, End, Task
+from asyncdata.devices.static import StaticArrays
+from asyncdata.errors import StageError
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.bridge import Engine, LoopEngine
+from asyncdata.runtime.executors import noted
+from asyncdata.runtime.queue import BlockQueue, Depth, Signal
+from asyncdata.runtime.tickets import Tickets
+from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
+
+__all__ = ("DeviceQueue",)
+
+
+class Nobody:
+    """The signal of a writer that never waits for room."""
+
+    def notify(self) -> None:
+        """Do nothing."""
+
+
+NOBODY: Final[Signal] = Nobody()
+
+
+class DeviceQueue(BlockQueue):
+    """Batches that are on the device, or on their way. All methods but `put` and `finish` run in the consumer's thread.
+
+    A batch is handed to the sender for a credit. There are `buffer_size` of them and one more, for the batch that the
+    consumer has. Asking for the next one gives that back: with the event after all that the consumer's stream has been
+    given so far. The sender waits for this event, so the credits bound the memory of the device, and how far the
+    consumer's thread runs ahead of the device.
+    """
+
+    def __init__(self, host: Engine, device: Device, node: PrefetchToDevice, tasks: SimpleQueue[Task]) -> None:
+        super().__init__(Depth(node.buffer_size), NOBODY, host)
+        self.source = host.queue
+        self.device = device
+        self.label = node.label()
+        self.ring = node.mode == "ring"
+        self.static = None if node.static is None else StaticArrays(node.static)
+        self.fills = isinstance(host, LoopEngine)
+        """Whether the pipeline runs only while the consumer waits, who then waits until the buffer is full."""
+        self.credits = deque([Credit(None, () if self.ring else None)] * (node.buffer_size + 1))
+        self.tasks = tasks
+        self.made: deque[tuple[Any, Tickets, bool]] = deque()
+        self.asked_all = self.paused = False
+        self.lent = False
+        """Whether the consumer has a batch, which counts as used when it asks for the next one."""
+        self.lent_arrays: Sequence[Any] | None = None
+
+    # from the pipeline to the sender
+
+    def advance(self) -> None:
+        """Hand to the sender what the pipeline has made, as far as there is room on the device; ask for more."""
+        while self.credits and not self.asked_all and (self.made or self.refill()):
+            item, tickets, last = self.made.popleft()
+            self.tasks.put(Batch(item, tickets, last, self.credits.popleft()))
+
+    def refill(self) -> bool:
+        """Take the next block that the pipeline has made; tell whether there is one."""
+        block = self.source.take()
+        if block is not None:
+            self.source.undelivered += 1
+            last = len(block) - 1
+            self.made.extend(
+                (item, block.tickets.part(place, place + 1), place == last) for place, item in enumerate(block.items)
+            )
+            return True
+        if (self.source.ended or self.source.stopped) and not self.source.blocks:
+            self.asked_all = True
+            self.tasks.put(End(self.source.failure()))
+        else:
+            self.source.crave()
+        return False
+
+    # from the sender to the consumer
+
+    def may_read(self) -> bool:
+        return self.ended or self.stopped or (bool(self.blocks) and self.is_filled())
+
+    def is_filled(self) -> bool:
+        """Tell whether nothing is to be waited for before the next batch is given out."""
+        return not self.fills or not self.credits or self.asked_all
+
+    def crave(self) -> None:
+        """Do nothing: `advance` asks the pipeline for more."""
+
+    def take(self) -> Block | None:
+        if self.paused:
+            raise StageError("next() within paused(): leave that first, as nothing comes meanwhile")
+        self.give_back()
+        self.advance()
+        if not self.blocks or not self.may_read():
+            return None
+        return self.arrived(self.blocks.popleft().items[0])
+
+    def give_back(self) -> None:
+        """Give back the credit of the batch that the consumer has: who asks for the next has no more use for it."""
+        if self.lent:
+            self.lent = False
+            self.credits.append(Credit(self.device.leave(), self.lent_arrays))
+
+    def arrived(self, batch: Batch) -> Block:
+        """Return a batch as the consumer gets it, whose current stream waits for the copy."""
+        if batch.last:
+            self.source.undelivered -= 1
+        if batch.sent is None:
+            item: Any = batch.failure
+            self.credits.append(batch.credit)
+        else:
+            item = self.lend(batch, batch.sent)
+        return Block([item], batch.tickets, type(item) is Failure)
+
+    def lend(self, batch: Batch, sent: Sent) -> Any:
+        """Return the element with its arrays on the device, or the failure in its place."""
+        self.device.arrive(sent)
+        self.lent, self.lent_arrays = True, sent.arrays if self.ring else None
+        try:
+            return put_together(batch.item, self.arrays(batch.paths, sent))
+        except Exception as error:
+            return noted(error, self.label, batch.tickets[0])
+
+    def arrays(self, paths: Sequence[str], sent: Sent) -> Sequence[Any]:
+        """Return the arrays that the consumer gets; its own need no credit, as those of the batch are free at once."""
+        if self.static is None:
+            return sent.arrays
+        written = self.static.write(self.device, paths, sent.arrays)
+        self.give_back()
+        return written

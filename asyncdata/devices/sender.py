@@ -1,0 +1,164 @@
+"""Sender: the thread that copies batches to a device, one after the other, each when there is room for it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeAlias
+
+from asyncdata.devices.base import Device, Event, Sent
+from asyncdata.devices.parts import taken_apart
+from asyncdata.devices.staging import OnHost, Staging
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.executors import noted
+from asyncdata.runtime.queue import BlockQueue
+from asyncdata.runtime.tickets import Tickets
+from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
+
+__all__ = ("Batch", "Credit", "End", "Pause", "Sender", "Task")
+
+
+class Credit(NamedTuple):
+    """Room for one batch on the device: free after an event, with the arrays that may be written again."""
+
+    after: Event | None = None
+    arrays: Sequence[Any] | None = None
+
+
+class Batch:
+    """One element on its way to the device; `last` if it is the last one of a block of the pipeline."""
+
+    __slots__ = ("credit", "failure", "item", "last", "paths", "sent", "tickets")
+
+    def __init__(self, item: Any, tickets: Tickets, last: bool, credit: Credit) -> None:
+        self.item = item
+        self.tickets = tickets
+        self.last = last
+        self.credit = credit
+        self.sent: Sent | None = None
+        self.paths: Sequence[str] = ()
+        self.failure: Failure | None = item if type(item) is Failure else None
+
+
+class End(NamedTuple):
+    """Nothing more will be sent, because of `error`; without one this is the end of the data."""
+
+    error: BaseException | None
+
+
+class Pause:
+    """Asks the thread to wait where nothing is being copied."""
+
+    def __init__(self) -> None:
+        self.reached: SimpleQueue[None] = SimpleQueue()
+        self.over: SimpleQueue[None] = SimpleQueue()
+
+
+Task: TypeAlias = Batch | End | Pause | None
+"""What the thread is to do; `None` to end."""
+
+
+class Copy(NamedTuple):
+    """A copy that may not be done yet, and the memory of the host that it reads."""
+
+    ready: Event
+    read: OnHost
+
+
+class Sender:
+    """Copies what it is told to, and puts it into the queue that the consumer reads.
+
+    Nothing here refers to the consumer's iterator. The thread ends at the end of the data, or when it is told to stop.
+    """
+
+    def __init__(self, device: Device, queue: BlockQueue, tasks: SimpleQueue[Task], node: PrefetchToDevice) -> None:
+        self.device = device
+        self.queue = queue
+        self.tasks = tasks
+        self.label = node.label()
+        self.most = node.buffer_size
+        self.staging = Staging(device)
+        self.copies: deque[Copy] = deque()
+        self.pause: Pause | None = None
+        self.over = False
+        self.on_end: Callable[[], object] | None = None
+        self.thread = threading.Thread(target=self.main, name="asyncdata-device", daemon=True)
+
+    def main(self) -> None:
+        """The thread. What goes wrong with the device itself ends the pipeline."""
+        try:
+            self.serve()
+            self.drain()
+            self.device.close()
+        except BaseException as error:
+            self.queue.finish(error)
+        finally:
+            self.queue.finish()
+            self.over = True
+            self.release()
+            if self.on_end is not None:
+                with suppress(RuntimeError):  # the consumer's loop has been closed
+                    self.on_end()
+
+    def release(self) -> None:
+        """Let nobody wait for a thread that has ended."""
+        while not self.tasks.empty():
+            task = self.tasks.get()
+            if isinstance(task, Pause):
+                task.reached.put(None)
+
+    def serve(self) -> None:
+        """Do what there is to do, in order."""
+        while not self.queue.stopped:
+            task = self.next_task()
+            match task:
+                case Batch():
+                    self.send(task)
+                case End(error=error):
+                    self.queue.finish_complete() if error is None else self.queue.finish(error)
+                    return
+                case Pause():
+                    self.drain()
+                    task.reached.put(None)
+                    task.over.get()
+                case None:
+                    return
+
+    def next_task(self) -> Task:
+        """Return what is to be done next; while there is nothing, wait for copies, and let go of what they read."""
+        while self.copies and self.tasks.empty():
+            self.settle()
+        return self.tasks.get()
+
+    def settle(self) -> None:
+        """Wait for the oldest copy, and let go of the memory that it read."""
+        self.copies[0].ready.wait()
+        self.staging.give_back(self.copies.popleft().read)
+
+    def drain(self) -> None:
+        """Wait for all copies."""
+        while self.copies:
+            self.settle()
+
+    def send(self, batch: Batch) -> None:
+        """Copy a batch to the device when there is room, or put the failure in its place."""
+        if batch.failure is None:
+            if batch.credit.after is not None:
+                batch.credit.after.wait()
+            while len(self.copies) >= self.most:
+                self.settle()
+            try:
+                self.start(batch)
+            except Exception as error:
+                batch.failure = noted(error, self.label, batch.tickets[0])
+        self.queue.put(Block([batch], batch.tickets))
+
+    def start(self, batch: Batch) -> None:
+        """Start to copy a batch, of which only what is no array is kept."""
+        batch.item, leaves, batch.paths = taken_apart(batch.item, self.device.is_sent)
+        on_host = self.staging.pinned(leaves)
+        batch.sent = self.device.send(on_host.arrays, batch.credit.arrays)
+        self.copies.append(Copy(batch.sent.ready, on_host))

@@ -1,0 +1,408 @@
+"""A simulated accelerator: streams, events and a caching allocator under CUDA's rules, which find unordered accesses.
+
+What was given to a stream is executed when a scheduler says so, which is drawn or set against the program. Each access
+to memory is compared, by vector clocks, with those that must be over: whether two are ordered does not depend on the
+schedule that happened.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.devices.base import Event, HostMemory, Sent, is_array
+from asyncdata.devices.parts import reusable
+from asyncdata.errors import PlanError, StageError
+from asyncdata.tensors import as_array, is_tensor
+
+__all__ = ("Accelerator", "SimulatedArray", "SimulatedDevice", "Stream")
+
+Clock = dict[Any, int]
+Policy = Literal["random", "lazy", "copy_first", "compute_first"]
+POLICIES: Final = ("random", "lazy", "copy_first", "compute_first")
+
+
+def join(clock: Clock, other: Clock) -> None:
+    """Let a clock know what another one knows."""
+    for actor, time in other.items():
+        clock[actor] = max(clock.get(actor, 0), time)
+
+
+class Memory:
+    """Memory of the host or the device, and who has used it: the last write, and the reads since then."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.data = np.zeros(size, np.uint8)
+        self.written: tuple[Any, int] | None = None
+        self.reads: dict[Any, int] = {}
+        self.streams: set[Stream] = set()
+        """The streams that use it, as `record_stream` says."""
+
+    def read(self, actor: Any, clock: Clock) -> list[str]:
+        """Take note of a read; return what is wrong with it."""
+        races: list[str] = []
+        if self.written is not None and not knows(clock, actor, *self.written):
+            races.append(f"{actor} reads {self.name}, in no order with the write by {self.written[0]}")
+        self.reads[actor] = clock[actor]
+        return races
+
+    def write(self, actor: Any, clock: Clock) -> list[str]:
+        """Take note of a write; return what is wrong with it."""
+        races: list[str] = []
+        if self.written is not None and not knows(clock, actor, *self.written):
+            races.append(f"{actor} writes {self.name}, in no order with the write by {self.written[0]}")
+        races += [
+            f"{actor} writes {self.name}, in no order with the read by {other}"
+            for other, time in self.reads.items()
+            if not knows(clock, actor, other, time)
+        ]
+        self.written, self.reads = (actor, clock[actor]), {}
+        return races
+
+
+def knows(clock: Clock, actor: Any, other: Any, time: int) -> bool:
+    """Tell whether what another actor did at some time is over for an actor with this clock."""
+    return actor == other or clock.get(other, 0) >= time
+
+
+class Stream:
+    """A queue of work, which is executed in order."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.clock: Clock = {}
+        self.work: deque[tuple[SimulatedEvent | None, Callable[[], object]]] = deque()
+
+    def __repr__(self) -> str:
+        return f"stream {self.name!r}"
+
+
+class SimulatedEvent:
+    """A point in the work of a stream."""
+
+    def __init__(self, accelerator: Accelerator, clock: Clock) -> None:
+        self.accelerator = accelerator
+        self.clock = clock
+        self.done = False
+
+    def happen(self) -> None:
+        """Say that the stream has come to this point."""
+        self.done = True
+
+    def wait(self) -> None:
+        self.accelerator.wait_for(lambda: self.done, self.clock)
+
+
+class SimulatedArray:
+    """An array on a simulated accelerator."""
+
+    __slots__ = ("__weakref__", "accelerator", "dtype", "memory", "shape")
+
+    def __init__(self, accelerator: Accelerator, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.accelerator = accelerator
+        self.memory = memory
+        self.shape = shape
+        self.dtype = dtype
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes its numbers take."""
+        return prod(self.shape) * self.dtype.itemsize
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """Return its numbers, once the current stream has come to this point."""
+        result = self.accelerator.kernel(self)
+        self.accelerator.leave().wait()
+        return result[0]
+
+    def __repr__(self) -> str:
+        return f"SimulatedArray(shape={self.shape}, dtype={self.dtype})"
+
+
+class Accelerator:
+    """An accelerator for `prefetch_to_device`, which executes work in an order that `policy` and `seed` tell.
+
+    `races` are the accesses that were found to be in no order.
+
+    >>> import asyncdata as ad
+    >>> accelerator = Accelerator(seed=1)
+    >>> ds = ad.Dataset.range(4).batch(2).prefetch_to_device(accelerator)
+    >>> [batch.numpy() for batch in ds], accelerator.races
+    ([array([0, 1]), array([2, 3])], [])
+    """
+
+    def __init__(self, seed: int = 0, policy: Policy = "random") -> None:
+        if policy not in POLICIES:
+            raise PlanError(f"Accelerator(policy=) must be one of {', '.join(POLICIES)}, got {policy!r:.40}")
+        self.policy = policy
+        self.random = random.Random(seed)
+        self.lock = threading.RLock()
+        self.races: list[str] = []
+        self.default = Stream("default")
+        self.copies = Stream("copy")
+        self.streams = [self.default, self.copies]
+        self.hosts: dict[int, Clock] = {}
+        self.pinned: list[Memory] = []
+        self.idle: dict[tuple[Stream, int], list[Memory]] = {}
+        self.freed: deque[tuple[Stream, Memory]] = deque()
+        self.leaving: list[tuple[Stream, Memory, list[SimulatedEvent]]] = []
+        self.bytes = 0
+        """How many bytes of the device were ever taken for arrays."""
+        self.local = threading.local()
+
+    def __str__(self) -> str:
+        return "simulated"
+
+    # what a program does
+
+    def stream(self, name: str) -> Stream:
+        """Return a new stream."""
+        with self.lock:
+            self.streams.append(made := Stream(name))
+            return made
+
+    @property
+    def current(self) -> Stream:
+        """The stream to which this thread gives its work."""
+        return getattr(self.local, "stream", self.default)
+
+    @contextmanager
+    def using(self, stream: Stream) -> Generator[None]:
+        """Give the work of this thread to a stream."""
+        before = self.current
+        self.local.stream = stream
+        try:
+            yield
+        finally:
+            self.local.stream = before
+
+    def kernel(self, *arrays: SimulatedArray) -> list[npt.NDArray[Any]]:
+        """Read arrays on the current stream; return a list that will hold what was there when that was executed."""
+        found: list[npt.NDArray[Any]] = []
+        memories = [array.memory for array in arrays]
+        shapes = [(array.shape, array.dtype, array.nbytes) for array in arrays]
+
+        def execute() -> None:
+            found.extend(
+                memory.data[:size].view(dtype).reshape(shape).copy()
+                for memory, (shape, dtype, size) in zip(memories, shapes, strict=True)
+            )
+
+        self.submit(self.current, execute, reads=memories)
+        return found
+
+    def leave(self) -> SimulatedEvent:
+        """Return the event after what the current stream was given so far."""
+        with self.lock:
+            self.reap()
+            return self.record(self.current)
+
+    def synchronize(self) -> None:
+        """Wait until all streams have done what they were given."""
+        with self.lock:
+            for stream in self.streams:
+                self.record(stream).wait()
+
+    # memory
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Stream) -> SimulatedArray:
+        """Return an array in memory of a stream: what was freed there is taken first."""
+        size = -(-max(1, prod(shape) * dtype.itemsize) // 256) * 256
+        with self.lock:
+            self.reap()
+            idle = self.idle.setdefault((stream, size), [])
+            if idle:
+                memory = idle.pop()
+            else:
+                memory = Memory(f"block {self.bytes}", size)
+                self.bytes += size
+            array = SimulatedArray(self, memory, shape, dtype)
+            weakref.finalize(array, self.freed.append, (stream, memory)).atexit = False
+            return array
+
+    def reap(self) -> None:
+        """Take back memory that was freed: at once, or where other streams use it when they have come to this point."""
+        while self.freed:
+            stream, memory = self.freed.popleft()
+            self.leaving.append((stream, memory, [self.record(other) for other in memory.streams]))
+            memory.streams = set()
+        waiting, self.leaving = self.leaving, []
+        for stream, memory, events in waiting:
+            if all(event.done for event in events):
+                for event in events:
+                    join(self.host(), event.clock)
+                self.idle.setdefault((stream, memory.data.nbytes), []).append(memory)
+            else:
+                self.leaving.append((stream, memory, events))
+
+    def pin(self, size: int) -> HostMemory:
+        """Return memory of the host that the device reads."""
+        memory = Memory(f"host memory {len(self.pinned)}", size)
+        with self.lock:
+            self.pinned.append(memory)
+        return memory.data
+
+    def memory_of(self, array: npt.NDArray[Any]) -> Memory:
+        """Return the pinned memory that an array lies in."""
+        address = array.__array_interface__["data"][0]
+        for memory in self.pinned:
+            start = memory.data.__array_interface__["data"][0]
+            if start <= address < start + memory.data.nbytes:
+                return memory
+        raise StageError("an array is copied to the device that lies in no pinned memory")
+
+    # streams
+
+    def host(self) -> Clock:
+        """Return the clock of this thread."""
+        return self.hosts.setdefault(threading.get_ident(), {})
+
+    def host_write(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
+        """Say that this thread has written to pinned memory."""
+        with self.lock:
+            name, clock = f"thread {threading.get_ident()}", self.host()
+            clock[name] = clock.get(name, 0) + 1
+            for memory in {id(memory): memory for memory in map(self.memory_of, arrays)}.values():
+                self.races += memory.write(name, clock)
+
+    def submit(
+        self,
+        stream: Stream,
+        execute: Callable[[], object],
+        reads: Sequence[Memory] = (),
+        writes: Sequence[Memory] = (),
+        after: SimulatedEvent | None = None,
+    ) -> None:
+        """Give work to a stream, which may wait for an event before it, and execute something, or nothing."""
+        with self.lock:
+            self.reap()
+            join(stream.clock, self.host())
+            if after is not None:
+                join(stream.clock, after.clock)
+            stream.clock[stream] = stream.clock.get(stream, 0) + 1
+            for memory in reads:
+                self.races += memory.read(stream, stream.clock)
+            for memory in writes:
+                self.races += memory.write(stream, stream.clock)
+            stream.work.append((after, execute))
+            self.schedule()
+
+    def record(self, stream: Stream) -> SimulatedEvent:
+        """Return the event after what a stream was given so far."""
+        with self.lock:
+            join(stream.clock, self.host())
+            event = SimulatedEvent(self, dict(stream.clock))
+            stream.work.append((None, event.happen))
+            self.schedule()
+            return event
+
+    def copy(self, stream: Stream, source: npt.NDArray[Any], target: SimulatedArray) -> None:
+        """Copy an array of the host to the device, when a stream comes to that."""
+        size = target.nbytes
+        memory = target.memory
+
+        def execute() -> None:
+            memory.data[:size] = source.reshape(-1).view(np.uint8)
+
+        self.submit(stream, execute, reads=[self.memory_of(source)] if size else [], writes=[memory])
+
+    # the scheduler
+
+    def schedule(self) -> None:
+        """Execute some of what is waiting, as the policy says."""
+        if self.policy == "random":
+            for _ in range(self.random.randrange(3)):
+                self.step()
+        elif self.policy != "lazy":
+            first = [stream for stream in self.streams if (stream is self.copies) == (self.policy == "copy_first")]
+            while any(map(self.advance, first)):
+                continue
+
+    def step(self) -> bool:
+        """Let one stream go on; tell whether one could."""
+        streams = [*self.streams]
+        if self.policy == "random":
+            self.random.shuffle(streams)
+        elif self.policy == "copy_first":
+            streams.sort(key=lambda stream: stream is not self.copies)
+        else:
+            streams.sort(key=lambda stream: stream is self.copies)
+        return any(map(self.advance, streams))
+
+    def advance(self, stream: Stream) -> bool:
+        """Execute the next piece of work of a stream, if it need not wait; tell whether that was so."""
+        if not stream.work:
+            return False
+        after, execute = stream.work[0]
+        if after is not None and not after.done:
+            return False
+        stream.work.popleft()
+        execute()
+        return True
+
+    def wait_for(self, ready: Callable[[], bool], clock: Clock) -> None:
+        """Execute work until `ready()`; this thread then knows what a clock tells."""
+        with self.lock:
+            while not ready():
+                if not self.step():
+                    raise StageError("the streams of the simulated accelerator wait for each other")
+            join(self.host(), clock)
+
+
+class SimulatedDevice:
+    """A simulated accelerator as one iterator uses it."""
+
+    staged = True
+    writable = True
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self.accelerator = accelerator
+
+    def is_sent(self, leaf: Any) -> bool:
+        return is_array(leaf)
+
+    def pinned(self, size: int) -> HostMemory:
+        return self.accelerator.pin(size)
+
+    def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
+        accelerator, stream = self.accelerator, self.accelerator.copies
+        sources = [as_array(leaf) if is_tensor(leaf) else leaf for leaf in leaves]
+        with accelerator.lock:
+            accelerator.host_write([source for source in sources if source.nbytes])
+            arrays: list[Any] = []
+            for place, source in enumerate(sources):
+                target = reusable(into, place, source.shape, source.dtype)
+                arrays.append(accelerator.empty(source.shape, source.dtype, stream) if target is None else target)
+                accelerator.copy(stream, source, arrays[-1])
+            return Sent(arrays, accelerator.record(stream))
+
+    def arrive(self, sent: Sent) -> None:
+        current = self.accelerator.current
+        if isinstance(sent.ready, SimulatedEvent):
+            self.accelerator.submit(current, int, after=sent.ready)
+        for array in sent.arrays:
+            array.memory.streams.add(current)
+
+    def leave(self) -> Event:
+        return self.accelerator.leave()
+
+    def write(self, target: Any, array: Any) -> None:
+        size, source, to = array.nbytes, array.memory, target.memory
+
+        def execute() -> None:
+            to.data[:size] = source.data[:size]
+
+        self.accelerator.submit(self.accelerator.current, execute, reads=[source], writes=[to])
+
+    def close(self) -> None:
+        self.accelerator.record(self.accelerator.copies).wait()

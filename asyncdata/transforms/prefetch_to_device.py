@@ -1,0 +1,60 @@
+"""prefetch_to_device: the last step, which copies elements to an accelerator while the ones before are used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from asyncdata.errors import PlanError
+from asyncdata.plan import PHYSICAL, Node, OneForOne, Planned, check_count
+from asyncdata.runtime.stage import Stage
+
+__all__ = ("MODES", "PrefetchToDevice", "apart", "check_last")
+
+MODES: Final = ("fresh", "ring")
+
+
+@dataclass(frozen=True, eq=False)
+class PrefetchToDevice(OneForOne):
+    """The same elements, with their arrays on a device. It runs in the iterator, around the engine of its input."""
+
+    device: Any = field(default=None, metadata=PHYSICAL)
+    buffer_size: int = field(default=2, metadata=PHYSICAL)
+    mode: str = field(default="fresh", metadata=PHYSICAL)
+    static: Any = field(default=None, metadata=PHYSICAL, repr=False)
+
+    @classmethod
+    def of(cls, plan: Node, device: Any, buffer_size: int, mode: str, static: Any) -> PrefetchToDevice:
+        """Return the node, of arguments that have been checked."""
+        check_count("prefetch_to_device", "buffer_size", buffer_size, 1)
+        if mode not in MODES:
+            raise PlanError(f"prefetch_to_device(mode=) must be one of {', '.join(map(repr, MODES))}, got {mode!r:.40}")
+        return cls(plan, device, buffer_size, mode if static is None else "ring", static)
+
+    def stage(self) -> Stage:
+        raise PlanError(f"{self.label()} must be the last transformation, and only an iterator runs it: put it last")
+
+    @property
+    def identity(self) -> None:
+        return None
+
+    @property
+    def transparent(self) -> bool:
+        return True
+
+    def label(self) -> str:
+        mode = "" if self.mode == "fresh" else f", mode={self.mode!r}"
+        return f"prefetch_to_device({str(self.device)!r}, buffer_size={self.buffer_size}{mode})"
+
+
+def check_last(plan: Node, made_from: Sequence[Planned]) -> None:
+    """Raise `PlanError` if a plan puts a step after `prefetch_to_device`."""
+    for one in made_from:
+        if isinstance(one.plan, PrefetchToDevice) and one.plan is not plan:
+            raise PlanError(f"{one.plan.label()} must be the last transformation: put {plan.label()} before it")
+
+
+def apart(plan: Node) -> tuple[Node, PrefetchToDevice | None]:
+    """Return what runs on the host of a plan, and the step that copies its elements to a device, if there is one."""
+    return (plan.input, plan) if isinstance(plan, PrefetchToDevice) else (plan, None)
