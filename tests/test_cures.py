@@ -99,7 +99,7 @@ def test_what_is_shuffled_already_says_shuffle_false(tmp_path: Path) -> None:
         ("batch", "num_workers", "num_parallel_calls"),
         ("batch", "collate_fn", "padded_batch"),
         ("batch", "drop_last", "drop_remainder=True"),
-        ("map", "pin_memory", "batch.pin_memory"),
+        ("map", "pin_memory", r"\.prefetch_to_device\("),
         ("map", "batch_size", r"\.batch\(n\)"),
         ("prefetch", "prefetch_factor", r"\.prefetch\(n\)"),
         ("shuffle", "sampler", "rejection_resample"),

@@ -239,8 +239,8 @@ class Accelerator:
         waiting, self.leaving = self.leaving, []
         for stream, memory, events in waiting:
             if all(event.done for event in events):
-                for event in events:
-                    join(self.host(), event.clock)
+                for event in events:  # who gets the memory, in any thread, has taken the allocator's lock after this
+                    join(stream.clock, event.clock)
                 self.idle.setdefault((stream, memory.data.nbytes), []).append(memory)
             else:
                 self.leaving.append((stream, memory, events))
