@@ -181,10 +181,10 @@ class Node:
     def check_back(self, scope: Scope, start: Start) -> None:
         """Raise `ResumeError` if an element that is to be given once more cannot have been read before the position."""
         limit = self.read_before(start.position)
+        if not self.inputs and finite(self.cardinality):
+            limit = self.cardinality if limit is None else min(limit, self.cardinality)
         if limit is None:
             return
-        if not self.inputs and finite(self.cardinality):
-            limit = min(limit, self.cardinality)
         for number in start.back:
             if isinstance(number, int) and not 0 <= number < limit:
                 raise ResumeError(
@@ -194,7 +194,7 @@ class Node:
 
     def read_before(self, position: Position) -> int | None:
         """Return how many elements were read before a position, whose tickets are their ordinals; `None` if unknown."""
-        return self.cardinality if not self.inputs and finite(self.cardinality) else None
+        return None
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield exactly the elements with these tickets, in this order."""

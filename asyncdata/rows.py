@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from asyncdata.plan import Node
+from asyncdata.plan import Node, finite
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.stage import Produce
@@ -37,7 +37,9 @@ class Placed(Node):
     def read_before(self, position: Position) -> int | None:
         if position is None:
             return 0
-        return position if type(position) is int else super().read_before(position)
+        if position == END:
+            return self.cardinality if finite(self.cardinality) else None
+        return position if type(position) is int else None
 
 
 class Rows(Placed):

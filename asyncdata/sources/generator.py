@@ -71,7 +71,7 @@ class Pumped(Node):
         return Produce(self.blocks)
 
     def read_before(self, position: Position) -> int | None:
-        return super().read_before(position) if position == END else self.told(position, StreamPlace.of).number
+        return None if position == END else self.told(position, StreamPlace.of).number
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         begin = oldest(tickets)

@@ -134,7 +134,7 @@ class Batch(Unary):
         return prefixed(self.input.signature, self.size if self.drop_remainder else None)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return remade(self.input, scope, tickets, self.whole)
+        return remade(self.input, scope, tickets, self.whole, in_batches=True)
 
     def seek(self, count: int) -> Position:
         return [self.input.seek(count * self.size)]
@@ -326,8 +326,13 @@ def members_of(ticket: Ticket) -> Sequence[Ticket]:
     return [ticket[1]] if is_alone(ticket) else [ticket]
 
 
-async def remade(node: Node, scope: Scope, tickets: Sequence[Ticket], make: Callable[[Block], Any]) -> Blocks:
-    """Yield what `make` makes of the members of each of these, elements of `node`; a failure passes by itself."""
+async def remade(
+    node: Node, scope: Scope, tickets: Sequence[Ticket], make: Callable[[Block], Any], in_batches: bool = False
+) -> Blocks:
+    """Yield what `make` makes of the members of each of these, elements of `node`; what has none passes by itself.
+
+    If all that does not fail comes `in_batches`, an element that failed before and does not now is one of its own.
+    """
     members = [members_of(ticket) for ticket in tickets]
     inner = Demand()
     async with aclosing(node.open(scope, inner, Start(END, [*chain.from_iterable(members)]))) as source:
@@ -335,8 +340,8 @@ async def remade(node: Node, scope: Scope, tickets: Sequence[Ticket], make: Call
             found = await exactly(source, inner, len(one))
             if found is None:
                 return
-            failed = found.failed and not isinstance(tickets[place], Tickets)
-            item = found.items[0] if failed else make(found)
+            joined = isinstance(tickets[place], Tickets) or (in_batches and not found.failed)
+            item = make(found) if joined else found.items[0]
             yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
 
 

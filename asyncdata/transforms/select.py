@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from asyncdata.errors import ResumeError
 from asyncdata.options import INFINITE_CARDINALITY
-from asyncdata.plan import PlaceBelow, Unary, finite, scaled
+from asyncdata.plan import PlaceBelow, Unary, scaled
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.dealing import listed
 from asyncdata.runtime.scope import Scope
@@ -50,7 +50,8 @@ class Take(Unary):
 
     def read_before(self, position: Position) -> int | None:
         if position == END:
-            return self.cardinality if self.gives_all and finite(self.cardinality) else None
+            known = self.gives_all and self.input.read_before(END) is not None
+            return self.cardinality if known else None
         return self.input.read_before(position if self.count < 0 else listed(position)[-1])
 
     def place_below(self, position: Position) -> PlaceBelow | None:
