@@ -42,6 +42,7 @@ class DeviceEngine:
     def start(self) -> None:
         """Begin to copy."""
         ENGINES.add(self)
+        SENDERS.add(self.sender)
         forks.own(self)
         try:
             self.sender.thread.start()
@@ -52,6 +53,7 @@ class DeviceEngine:
     def disown(self) -> None:
         """Leave the device to the parent in a forked child."""
         ENGINES.discard(self)
+        SENDERS.discard(self.sender)
         self.queue.stopped = True
         forks.keep_for_ever(self)
 
@@ -103,15 +105,17 @@ class DeviceEngine:
 
 
 ENGINES: Final[weakref.WeakSet[DeviceEngine]] = weakref.WeakSet()
+SENDERS: Final[weakref.WeakSet[Sender]] = weakref.WeakSet()
+"""Those of engines that were dropped too: a thread keeps its sender until it has ended."""
 
 
 @atexit.register
 def end_engines() -> None:
     """End what still copies when the interpreter exits: a thread may not be in the midst of a device's library then."""
     deadline = time.monotonic() + PATIENCE
-    engines = list(ENGINES)
-    for engine in engines:
+    senders = list(SENDERS)
+    for engine in list(ENGINES):
         engine.stop(AT_EXIT)
-    for engine in engines:
-        if engine.sender.thread.ident is not None:
-            engine.sender.thread.join(max(0.0, deadline - time.monotonic()))
+    for sender in senders:
+        if sender.thread.ident is not None:
+            sender.thread.join(max(0.0, deadline - time.monotonic()))
