@@ -522,20 +522,22 @@ class Dataset(Transformations[T]):
     # for training loops
 
     def loader(self, device: Any = None) -> Loader[Any]:
-        """Return what trainers take: batches as tensors of PyTorch, with `len`, `set_epoch` and a state that resumes.
+        """Return what trainers take: batches as tensors, with `len`, `set_epoch` and a state that resumes.
 
         Each `for` or `async for` over it is an epoch. `state_dict` and `load_state_dict` are the loader's own, so that
         Lightning and accelerate keep them in their checkpoints: see docs/pytorch.md. Arrays of numbers become tensors
-        that share their memory, other leaves stay what they are. With a `device`, such as `"cuda"`, tensors are there
-        before they are asked for: see `prefetch_to_device`.
+        of PyTorch that share their memory, other leaves stay what they are. With a `device`, such as `"cuda"`, batches
+        are there before they are asked for, with one of JAX as JAX's arrays: see `prefetch_to_device`.
 
         >>> import asyncdata as ad
         >>> batches = ad.Dataset.range(6).batch(2).loader()  # doctest: +SKIP
         >>> next(iter(batches))  # doctest: +SKIP
         tensor([0, 1])
         """
+        if device is not None:
+            return Loader(self.prefetch_to_device(device))
         require("torch", "loader()")
-        return Loader(self if device is None else self.prefetch_to_device(device), to_tensors)
+        return Loader(self, to_tensors)
 
     def to_torch(self) -> Any:
         """Return a `torch.utils.data.IterableDataset` for what takes nothing else, with elements as tensors.

@@ -51,6 +51,5 @@ if __name__ == "__main__":
     folder = tempfile.mkdtemp()
     runs = [train(f"{folder}/stopped", most) for most in (5, 20, 1000)]
     print("batches of each run:", [len(losses) for losses in runs])
-    print(
-        "the same losses as in one run:", [loss for losses in runs for loss in losses] == train(f"{folder}/whole", 1000)
-    )
+    seen = [loss for losses in runs for loss in losses]
+    print("the same losses as in one run:", seen == train(f"{folder}/whole", 1000))

@@ -30,6 +30,10 @@ class Stopped(Exception):
     """The run is killed."""
 
 
+def on_device() -> ad.Dataset[Any]:
+    return unsized().prefetch_to_device("cpu")
+
+
 def train(
     make: Make, folder: Path, stop: int = 0, last_epoch: int = -1, resume: bool = False, **arguments: Any
 ) -> list[list[float]]:
@@ -89,7 +93,7 @@ def test_a_run_sees_each_epoch_in_its_order(make: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stop", range(1, EPOCHS * STEPS))
-@pytest.mark.parametrize("make", [sized, unsized])
+@pytest.mark.parametrize("make", [sized, unsized, on_device])
 def test_a_run_that_is_stopped_goes_on_at_the_batch(make: Make, stop: int, tmp_path: Path) -> None:
     before = train(make, tmp_path, stop=stop)
     assert [*before, *train(make, tmp_path, resume=True)] == expected(make)

@@ -104,6 +104,16 @@ def test_tensors_stay_what_they_are(data: Any) -> None:
     assert [batch.dtype for batch in ds.loader()] == [torch.bfloat16] * 2
 
 
+def test_a_loader_for_a_device_goes_on_at_any_batch(data: Any) -> None:
+    first, second = epochs_of(shuffled_batches(), 2)
+    for steps in range(len(first)):
+        stopped = iter(shuffled_batches().loader(device="cpu"))
+        assert lists(next(stopped) for _ in range(steps)) == first[:steps]
+        loader = shuffled_batches().loader(device="cpu")
+        loader.load_state_dict(stopped.state_dict())
+        assert [lists(loader), lists(loader)] == [first[steps:], second]
+
+
 def test_an_async_loop_gets_tensors_too(data: Any) -> None:
     async def body() -> list[list[int]]:
         return [batch.tolist() async for batch in shuffled_batches().loader()]
