@@ -15,7 +15,7 @@ import numpy.typing as npt
 from asyncdata import forks
 from asyncdata.copying import gather
 
-__all__ = ("LARGE", "Array", "Empty", "Pool", "empty", "joined", "keep_memory_warm")
+__all__ = ("LARGE", "POOL", "Array", "Empty", "Pool", "empty", "joined", "keep_memory_warm")
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -67,6 +67,7 @@ class Pool:
         self.most = most
         self.idle: list[Array] = []
         self.bytes = 0
+        self.allocate: Callable[[int], Array] = plain_memory
         self.lock = forks.lock()  # never waited for: a finalizer may run while its own thread holds it
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -77,10 +78,17 @@ class Pool:
             return np.empty(shape, dtype)
         memory = self.take(capacity)
         if memory is None:
-            memory = np.empty(capacity, np.uint8)
+            memory = self.allocate(capacity)
         owner = block_of(capacity).from_buffer(memory)  # NumPy may drop an array or a memoryview that it was given
         owner.give_back = partial(self.give, memory)
         return np.ndarray(shape, dtype, owner)
+
+    def allocate_by(self, allocate: Callable[[int], Array]) -> None:
+        """Have memory allocated in another way from now on: what is idle was not."""
+        self.allocate = allocate
+        with self.lock:
+            self.idle.clear()
+            self.bytes = 0
 
     def take(self, capacity: int) -> Array | None:
         """Return idle memory of this size, if there is some."""
@@ -106,6 +114,11 @@ class Pool:
                 self.bytes -= self.idle.pop(0).nbytes
         finally:
             self.lock.release()
+
+
+def plain_memory(size: int) -> Array:
+    """Return memory as the system gives it."""
+    return np.empty(size, np.uint8)
 
 
 class Lent:

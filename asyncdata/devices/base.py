@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from asyncdata.devices.pins import Pins
 from asyncdata.tensors import is_tensor
 
-__all__ = ("DONE", "Device", "Done", "Event", "HostMemory", "Sent", "is_array")
-
-HostMemory: TypeAlias = npt.NDArray[np.uint8]
-"""Bytes on the host."""
+__all__ = ("DONE", "Device", "Done", "Event", "Sent", "is_array")
 
 NUMBERS: Final = frozenset("biufc")
 
@@ -52,18 +49,13 @@ class Device(Protocol):
     `send` runs in the thread that copies, all else in the consumer's.
     """
 
-    staged: bool
-    """Whether the device reads pinned memory of the host faster: what lies elsewhere is first copied there."""
-
-    writable: bool
-    """Whether arrays can be written again, as `mode="ring"` and `static=` do."""
+    @property
+    def pins(self) -> Pins | None:
+        """The pinned memory that the device reads; what lies elsewhere is copied there. `None` if it needs none."""
+        ...
 
     def is_sent(self, leaf: Any) -> bool:
         """Tell whether a leaf is copied to the device; others pass as they are."""
-        ...
-
-    def pinned(self, size: int) -> HostMemory:
-        """Return memory of the host that the device reads without a copy in between."""
         ...
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from asyncdata.devices.base import DONE, Event, HostMemory, Sent, is_array
+from asyncdata.devices.base import DONE, Event, Sent, is_array
 from asyncdata.devices.parts import reusable
 from asyncdata.devices.pytorch import tensor_of
 from asyncdata.integrations.packages import require
@@ -18,17 +16,13 @@ __all__ = ("CpuDevice",)
 class CpuDevice:
     """Gives the tensors that a program would have on a GPU, on the CPU."""
 
-    staged = False
-    writable = True
+    pins = None
 
     def __init__(self) -> None:
         self.torch = require("torch", "prefetch_to_device()")
 
     def is_sent(self, leaf: Any) -> bool:
         return is_array(leaf)
-
-    def pinned(self, size: int) -> HostMemory:
-        return np.empty(size, np.uint8)
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
         tensors = [tensor_of(self.torch, leaf) for leaf in leaves]

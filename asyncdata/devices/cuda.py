@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
-from asyncdata.devices.base import Event, HostMemory, Sent, is_array
+from asyncdata.devices.base import Event, Sent, is_array
 from asyncdata.devices.parts import reusable
+from asyncdata.devices.pins import HostMemory, Pins
 from asyncdata.devices.pytorch import tensor_of
 from asyncdata.errors import DeviceNotFoundError
 from asyncdata.integrations.packages import require
@@ -33,9 +36,6 @@ class CudaEvent:
 class CudaDevice:
     """One GPU; without an `index`, the current one of the thread that makes this."""
 
-    staged = True
-    writable = True
-
     def __init__(self, index: int | None) -> None:
         self.torch = torch = require("torch", "prefetch_to_device()")
         if not torch.cuda.is_available():
@@ -47,12 +47,10 @@ class CudaDevice:
             raise DeviceNotFoundError(f"there is no cuda:{index}, PyTorch finds {count} of them; {FALL_BACK}")
         self.device = torch.device("cuda", torch.cuda.current_device() if index is None else index)
         self.stream = copy_stream(torch, self.device.index)
+        self.pins = pins_of(torch)
 
     def is_sent(self, leaf: Any) -> bool:
         return is_array(leaf)
-
-    def pinned(self, size: int) -> HostMemory:
-        return self.torch.empty(size, dtype=self.torch.uint8, pin_memory=True).numpy()
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
         with self.torch.cuda.device(self.device), self.torch.cuda.stream(self.stream):
@@ -87,3 +85,29 @@ class CudaDevice:
 def copy_stream(torch: Any, index: int) -> Any:
     """Return the stream on which all copies to a GPU are made."""
     return torch.cuda.Stream(device=index)
+
+
+PORTABLE: Final = 1
+"""Memory that is pinned for all GPUs (cudaHostRegisterPortable)."""
+
+
+@cache
+def pins_of(torch: Any) -> Pins:
+    """Return the pinned memory of this process, which all GPUs read."""
+
+    def allocate(size: int) -> HostMemory:
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
+
+    def register(address: int, size: int) -> bool:
+        if int(torch.cuda.cudart().cudaHostRegister(address, size, PORTABLE)) == 0:
+            return True
+        with suppress(RuntimeError):  # else the next kernel of the program would raise what was refused here
+            torch.zeros(1, device="cuda")
+        return False
+
+    def release(address: int) -> None:
+        if os.getpid() == process:
+            torch.cuda.cudart().cudaHostUnregister(address)
+
+    process = os.getpid()
+    return Pins(allocate, register, release)

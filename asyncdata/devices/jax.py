@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncdata.devices.base import DONE, Event, HostMemory, Sent, is_array
+from asyncdata.devices.base import DONE, Event, Sent, is_array
 from asyncdata.errors import PlanError
 from asyncdata.integrations.packages import require
 from asyncdata.tensors import as_array, is_tensor
@@ -31,8 +31,7 @@ class JaxEvent:
 class JaxDevice:
     """A device of JAX, or a sharding over several."""
 
-    staged = False
-    writable = False
+    pins = None
 
     def __init__(self, where: Any) -> None:
         self.jax = require("jax", "prefetch_to_device()")
@@ -43,9 +42,6 @@ class JaxDevice:
             return True
         kind: type[Any] = getattr(getattr(leaf, "dtype", None), "type", object)
         return isinstance(leaf, (np.ndarray, np.generic)) and kind.__module__ == "ml_dtypes"  # bfloat16 and its like
-
-    def pinned(self, size: int) -> HostMemory:
-        return np.empty(size, np.uint8)
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
         arrays = self.jax.device_put([owned(leaf) for leaf in leaves], self.where)

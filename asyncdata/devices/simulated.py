@@ -19,8 +19,9 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.devices.base import Event, HostMemory, Sent, is_array
+from asyncdata.devices.base import Event, Sent, is_array
 from asyncdata.devices.parts import reusable
+from asyncdata.devices.pins import HostMemory, Pins
 from asyncdata.errors import PlanError, StageError
 from asyncdata.tensors import as_array, is_tensor
 
@@ -152,7 +153,15 @@ class Accelerator:
         self.copies = Stream("copy")
         self.streams = [self.default, self.copies]
         self.hosts: dict[int, Clock] = {}
-        self.pinned: list[Memory] = []
+        self.waited: Clock = {}
+        """What some thread has waited for: memory of the host goes from one to another with a lock."""
+        self.pinned: dict[int, int] = {}
+        """How large the memory of the host is that the device reads, by address."""
+        self.spans: list[tuple[int, int, Memory]] = []
+        """Where arrays lay in that memory, and who has used it."""
+        self.registered = 0
+        """How often memory was pinned."""
+        self.pins = Pins(self.allocate, self.register, self.release)
         self.idle: dict[tuple[Stream, int], list[Memory]] = {}
         self.freed: deque[tuple[Stream, Memory]] = deque()
         self.leaving: list[tuple[Stream, Memory, list[SimulatedEvent]]] = []
@@ -245,21 +254,39 @@ class Accelerator:
             else:
                 self.leaving.append((stream, memory, events))
 
-    def pin(self, size: int) -> HostMemory:
+    def allocate(self, size: int) -> HostMemory:
         """Return memory of the host that the device reads."""
-        memory = Memory(f"host memory {len(self.pinned)}", size)
-        with self.lock:
-            self.pinned.append(memory)
-        return memory.data
+        data = np.zeros(size, np.uint8)
+        self.register(data.ctypes.data, size)
+        weakref.finalize(data, self.release, data.ctypes.data).atexit = False
+        return data
+
+    def register(self, address: int, size: int) -> bool:
+        """Let the device read memory of the host."""
+        self.pinned[address] = size
+        self.registered += 1
+        return True
+
+    def release(self, address: int) -> None:
+        """Let the device no longer read memory of the host."""
+        self.pinned.pop(address, None)
+
+    def written(self, array: npt.NDArray[Any]) -> list[str]:
+        """Say that this thread has written an array in pinned memory; return what is wrong with that."""
+        start, stop = array.ctypes.data, array.ctypes.data + array.nbytes
+        if not any(begin <= start and stop <= begin + size for begin, size in [*self.pinned.items()]):
+            raise StageError("an array is copied to the device that does not lie in pinned memory")
+        name = f"thread {threading.get_ident()}"
+        overlaid = [span for span in self.spans if span[0] < stop and start < span[1]]
+        races = [race for _, _, memory in overlaid for race in memory.write(name, self.waited)]
+        memory = Memory(f"host memory {start:#x}", 0)
+        memory.write(name, self.waited)
+        self.spans = [*[span for span in self.spans if span not in overlaid], (start, stop, memory)]
+        return races
 
     def memory_of(self, array: npt.NDArray[Any]) -> Memory:
-        """Return the pinned memory that an array lies in."""
-        address = array.__array_interface__["data"][0]
-        for memory in self.pinned:
-            start = memory.data.__array_interface__["data"][0]
-            if start <= address < start + memory.data.nbytes:
-                return memory
-        raise StageError("an array is copied to the device that lies in no pinned memory")
+        """Return who has used the memory of an array that was written."""
+        return next(memory for start, _, memory in self.spans if start == array.ctypes.data)
 
     # streams
 
@@ -268,12 +295,13 @@ class Accelerator:
         return self.hosts.setdefault(threading.get_ident(), {})
 
     def host_write(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
-        """Say that this thread has written to pinned memory."""
+        """Say that this thread has written arrays in pinned memory."""
         with self.lock:
             name, clock = f"thread {threading.get_ident()}", self.host()
             clock[name] = clock.get(name, 0) + 1
-            for memory in {id(memory): memory for memory in map(self.memory_of, arrays)}.values():
-                self.races += memory.write(name, clock)
+            join(self.waited, clock)
+            for array in arrays:
+                self.races += self.written(array)
 
     def submit(
         self,
@@ -357,22 +385,18 @@ class Accelerator:
                 if not self.step():
                     raise StageError("the streams of the simulated accelerator wait for each other")
             join(self.host(), clock)
+            join(self.waited, clock)
 
 
 class SimulatedDevice:
     """A simulated accelerator as one iterator uses it."""
 
-    staged = True
-    writable = True
-
     def __init__(self, accelerator: Accelerator) -> None:
         self.accelerator = accelerator
+        self.pins = accelerator.pins
 
     def is_sent(self, leaf: Any) -> bool:
         return is_array(leaf)
-
-    def pinned(self, size: int) -> HostMemory:
-        return self.accelerator.pin(size)
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
         accelerator, stream = self.accelerator, self.accelerator.copies

@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from asyncdata.devices.base import Device, HostMemory
+from asyncdata.devices.base import Device
+from asyncdata.devices.pins import Array, HostMemory, Pins
 from asyncdata.tensors import array_and_dtype, from_array_and_dtype, is_tensor
 
 __all__ = ("OnHost", "Staging")
@@ -17,7 +18,7 @@ ROOM: Final = 1 << 16
 
 
 class OnHost(NamedTuple):
-    """Arrays as a device may read them, and the slot that they lie in, if they were copied."""
+    """Arrays as a device may read them, and the slot that some of them were copied to."""
 
     arrays: Sequence[Any]
     slot: HostMemory | None
@@ -32,27 +33,34 @@ class Staging:
 
     def pinned(self, leaves: Sequence[Any]) -> OnHost:
         """Return arrays in pinned memory, if the device is faster with that."""
-        if not self.device.staged or not leaves:
+        pins = self.device.pins
+        if pins is None:
             return OnHost(leaves, None)
-        parts = [array_and_dtype(leaf) if is_tensor(leaf) else (np.asarray(leaf), "") for leaf in leaves]
-        slot = self.slot(sum(aligned(array.nbytes) for array, _ in parts))
-        arrays: list[Any] = []
+        arrays: list[Array | None] = [None if is_tensor(leaf) else pins.direct(np.asarray(leaf)) for leaf in leaves]
+        elsewhere = {
+            place: array_and_dtype(leaf) if is_tensor(leaf) else (np.asarray(leaf), "")
+            for place, leaf in enumerate(leaves)
+            if arrays[place] is None
+        }
+        if not elsewhere:
+            return OnHost(arrays, None)
+        slot = self.slot(pins, sum(aligned(array.nbytes) for array, _ in elsewhere.values()))
         start = 0
-        for leaf, (array, dtype) in zip(leaves, parts, strict=True):
+        for place, (array, dtype) in elsewhere.items():
             copy = np.ndarray(array.shape, array.dtype.newbyteorder("="), slot, start)
             np.copyto(copy, array)
-            arrays.append(from_array_and_dtype(copy, dtype) if is_tensor(leaf) else copy)
+            arrays[place] = from_array_and_dtype(copy, dtype) if is_tensor(leaves[place]) else copy
             start += aligned(array.nbytes)
         return OnHost(arrays, slot)
 
-    def slot(self, need: int) -> HostMemory:
+    def slot(self, pins: Pins, need: int) -> HostMemory:
         """Return a slot of so many bytes; one that is too small makes way for it."""
         for place, slot in enumerate(self.free):
             if slot.nbytes >= need:
                 return self.free.pop(place)
         if self.free:
             self.free.pop()
-        return self.device.pinned(-(-max(need, 1) // ROOM) * ROOM)
+        return pins.allocate(-(-max(need, 1) // ROOM) * ROOM)
 
     def give_back(self, read: OnHost) -> None:
         """Take back the slot of arrays that the device has read."""

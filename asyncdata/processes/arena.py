@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from asyncdata import forks
 from asyncdata.copying import copy
-from asyncdata.processes.segment import Segment, descriptors, make_private
+from asyncdata.processes.segment import Mapping, Segment, descriptors, make_private
 from asyncdata.room import ROOMY
 from asyncdata.tensors import array_and_dtype, from_array_and_dtype, is_dense, is_tensor
 
@@ -375,7 +375,7 @@ class Attached:
     """The slots of other processes as this one sees them."""
 
     def __init__(self) -> None:
-        self.maps: dict[tuple[int, int], mmap] = {}
+        self.maps: dict[tuple[int, int], Mapping] = {}
         self.views: dict[tuple[int, int], weakref.ref[Any]] = {}
         self.identities: dict[tuple[int, int], tuple[int, int]] = {}
         forks.own(self)
@@ -391,6 +391,7 @@ class Attached:
         memory = self.map_of(parcel)
         owner = block_of(parcel.size).from_buffer(memory)
         owner.slot = (self, parcel[:2], self.identities[parcel[:2]])
+        owner.memory = memory
         WINDOWS[ctypes.addressof(owner)] = owner
         self.views[parcel[:2]] = weakref.ref(owner, partial(clear, memory))
         view = memoryview(owner).cast("B")
@@ -405,7 +406,7 @@ class Attached:
         if isinstance(parcel, Spot):
             self.map_of(parcel)[0] = 0
 
-    def map_of(self, spot: Spot) -> mmap:
+    def map_of(self, spot: Spot) -> Mapping:
         """Return the memory of a slot, which is mapped when it is first seen."""
         for number in spot.dropped:
             self.forget((spot.owner, number))

@@ -6,16 +6,31 @@ import ctypes
 import mmap
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from asyncdata import forks
 
-__all__ = ("Segment", "descriptors", "make_private")
+__all__ = ("Mapping", "Segment", "descriptors", "make_private")
 
 MAP_FIXED: Final = 0x10
 """Maps at the given address, in place of what is there: the same number on Linux and macOS."""
+
+
+class Mapping(mmap.mmap):
+    """Memory of another process as this one sees it, unmapped when nobody looks into it."""
+
+    calls: tuple[Callable[[], object], ...] = ()
+
+    def before_end(self, call: Callable[[], object]) -> None:
+        """Have something called before this is unmapped; from a finalizer, in any thread."""
+        self.calls = (*self.calls, call)
+
+    def __del__(self) -> None:
+        for call in self.calls:
+            call()
 
 
 class Segment:
@@ -66,12 +81,12 @@ class Segment:
         return Segment.identified(handle, size, last=last)[0]
 
     @staticmethod
-    def identified(handle: str, size: int, *, last: bool = True) -> tuple[mmap.mmap, tuple[int, int]]:
+    def identified(handle: str, size: int, *, last: bool = True) -> tuple[Mapping, tuple[int, int]]:
         """Map another process's segment, and return which device and inode it is."""
         fd = os.open(handle, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
         try:
             status = os.fstat(fd)
-            return mmap.mmap(fd, size), (status.st_dev, status.st_ino)
+            return Mapping(fd, size), (status.st_dev, status.st_ino)
         finally:
             os.close(fd)
             if last and not handle.startswith("/proc/"):

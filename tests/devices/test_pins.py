@@ -1,0 +1,111 @@
+"""Pinned memory: where batches are made that a device reads, and what is copied there first."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.devices.simulated import Accelerator
+from asyncdata.devices.staging import Staging
+from asyncdata.memory import POOL, plain_memory
+
+ROWS = np.arange(64 << 10, dtype=np.float32)
+
+
+@pytest.fixture(autouse=True)
+def plain_pool() -> Iterator[None]:
+    yield
+    POOL.allocate_by(plain_memory)
+
+
+@pytest.fixture
+def staged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes were copied to a slot, each time."""
+    sizes: list[int] = []
+    slot = Staging.slot
+
+    def noted(self: Any, pins: Any, need: int) -> Any:
+        sizes.append(need)
+        return slot(self, pins, need)
+
+    monkeypatch.setattr(Staging, "slot", noted)
+    return sizes
+
+
+def large(x: int) -> Any:
+    return ROWS + x
+
+
+def rows_of(ds: ad.Dataset) -> list[float]:
+    return [float(batch.numpy()[0, 0]) for batch in ds]
+
+
+def test_large_batches_of_this_process_are_made_in_pinned_memory(staged: list[int]) -> None:
+    accelerator = Accelerator()
+    ds = ad.Dataset.range(80).map(large).batch(8).prefetch_to_device(accelerator)
+    for _ in range(2):  # the first batch may be made before the device is known
+        assert rows_of(ds) == [float(x) for x in range(0, 80, 8)]
+    assert len(staged) <= 4
+    assert accelerator.races == []
+
+
+def test_slots_of_other_processes_are_registered_once(staged: list[int]) -> None:
+    accelerator = Accelerator()
+    ds = ad.Dataset.range(64).map(large).batch(2).prefetch_to_device(accelerator)
+    ds = ds.with_options(ad.Options(placement="process"))
+    assert rows_of(ds) == [float(x) for x in range(0, 64, 2)]
+    assert (staged, accelerator.races) == ([], [])
+    assert accelerator.registered < 32
+    del ds
+    gc.collect()
+
+
+def test_what_may_not_be_registered_is_copied(staged: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    accelerator = Accelerator()
+    monkeypatch.setattr(accelerator.pins, "register", lambda address, size: False)
+    ds = ad.Dataset.range(6).map(large, num_parallel_calls=1, executor="process").prefetch_to_device(accelerator)
+    assert [float(row.numpy()[0]) for row in ds] == [float(x) for x in range(6)]
+    assert len(staged) == 6
+
+
+def test_a_slot_is_let_go_of_when_nobody_looks_into_it() -> None:
+    accelerator = Accelerator()
+    ds = ad.Dataset.range(6).map(large, num_parallel_calls=1, executor="process").prefetch_to_device(accelerator)
+    with ds.iterate() as rows:
+        next(rows)
+        registered = [*accelerator.pins.known]
+        assert registered
+    accelerator.pins.let_go(registered[0])
+    assert registered[0] not in accelerator.pinned
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", ["fresh", "ring"])
+def test_memory_stays_as_it_is(mode: Any, count: int) -> None:
+    accelerator = Accelerator()
+    taken: set[tuple[int, int]] = set()
+    ds = ad.Dataset.range(count).map(lambda x: {"x": np.full(1000, x), "name": f"{x}"})
+    for place, batch in enumerate(ds.prefetch_to_device(accelerator, mode=mode)):
+        accelerator.kernel(batch["x"])
+        if place > count // 3:
+            taken.add((accelerator.bytes, len(accelerator.pinned)))
+    assert len(taken) <= 2
+    assert accelerator.bytes <= 6 * 8192
+
+
+def test_an_array_that_is_read_only_or_a_part_of_another_is_read_where_it_lies() -> None:
+    accelerator = Accelerator()
+    POOL.allocate_by(accelerator.pins.allocate_or_not)
+    whole = POOL.empty((1000, 1000), np.dtype(np.float32))
+    whole[:] = 1
+    whole.flags.writeable = False
+    direct = accelerator.pins.direct(whole[10:20])
+    assert direct is not None
+    assert direct.ctypes.data == whole[10:20].ctypes.data
+    assert accelerator.pins.direct(whole[:, 10]) is None, "no one piece"
+    assert accelerator.pins.direct(np.ones(3)) is None, "memory of somebody else"
