@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from asyncdata.errors import PlanError
 
-__all__ = ("Rank", "this_rank")
+__all__ = ("Rank", "of_torch", "this_rank")
 
 VARIABLES: Final = (
     ("WORLD_SIZE", "RANK"),  # torchrun, and most launchers

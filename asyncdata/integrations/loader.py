@@ -8,6 +8,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from asyncdata.integrations.lightning import batches_ahead, epoch_to_begin, was_last_batch
+from asyncdata.integrations.ranks import state_of_all, state_of_this
 from asyncdata.iterator import DatasetIterator, state_before_latest
 from asyncdata.runtime.tickets import END
 
@@ -179,14 +180,16 @@ class Loader(Generic[T]):
     def state_dict(self) -> dict[str, Any]:
         """Return the place in the training, as JSON knows it: between any two batches, also after `close`.
 
-        It is what `DatasetIterator.state_dict` returns, and `Dataset.iterate(state=)` goes on from it too.
+        It is what `DatasetIterator.state_dict` returns, and `Dataset.iterate(state=)` goes on from it too. Where
+        Lightning or accelerate asks in several processes, which save what the first returns, it has the states of all.
         """
-        return self._current.state_dict(batches_ahead(caller_of(currentframe())))
+        caller = caller_of(currentframe())
+        return state_of_all(self._current.state_dict(batches_ahead(caller)), caller)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with the next iteration where the loader stood that gave `state`; `ResumeError` if it read another
         pipeline."""
-        batches = self.dataset.iterate(state=state)
+        batches = self.dataset.iterate(state=state_of_this(state))
         if is_end(batches.state_dict(), self.dataset.cardinality()):
             batches = self.dataset.iterate()
         self._begin(batches, resumed=True)

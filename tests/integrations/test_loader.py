@@ -243,6 +243,19 @@ def test_states_of_shares_are_merged_and_go_on() -> None:
     assert sorted(found) == list(range(2, 12))
 
 
+def test_states_of_all_ranks_in_one_are_merged_for_another_number_of_them() -> None:
+    ds = ad.Dataset.range(12)
+    loaders = [Loader(ds.shard(3, index)) for index in range(3)]
+    for loader in loaders[:2]:
+        next(iter(loader))
+    loader = Loader(ds.shard(1, 0))
+    loader.load_state_dict({"ranks": [loader.state_dict() for loader in loaders]})
+    assert sorted(loader) == list(range(2, 12))
+    for wrong in (None, {}, {"ranks": []}):
+        with pytest.raises(ad.ResumeError):
+            loader.load_state_dict(wrong)  # type: ignore[arg-type]
+
+
 def test_a_state_of_another_pipeline_is_refused_and_leaves_the_loader_as_it_was() -> None:
     loader = Loader(sized())
     batches = iter(loader)

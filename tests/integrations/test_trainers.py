@@ -165,12 +165,22 @@ def test_accelerate_takes_a_stateful_dataloader(tmp_path: Path) -> None:
     assert seen + [batch["x"].tolist() for batch in loader] == expected(1)
 
 
-@pytest.mark.parametrize("way", ["loader", "prepared"])
-def test_processes_of_accelerate_have_each_element_once(way: str) -> None:
-    program = Path(__file__).parent / "programs" / "accelerate_shares.py"
+@pytest.mark.parametrize("way", ["loader", "resumed", "prepared"])
+def test_processes_of_accelerate_have_each_element_once(way: str, tmp_path: Path) -> None:
+    run_twice("accelerate_shares.py", way, str(tmp_path))
+
+
+@pytest.mark.parametrize("stop", [5, 7])
+def test_processes_of_lightning_go_on_where_each_of_them_was(stop: int, tmp_path: Path) -> None:
+    run_twice("lightning_shares.py", str(tmp_path), str(stop))
+
+
+def run_twice(name: str, *arguments: str) -> None:
+    """Run a program in two processes that know each other."""
+    program = Path(__file__).parent / "programs" / name
     environment = {**os.environ, "PYTHONPATH": str(program.parents[3])}
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", program, way],
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", program, *arguments],
         env=environment,
         capture_output=True,
         text=True,

@@ -20,11 +20,34 @@ def rows():
 
 configuration = accelerate.DataLoaderConfiguration(dispatch_batches=False)
 accelerator = accelerate.Accelerator(cpu=True, dataloader_config=configuration)
+
+
+def make():
+    return accelerator.prepare(rows().shard().batch(3).loader())
+
+
+def resumed():
+    """Stop in the middle of the second epoch, and go on from a checkpoint, which has one state for both processes."""
+    loader = make()
+    accelerator.register_for_checkpointing(loader)
+    first, second = list(loader), []
+    for _, batch in zip(range(2), loader, strict=False):
+        second.append(batch)
+    accelerator.save_state(sys.argv[2])
+    next(iter(loader))  # what comes after the checkpoint is lost with the process
+    accelerator.load_state(sys.argv[2])
+    return [first, second + list(loader)]
+
+
 if sys.argv[1] == "loader":
-    loader = accelerator.prepare(rows().shard().batch(3).loader())
+    loader = make()
+    epochs = [[*loader], [*loader]]
+elif sys.argv[1] == "resumed":
+    epochs = resumed()
 else:
     loader = accelerator.prepare(DataLoader(rows().to_torch(), batch_size=3))
-epochs = [[x for batch in loader for x in batch.tolist()] for _ in range(2)]
+    epochs = [[*loader], [*loader]]
+epochs = [[x for batch in epoch for x in batch.tolist()] for epoch in epochs]
 shares = [None, None]
 dist.all_gather_object(shares, epochs)
 for first, second in zip(*shares, strict=True):
