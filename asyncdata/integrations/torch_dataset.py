@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 __all__ = ("torch_dataset",)
 
 MOST_WORKERS: Final = 1024
+"""For how many workers of a DataLoader there is room."""
+
 NOT_SET: Final = -1
+"""Stands for the next epoch of the dataset itself."""
 
 
 class TorchIterator:

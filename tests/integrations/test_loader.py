@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -305,6 +306,15 @@ def test_an_error_that_is_all_that_is_left_is_the_end_of_its_epoch() -> None:
         next(batches)
     assert next(batches, None) is None
     assert loader.epoch == 1
+
+
+@pytest.mark.parametrize(("method", "package"), [("loader", "torch"), ("to_torch", "torch"), ("to_keras", "keras")])
+def test_a_package_that_is_not_installed_is_named(method: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        ad.MissingDependencyError, match=rf"{method}\(\) needs {package}, .* 'asyncdata\[integrations\]'"
+    ):
+        getattr(sized(), method)()
 
 
 def test_batches_are_converted_by_the_function_that_is_given() -> None:
