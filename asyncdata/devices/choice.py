@@ -10,6 +10,7 @@ from asyncdata.devices.cuda import CudaDevice
 from asyncdata.devices.jax import JaxDevice
 from asyncdata.devices.simulated import Accelerator, SimulatedDevice
 from asyncdata.errors import PlanError
+from asyncdata.memory import POOL
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 
 __all__ = ("check_device", "device_for")
@@ -44,7 +45,18 @@ def kind_of(device: Any) -> str:
 
 
 def device_for(node: PrefetchToDevice) -> Device:
-    """Return the device of a node for one iterator, in the thread that reads this."""
+    """Return the device of a node for one iterator, in the thread that reads this.
+
+    From now on large batches of this process are made in memory that the device reads.
+    """
+    device = made_for(node)
+    if device.pins is not None and POOL.allocate != device.pins.allocate_or_not:
+        POOL.allocate_by(device.pins.allocate_or_not)
+    return device
+
+
+def made_for(node: PrefetchToDevice) -> Device:
+    """Return the device of a node."""
     match kind_of(node.device):
         case "cuda":
             index = str(node.device).partition(":")[2]

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeAlias
 from asyncdata.devices.base import Device, Event, Sent
 from asyncdata.devices.parts import taken_apart
 from asyncdata.devices.staging import OnHost, Staging
-from asyncdata.memory import POOL
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.executors import noted
 from asyncdata.runtime.queue import BlockQueue
@@ -91,7 +90,6 @@ class Sender:
     def main(self) -> None:
         """The thread. What goes wrong with the device itself ends the pipeline."""
         try:
-            self.use_pinned_memory()
             self.serve()
             self.drain()
             self.device.close()
@@ -104,11 +102,6 @@ class Sender:
             if self.on_end is not None:
                 with suppress(RuntimeError):  # the consumer's loop has been closed
                     self.on_end()
-
-    def use_pinned_memory(self) -> None:
-        """Have batches of this process made in memory that the device reads."""
-        if self.device.pins is not None and POOL.allocate != self.device.pins.allocate_or_not:
-            POOL.allocate_by(self.device.pins.allocate_or_not)
 
     def release(self) -> None:
         """Let nobody wait for a thread that has ended."""

@@ -66,3 +66,17 @@ def test_quick_run_prints_its_table_and_writes_its_rows(name: str, experiment: s
 def test_run_knows_every_benchmark() -> None:
     text = (ROOT / "benchmarks" / "run.py").read_text()
     assert all(f'"{name}"' in text for name in BENCHMARKS)
+
+
+def test_devices_are_measured_where_there_is_a_gpu(tmp_path: Path) -> None:
+    assert "ring, compute 4 copies" in run("devices", "--device", "simulated", "--json", str(tmp_path / "rows.json"))
+    assert len(json.loads((tmp_path / "rows.json").read_text())["rows"]) == 20
+
+
+@pytest.mark.torch
+def test_without_a_gpu_nothing_is_measured() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    assert "There is no GPU here" in run("devices")
+    assert "DataLoader(pin_memory=True), compute 4 copies" in run("devices", "--device", "cpu")
