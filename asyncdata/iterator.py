@@ -31,7 +31,7 @@ from asyncdata.runtime.threads import thread_engine
 from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.stats import stats_of
 from asyncdata.structure import spec_of
-from asyncdata.transforms.prefetch_to_device import apart
+from asyncdata.transforms.prefetch_to_device import split_at_device
 
 __all__ = ("DatasetIterator", "Reader", "at_hand", "ended_by", "next_block", "next_within", "state_before_latest")
 
@@ -271,7 +271,7 @@ class Reader:
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline where the options say; its last prefetch fills the queue that is read here."""
-        plan, node = apart(self.plan)
+        plan, node = split_at_device(self.plan)
         device = None if node is None else device_for(node)
         run = Run.of(plan, self.epoch, self.first, self.options.ram_budget)
         self.budget = run.budget
@@ -286,7 +286,7 @@ class Reader:
     def host_engine(self, run: Run, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Return what runs the pipeline, which has begun."""
         if self.placement == "process":
-            return ProcessEngine(apart(self.user_plan)[0], self.options, run)
+            return ProcessEngine(split_at_device(self.user_plan)[0], self.options, run)
         if self.placement == "thread":
             self.engine = engine = thread_engine(run, loop)
             engine.start()

@@ -10,7 +10,7 @@ from asyncdata.errors import PlanError
 from asyncdata.plan import PHYSICAL, Node, OneForOne, Planned, check_count
 from asyncdata.runtime.stage import Stage
 
-__all__ = ("MODES", "PrefetchToDevice", "apart", "check_last")
+__all__ = ("MODES", "PrefetchToDevice", "check_last", "split_at_device")
 
 MODES: Final = ("fresh", "ring")
 
@@ -55,6 +55,6 @@ def check_last(plan: Node, made_from: Sequence[Planned]) -> None:
             raise PlanError(f"{one.plan.label()} must be the last transformation: put {plan.label()} before it")
 
 
-def apart(plan: Node) -> tuple[Node, PrefetchToDevice | None]:
+def split_at_device(plan: Node) -> tuple[Node, PrefetchToDevice | None]:
     """Return what runs on the host of a plan, and the step that copies its elements to a device, if there is one."""
     return (plan.input, plan) if isinstance(plan, PrefetchToDevice) else (plan, None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import pickle
+import subprocess
+import sys
 from collections import namedtuple
 from dataclasses import dataclass
 from itertools import product
@@ -299,3 +301,35 @@ def test_skip_and_peek() -> None:
         assert batches.peek().numpy().tolist() == next(batches).numpy().tolist() == [0, 1, 2, 3]
         batches.skip(3)
         assert next(batches).numpy().tolist() == [16, 17, 18, 19]
+
+
+def test_several_iterators_and_devices_at_once() -> None:
+    first, second = Accelerator(1), Accelerator(2)
+    ds = ad.Dataset.range(50).map(lambda x: np.full(8, x))
+    iterators = [iter(ds.prefetch_to_device(device)) for device in (first, first, second)]
+    for number, rows in enumerate(zip(*iterators, strict=True)):
+        assert [row.numpy()[0] for row in rows] == [number] * 3
+    assert first.races == second.races == []
+
+
+FORKED = """
+import os
+import asyncdata as ad
+from asyncdata.devices.simulated import Accelerator
+
+rows = iter(ad.Dataset.range(40).batch(2).prefetch_to_device(Accelerator()))
+next(rows)
+if (child := os.fork()) == 0:
+    try:
+        next(rows)
+    except ad.ClosedError:
+        os._exit(0)
+    finally:
+        os._exit(1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), next(rows).numpy())
+"""
+
+
+def test_a_forked_child_leaves_the_device_to_its_parent_which_may_exit_in_the_midst_of_copies() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "0 [2 3]", "")
