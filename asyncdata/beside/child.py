@@ -51,7 +51,7 @@ __all__ = ("serve",)
 
 PATIENCE: Final = 0.8
 HELD: Final = 2
-"""How many of the blocks that a consumer has taken it may still ask about: the last one and that before it."""
+"""How many of the blocks that a consumer has given out it may still ask about: the last one and that before it."""
 
 
 class Office:
