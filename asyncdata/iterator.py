@@ -7,9 +7,9 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from itertools import chain, islice
-from operator import length_hint
-from threading import Lock
+from functools import partial
+from itertools import islice
+from operator import getitem, length_hint
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -25,7 +25,7 @@ from asyncdata.plan import UnseekableError, check_count
 from asyncdata.runtime.block import DELIVERED, Block, Failure, fail
 from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine
 from asyncdata.runtime.budget import Budget
-from asyncdata.runtime.interrupts import Interrupts
+from asyncdata.runtime.interrupts import Interrupts, Kept
 from asyncdata.runtime.queue import AT_EXIT, BlockQueue
 from asyncdata.runtime.threads import thread_engine
 from asyncdata.runtime.tickets import END, Position, Start
@@ -41,54 +41,63 @@ T = TypeVar("T")
 class Alone:
     """Lets one task or thread at a time ask an iterator for more."""
 
-    __slots__ = ("busy",)
+    __slots__ = ("readers",)
 
     def __init__(self) -> None:
-        self.busy = Lock()
+        self.readers: dict[object, None] = {}
+        """Those that read or are about to; the first one may. Not a lock: a signal handler may raise when `with` has
+        taken one, and it would be held for ever."""
 
-    def turn(self) -> Lock:
-        """Return the lock to be entered, or raise if it is held.
-
-        The lock is its own context manager: a signal handler that raises cannot do so between taking it and the block
-        that gives it back. Of two threads that look at once the second one waits.
-        """
-        if self.busy.locked():
+    def enter(self, reader: object) -> None:
+        """Begin to read, or raise if somebody else does. Whoever calls this removes itself afterwards in any case."""
+        self.readers[reader] = None
+        if next(iter(self.readers)) is not reader:
             raise ConcurrentUseError(
                 "two tasks or threads are reading one iterator at once; give each its own with iter(dataset), "
                 "or let one read and hand the elements out"
             )
-        return self.busy
 
 
 class Reader:
-    """What an iterator does. Apart from it, so that no traceback that passes here keeps the iterator alive."""
+    """What an iterator does. Apart from it, so that no traceback that passes here keeps the iterator alive.
+
+    A signal handler may raise wherever a function begins, a call has returned or a loop goes back. So a block stays in
+    the queue until it is stored here, and attributes that belong together are stored with no call between them.
+    """
 
     def __init__(self, planner: Planner, place: Place) -> None:
         self.planner = planner
         self.options = planner.options
         self.placement = self.options.placement or "thread"
         self.alone = Alone()
-        self.engine: Engine | None = None
-        """What the consumer reads."""
-        self.host: Engine | None = None
-        """What runs the pipeline: the same, but where elements are copied to a device."""
         self.begin(place)
         forks.own(self)
 
     def begin(self, place: Place) -> None:
         """Stand at a place, with nothing running yet."""
+        plan, budget, waiting = self.planner.runs(place.plan), Budget(), deque[Block]()
+        items: Iterator[Any] = iter(())
+        failures: Iterator[Failure] = iter(())
+        # no call from here on
         self.place = place
         self.user_plan, self.epoch, self.delivered, self.first, _ = place
-        self.plan = self.planner.runs(self.user_plan)
-        self.engine = self.host = None
-        self.budget = Budget()
-        self.items: Iterator[Any] = iter(())
-        self.failures: Iterator[Failure] = iter(())  # that of the piece, until it is raised
+        self.plan, self.budget = plan, budget
+        self.engine: Engine | None = None
+        """What is to be ended."""
+        self.host: Engine | None = None
+        """What runs the pipeline: the same, but where elements are copied to a device."""
+        self.running: Engine | None = None
+        """The engine, when its start has come to an end."""
+        self.taken = 0
+        """How many items were taken from its queue."""
+        self.waiting = waiting
+        """The pieces of the block that was taken last which are not begun yet."""
         self.piece: Block | None = None
-        self.pieces: Iterator[Block] = iter(())
+        self.items = items
+        self.failures = failures
+        """The failure of the piece, until it is raised."""
         self.heading: dict[str, Any] | None = None
-        self.exhausted = False
-        self.closed = self.forked = False
+        self.exhausted = self.closed = self.forked = False
 
     def state(self, back: int = 0) -> dict[str, Any]:
         """Return where the consumer stands, or with `back=1` where it stood before its latest element."""
@@ -109,111 +118,122 @@ class Reader:
         """How many elements of the piece have not been given out."""
         return length_hint(self.items) + length_hint(self.failures)
 
-    def read(self) -> Any:
-        """Return the next element when `items` is used up."""
-        if not self.left:
-            with Interrupts() as interrupts, self.alone.turn():
-                self.enter(self.following(interrupts))
-        return self.first_item()
+    def read(self, interrupts: Interrupts | None = None) -> None:
+        """Have the next piece in `items`, or in `failures`, when these are used up.
 
-    def read_within(self, interrupts: Interrupts) -> Any:
-        """Return the next element, as `read` does, for somebody who keeps Ctrl-C meanwhile."""
-        if not self.left:
-            with self.alone.turn():
-                self.enter(self.following(interrupts))
-        return self.first_item()
+        `interrupts` are those of somebody who keeps Ctrl-C meanwhile.
+        """
+        self.load(interrupts, self.enter)
 
-    def following(self, interrupts: Interrupts) -> Block:
-        """Return the next piece, of this block or the next one."""
-        while (piece := next(self.pieces, None)) is None:
-            self.pieces = self.next_block(interrupts).pieces()
-        return piece
-
-    async def read_async(self) -> Any:
-        """Return the next element when `items` is used up."""
-        if not self.left:
-            with self.alone.turn():
-                while (piece := next(self.pieces, None)) is None:
-                    self.pieces = (await self.next_block_async()).pieces()
-                self.enter(piece)
-        return self.first_item()
+    async def read_async(self) -> None:
+        """Have the next piece in `items`, or in `failures`, when these are used up."""
+        await self.load_async(self.enter)
 
     def peek(self) -> Any:
         """Return the next element, and leave it to be read."""
-        with Interrupts() as interrupts, self.alone.turn():
-            while (piece := self.next_piece()) is None:
-                self.pieces = self.next_block(interrupts).pieces()
-        return self.look(piece)
+        return self.load(None, self.look)()
 
     async def peek_async(self) -> Any:
         """Return the next element, and leave it to be read."""
-        with self.alone.turn():
-            while (piece := self.next_piece()) is None:
-                self.pieces = (await self.next_block_async()).pieces()
-            return self.look(piece)
-
-    def next_piece(self) -> Block | None:
-        """Return what the next element is in, `None` if that is not here yet."""
-        if self.left:
-            return self.piece
-        waiting = [*self.pieces]
-        self.pieces = iter(waiting)
-        return waiting[0] if waiting else None
+        return (await self.load_async(self.look))()
 
     def take(self, most: int) -> Block:
         """Return at most so many elements as they lie in their block, of which none has been read by itself."""
-        if not self.left:
-            with Interrupts() as interrupts, self.alone.turn():
-                piece = self.following(interrupts)
-                if len(piece) > most:
-                    self.pieces = chain((piece.part(most, len(piece)),), self.pieces)
-                    piece = piece.part(0, most)
-                if piece.failed:
-                    self.enter(piece)
-                else:  # whose elements need not be made
-                    self.leave_piece()
-                    self.piece = piece
-                    return piece
-        return self.first_item()
+        piece = self.load(None, partial(self.cut, most))
+        if piece is None:
+            self.fail()
+            raise AssertionError("elements of this piece were read one by one")
+        return piece
 
-    def look(self, piece: Block) -> Any:
-        """Return the next element of a piece, or raise its failure, which will be raised again."""
-        if piece.failed:
-            fail(piece.items[0].error)
-        return piece.items[-length_hint(self.items) if piece is self.piece else 0]
+    def load(self, interrupts: Interrupts | None, use: Callable[[], T]) -> T:
+        """Have the next element here, and return what `use` makes of that while nobody else reads."""
+        me = object()
+        try:
+            self.alone.enter(me)
+            while not self.waiting and not self.left:
+                self.receive(interrupts)
+            return use()
+        finally:
+            self.alone.readers.pop(me, None)
 
-    def enter(self, piece: Block) -> None:
-        """Stand before the first element of a piece, or before its failure."""
-        self.leave_piece()
-        self.piece = piece
-        self.items = iter(() if piece.failed else piece.items)
-        self.failures = iter(piece.items if piece.failed else ())
+    async def load_async(self, use: Callable[[], T]) -> T:
+        """Have the next element here, and return what `use` makes of that while nobody else reads."""
+        me = object()
+        try:
+            self.alone.enter(me)
+            while not self.waiting and not self.left:
+                await self.receive_async()
+            return use()
+        finally:
+            self.alone.readers.pop(me, None)
 
-    def leave_piece(self) -> None:
-        """Take note that all of a piece has been given out."""
-        if self.piece is not None:
-            self.delivered += len(self.piece)
+    def look(self) -> Callable[[], Any]:
+        """Return what returns the next element, or raises its failure, which will be raised again."""
+        piece, place = (self.piece, -length_hint(self.items)) if self.left else (self.waiting[0], 0)
+        assert piece is not None
+        return partial(fail, piece.items[0].error) if piece.failed else partial(getitem, piece.items, place)
 
-    def first_item(self) -> Any:
-        """Return the first element of the piece that was entered, or raise its failure."""
-        for item in self.items:  # not by `next`: Ctrl-C could come when that has returned, and the element be lost
-            return item
+    def enter(self) -> None:
+        """Stand before the first element of the next piece, or before its failure, if all of this one is given out."""
+        if self.left:
+            return
+        piece, delivered = self.waiting[0], self.counted()
+        items, failures = ((), piece.items) if piece.failed else (piece.items, ())
+        items, failures = iter(items), iter(failures)
+        # no call from here on
+        self.delivered, self.piece = delivered, piece
+        self.items, self.failures = items, failures
+        del self.waiting[0]
+
+    def cut(self, most: int) -> Block | None:
+        """Take at most so many elements of the next piece at once; `None` if it is to be read one by one."""
+        if self.left or self.waiting[0].failed:
+            self.enter()
+            return None
+        piece, delivered = self.waiting[0], self.counted()
+        rest = deque[Block]()
+        if len(piece) > most:
+            rest.append(piece.part(most, len(piece)))
+            piece = piece.part(0, most)
+        rest.extend(islice(self.waiting, 1, None))
+        # no call from here on
+        self.delivered, self.piece, self.waiting = delivered, piece, rest
+        return piece
+
+    def counted(self) -> int:
+        """Return how many elements are delivered when all of the piece is."""
+        return self.delivered + (0 if self.piece is None else len(self.piece))
+
+    def fail(self) -> None:
+        """Raise the failure of the piece, if it is one and was not raised yet."""
         error: BaseException = self.piece.items[0].error if self.piece is not None and self.piece.failed else DELIVERED
         try:
-            for failure in self.failures:  # nor here by `fail`, or `release`
+            for failure in self.failures:  # not by `next` or `release`: a signal handler could raise when that returns
                 failure.error = DELIVERED
                 raise error
         finally:
             del error
-        self.check_open()  # another thread has closed it meanwhile
-        raise AssertionError("a piece of a block has no elements")
 
-    def next_block(self, interrupts: Interrupts) -> Block:
-        """Wait for the next block in a plain thread."""
+    def receive(self, interrupts: Interrupts | None) -> None:
+        """Have the pieces of the next block; wait for it in a plain thread."""
         self.check_open()
-        engine = self.engine or self.start(None)
+        engine, block = self.running, None
+        if engine is not None:
+            engine.queue.release(self.taken)  # what a signal handler kept from being released
+            block = engine.queue.first()
+        if block is not None:
+            self.accept(block)
+        elif interrupts is not None:
+            self.accept(self.wait(interrupts))
+        else:
+            with Interrupts() as own, Kept(own):
+                self.accept(self.wait(own))
+
+    def wait(self, interrupts: Interrupts) -> Block:
+        """Return the next block when it is there; it stays in the queue."""
+        engine = self.running or self.start(None)
         queue = engine.queue
-        while (block := queue.take()) is None:
+        while (block := queue.first()) is None:
             if (queue.ended or queue.stopped) and not queue.blocks:
                 fail(self.ending(queue, StopIteration()))
             queue.crave()
@@ -222,20 +242,29 @@ class Reader:
             self.check_open()
         return block
 
-    async def next_block_async(self) -> Block:
-        """Wait for the next block on an event loop."""
+    async def receive_async(self) -> None:
+        """Have the pieces of the next block; wait for it on an event loop."""
         self.check_open()
-        engine = self.engine or self.start(asyncio.get_running_loop())
+        engine = self.running or self.start(asyncio.get_running_loop())
         queue = engine.queue
+        queue.release(self.taken)  # what a signal handler kept from being released
         if queue.blocks:
             await asyncio.sleep(0)  # a pipeline that is always ahead must not keep the consumer's loop from others
-        while (block := queue.take()) is None:
+        while (block := queue.first()) is None:
             if (queue.ended or queue.stopped) and not queue.blocks:
                 fail(self.ending(queue, StopAsyncIteration()))
             queue.crave()
             await engine.wait_async(queue.may_read)
             self.check_open()
-        return block
+        self.accept(block)
+
+    def accept(self, block: Block) -> None:
+        """Have the pieces of the first block in the queue, and take it out of that."""
+        waiting, taken = deque(block.pieces()), self.taken + len(block)
+        # no call from here on
+        self.waiting, self.taken = waiting, taken
+        if self.running is not None:
+            self.running.queue.release(taken)
 
     def check_open(self) -> None:
         """Raise if the iterator was closed."""
@@ -255,8 +284,9 @@ class Reader:
         """Give out nothing more in a forked child: the engine, and what has been read, are the parent's."""
         if self.engine is not None:
             self.forked = self.closed = True
-            self.items = self.pieces = self.failures = iter(())
-            self.piece = self.engine = self.host = None
+            self.items = self.failures = iter(())
+            self.waiting = deque[Block]()
+            self.piece = self.engine = self.host = self.running = None
             self.alone = Alone()
 
     def ending(self, queue: BlockQueue, stop: Exception) -> BaseException:
@@ -271,26 +301,27 @@ class Reader:
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline where the options say; its last prefetch fills the queue that is read here."""
+        self.abandon()  # one whose start was interrupted by a signal handler
         plan, node = split_at_device(self.plan)
         device = None if node is None else device_for(node)
         run = Run.of(plan, self.epoch, self.first, self.options.ram_budget)
         self.budget = run.budget
-        self.engine = self.host = self.host_engine(run, loop)
+        self.engine = self.host = engine = self.host_engine(run, loop)
+        engine.start()  # only now that `close` can end it
         if node is not None and device is not None:
-            self.engine = engine = DeviceEngine(self.host, device, node)
+            self.engine = engine = DeviceEngine(engine, device, node)
             engine.start()
+        self.running = engine
         if self.closed:  # by another thread, meanwhile
-            self.engine.stop()
-        return self.engine
+            engine.stop()
+        return engine
 
     def host_engine(self, run: Run, loop: asyncio.AbstractEventLoop | None) -> Engine:
-        """Return what runs the pipeline, which has begun."""
+        """Return what is to run the pipeline."""
         if self.placement == "process":
             return ProcessEngine(split_at_device(self.user_plan)[0], self.options, run)
         if self.placement == "thread":
-            self.engine = engine = thread_engine(run, loop)
-            engine.start()
-            return engine
+            return thread_engine(run, loop)
         return LoopEngine(run) if loop is None else TaskEngine(run)
 
     def skip(self, count: int) -> None:
@@ -308,9 +339,11 @@ class Reader:
     def leave(self) -> None:
         """Tell the pipeline to end; nothing more is given out."""
         self.closed = True
-        if self.piece is not None:  # a state still tells what was delivered
-            self.piece = self.piece.part(0, len(self.piece) - self.left)
-        self.items = self.pieces = self.failures = iter(())
+        piece = None if self.piece is None else self.piece.part(0, len(self.piece) - self.left)
+        items, failures, waiting = iter(()), iter(()), deque[Block]()
+        # no call from here on
+        self.piece = piece  # a state still tells what was delivered
+        self.items, self.failures, self.waiting = items, failures, waiting
         self.abandon()
 
     def abandon(self, reason: str | None = None) -> None:
@@ -346,7 +379,11 @@ class DatasetIterator(Generic[T]):
         for item in reader.items:
             return item
         try:
-            return reader.read()
+            while True:
+                reader.read()
+                for item in reader.items:  # here: a signal handler may raise when a function has returned it
+                    return item
+                reader.fail()
         finally:
             del self  # see Reader; not before, as nobody else may hold it
 
@@ -358,7 +395,11 @@ class DatasetIterator(Generic[T]):
         for item in reader.items:
             return item
         try:
-            return await reader.read_async()
+            while True:
+                await reader.read_async()
+                for item in reader.items:  # here: a signal handler may raise when a function has returned it
+                    return item
+                reader.fail()
         finally:
             del self  # see Reader; not before, as nobody else may hold it
 
@@ -564,9 +605,12 @@ def next_within(iterator: DatasetIterator[T], interrupts: Interrupts) -> T:
     """Return the next element, as `next` does, for somebody who keeps Ctrl-C until it has been stowed."""
     reader = iterator._reader  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     del iterator  # see Reader
-    for item in reader.items:
-        return item
-    return reader.read_within(interrupts)
+    while True:
+        for item in reader.items:
+            return item
+        reader.read(interrupts)
+        if not length_hint(reader.items):
+            reader.fail()
 
 
 def at_hand(iterator: DatasetIterator[T], most: int) -> list[T]:

@@ -17,7 +17,7 @@ from asyncdata.errors import ClosedError
 from asyncdata.iterator import DatasetIterator, Reader, at_hand, ended_by, next_within
 from asyncdata.renewing import renewed
 from asyncdata.runtime.block import fail
-from asyncdata.runtime.interrupts import Interrupts
+from asyncdata.runtime.interrupts import Interrupts, Kept
 from asyncdata.runtime.queue import LoopSignal, Signal, ThreadSignal
 
 __all__ = ("Consumer", "consumers")
@@ -41,7 +41,7 @@ HERE: Final = Outcome()
 GONE: Final = Outcome()
 """Whoever is told this was closed."""
 
-RAISING: Final = (fail.__code__, Reader.first_item.__code__)
+RAISING: Final = (fail.__code__, Reader.fail.__code__)
 """What raises errors with the traceback that they had."""
 
 
@@ -214,7 +214,7 @@ class Consumer(Generic[T]):
         shared, number, outcome = self._shared, self._number, HERE
         try:
             while True:
-                with Interrupts() as interrupts:
+                with Interrupts() as interrupts, Kept(interrupts):
                     outcome = settled(shared, number, seat, interrupts)
                 for item in seat.items:
                     return item

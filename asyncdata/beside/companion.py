@@ -79,8 +79,11 @@ class Correspondence:
 
     def tell(self, letter: object) -> None:
         """Send a letter; it is dropped if the process has ended."""
-        with suppress(OSError):
+        try:
             send(self.commands, letter)
+        except OSError as error:  # what a signal handler raises may be one too: `TimeoutError` is
+            if not (isinstance(error, ConnectionError) or self.commands.closed):
+                raise
 
     def disown(self) -> None:
         """Leave the process to the parent: a forked child has nothing to say to it."""
@@ -300,8 +303,8 @@ class Companion:
         self.letters.thread = threading.Thread(
             target=self.letters.main, args=([plan],), name="asyncdata-companion", daemon=True
         )
-        self.letters.thread.start()
         weakref.finalize(self, self.letters.ring).atexit = False
+        self.letters.thread.start()  # only now: a signal handler may raise in it
 
 
 CORRESPONDENCES: Final[weakref.WeakSet[Correspondence]] = weakref.WeakSet()

@@ -31,9 +31,12 @@ class ProcessEngine:
         course = Course(letters, next(letters.numbers), run.start, run.plan.in_order, transfer_of(plan))
         self.queue: BlockQueue = (line := Line(course))
         self.line = line
-        letters.begin(line, Order(options, run.epoch[0], run.start.told()))
+        self.order = Order(options, run.epoch[0], run.start.told())
         weakref.finalize(self, letters.forget, course.run).atexit = False
         forks.own(self)
+
+    def start(self) -> None:
+        self.companion.letters.begin(self.line, self.order)
 
     def disown(self) -> None:
         """Leave the run to the parent in a forked child."""

@@ -94,11 +94,10 @@ class Line(BlockQueue):
 
     # the reader's side
 
-    def take(self) -> Block | None:
-        block = super().take()
+    def release(self, taken: int) -> None:
+        super().release(taken)
         if 0 < self.room_there <= 2 * (self.taken - self.told):
             self.tell()
-        return block
 
     def crave(self) -> None:
         super().crave()

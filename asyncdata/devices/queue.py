@@ -11,7 +11,7 @@ from asyncdata.devices.base import Device, Sent
 from asyncdata.devices.parts import put_together
 from asyncdata.devices.sender import Batch, Credit, End, Task
 from asyncdata.devices.static import StaticArrays
-from asyncdata.errors import StageError
+from asyncdata.errors import ClosedError, StageError
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.bridge import Engine, LoopEngine
 from asyncdata.runtime.executors import noted
@@ -57,11 +57,30 @@ class DeviceQueue(BlockQueue):
         self.lent = False
         """Whether the consumer has a batch, which counts as used when it asks for the next one."""
         self.lent_arrays: Sequence[Any] | None = None
+        self.next: Block | None = None
+        """The next batch as the consumer gets it."""
+        self.whole = True
+        """Whether no signal handler has raised while a batch was handed on."""
 
     # from the pipeline to the sender
 
     def advance(self) -> None:
         """Hand to the sender what the pipeline has made, as far as there is room on the device; ask for more."""
+        self.begin_step()
+        self.hand_on()
+        self.whole = True
+
+    def begin_step(self) -> None:
+        """Begin to hand something on; raise if that was interrupted before, as elements may have been lost."""
+        if not self.whole:
+            raise ClosedError(
+                "a signal handler raised while elements were handed to the device, and some may be lost: go on from a "
+                "state, with dataset.iterate(state=iterator.state_dict())"
+            )
+        self.whole = False
+
+    def hand_on(self) -> None:
+        """Hand on what there is."""
         while self.credits and not self.asked_all and (self.made or self.refill()):
             item, tickets, last = self.made.popleft()
             self.tasks.put(Batch(item, tickets, last, self.credits.popleft()))
@@ -95,14 +114,24 @@ class DeviceQueue(BlockQueue):
     def crave(self) -> None:
         """Do nothing: `advance` asks the pipeline for more."""
 
-    def take(self) -> Block | None:
+    def first(self) -> Block | None:
         if self.paused:
             raise StageError("next() within paused(): leave that first, as nothing comes meanwhile")
-        self.give_back()
-        self.advance()
-        if not self.blocks or not self.may_read():
-            return None
-        return self.arrived(self.blocks.popleft().items[0])
+        if self.next is None:
+            self.begin_step()
+            self.give_back()
+            self.hand_on()
+            found = self.arrived(self.blocks.popleft().items[0]) if self.blocks and self.may_read() else None
+            # no call from here on
+            self.next = found
+            self.whole = True
+        return self.next
+
+    def release(self, taken: int) -> None:
+        if self.taken < taken:
+            # no call from here on
+            self.taken = taken
+            self.next = None
 
     def give_back(self) -> None:
         """Give back the credit of the batch that the consumer has: who asks for the next has no more use for it."""

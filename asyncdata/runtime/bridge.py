@@ -10,7 +10,6 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -19,7 +18,7 @@ from asyncdata.errors import StageError
 from asyncdata.plan import Node
 from asyncdata.room import giving_nothing
 from asyncdata.runtime.budget import Budget
-from asyncdata.runtime.interrupts import Interrupts
+from asyncdata.runtime.interrupts import Interrupts, Kept
 from asyncdata.runtime.pipeline import Pipeline
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopQueue, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Start
@@ -32,6 +31,7 @@ __all__ = (
     "Run",
     "StopSignal",
     "TaskEngine",
+    "call_if_open",
     "running_loop",
     "wait_in_thread",
     "wait_on_loop",
@@ -71,6 +71,10 @@ class Engine(Protocol):
     @property
     def queue(self) -> BlockQueue:
         """What the pipeline writes to."""
+        ...
+
+    def start(self) -> None:
+        """Begin; once, when somebody knows of this who ends it. A signal handler may raise meanwhile."""
         ...
 
     def wait(self, ready: Callable[[], object], interrupts: Interrupts) -> None:
@@ -123,9 +127,12 @@ class TaskEngine:
         self.signal = LoopSignal(self.loop)
         self.queue = LoopQueue(run.depth, LoopSignal(self.loop), self.signal)
         self.pipeline = run.pipeline(self.queue, self.loop)
+        self.task: asyncio.Task[None] | None = None
+        forks.own(self)
+
+    def start(self) -> None:
         self.task = self.loop.create_task(self.pipeline.run(), name="asyncdata-pipeline")
         self.task.add_done_callback(self.done)
-        forks.own(self)
 
     def disown(self) -> None:
         """Leave the pipeline as it is in a forked child: its loop is the parent's."""
@@ -146,19 +153,17 @@ class TaskEngine:
         await self.signal.until(ready)
 
     def notify(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits there
-            self.loop.call_soon_threadsafe(self.signal.notify)
+        call_if_open(self.loop, self.signal.notify)
 
     def stop(self, reason: str | None = None) -> None:
         self.queue.reason = reason or self.queue.reason
-        with suppress(RuntimeError):  # the loop is closed: its tasks have ended with it
-            self.loop.call_soon_threadsafe(self.pipeline.cancel)
+        call_if_open(self.loop, self.pipeline.cancel)
 
     def join(self) -> None:
         """Return at once: the task ends on its loop, which this call may not block."""
 
     async def join_async(self) -> None:
-        if not self.task.done():  # with the loop that it was begun on, which need not be this one
+        if self.task is not None and not self.task.done():  # with the loop that it was begun on, perhaps another one
             self.pipeline.cancel()
             await asyncio.wait([self.task], timeout=PATIENCE)
         await self.pipeline.owned.join_async()
@@ -191,17 +196,27 @@ class StopSignal:
 class LoopEngine:
     """Runs a pipeline on a private event loop, in the consumer's thread, while the consumer waits."""
 
+    loop: asyncio.AbstractEventLoop
+    signal: StopSignal
+    queue: LoopQueue
+    pipeline: Pipeline
+
     def __init__(self, run: Run) -> None:
         forbid_running_loop()
-        self.loop = asyncio.new_event_loop()  # not uvloop's, which Ctrl-C in the main thread can leave unusable
+        self.run = run
         self.stopping = self.interrupted = False
         self.turn = threading.Lock()  # held by the thread that runs the loop
         self.ender: threading.Thread | None = None
-        self.signal = StopSignal(self.loop)
-        self.queue = LoopQueue(run.depth, LoopSignal(self.loop), self.signal)
-        self.pipeline = run.pipeline(self.queue, None)
-        self.task = self.loop.create_task(self.whole(), name="asyncdata-pipeline")
-        forks.own(self)
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        with self.turn:
+            self.loop = asyncio.new_event_loop()  # not uvloop's, which Ctrl-C in the main thread can leave unusable
+            self.signal = StopSignal(self.loop)
+            self.queue = LoopQueue(self.run.depth, LoopSignal(self.loop), self.signal)
+            self.pipeline = self.run.pipeline(self.queue, None)
+            forks.own(self)
+            self.task = self.loop.create_task(self.whole(), name="asyncdata-pipeline")
 
     def disown(self) -> None:
         """Leave the loop as it is in a forked child: closing it would change what the parent's loop waits for."""
@@ -244,47 +259,59 @@ class LoopEngine:
         raise StageError("this iterator was begun with a plain `for` and placement='current': go on with `for`")
 
     def notify(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits there
-            self.loop.call_soon_threadsafe(self.signal.notify)
+        call_if_open(self.loop, self.signal.notify)
 
     def stop(self, reason: str | None = None) -> None:
         """End the pipeline: here, or in a thread where another loop is running in this one, or this loop in another."""
         if sys.is_finalizing() or self.stopping:
+            return
+        if self.task is None:
+            self.stop_unstarted()
             return
         self.stopping = True
         self.queue.reason = reason or self.queue.reason
         self.pipeline.owned.left.say()
         if running_loop() is None and self.turn.acquire(blocking=False):
             try:
-                self.finish()
+                self.finish(self.task)
             finally:
                 self.turn.release()
         else:
-            self.ender = threading.Thread(target=self.follow, name="asyncdata-end", daemon=True)
+            self.ender = threading.Thread(target=self.follow, args=(self.task,), name="asyncdata-end", daemon=True)
             self.ender.start()
 
-    def follow(self) -> None:
+    def stop_unstarted(self) -> None:
+        """Close the loop if a signal handler has raised in `start`; not while another thread is in it."""
+        if self.turn.acquire(blocking=False):
+            try:
+                self.stopping = True
+                if (loop := getattr(self, "loop", None)) is not None:
+                    loop.close()
+            finally:
+                self.turn.release()
+
+    def follow(self, task: asyncio.Task[None]) -> None:
         """Wake a consumer that waits in another thread, and finish when it has let go of the loop."""
         self.loop.call_soon_threadsafe(self.queue.stop)
         with self.turn:
-            self.finish()
+            self.finish(task)
 
-    def finish(self) -> None:
+    def finish(self, task: asyncio.Task[None]) -> None:
         """Cancel the pipeline if it has not ended, let it end, and close the loop."""
-        with Interrupts():
+        with Interrupts() as interrupts, Kept(interrupts):
             self.queue.stop()
             self.settle()
             if self.queue.ended:
                 self.run_once()
-            if not self.task.done():
-                self.loop.run_until_complete(self.end())
+            if not task.done():
+                self.loop.run_until_complete(self.end(task))
             self.loop.close()
             self.pipeline.owned.join()
 
-    async def end(self) -> None:
+    async def end(self, task: asyncio.Task[None]) -> None:
         """End what is on the loop."""
         self.pipeline.cancel()
-        await asyncio.wait([self.task], timeout=PATIENCE)
+        await asyncio.wait([task], timeout=PATIENCE)
         await self.loop.shutdown_asyncgens()
 
     def join(self) -> None:
@@ -294,6 +321,15 @@ class LoopEngine:
 
     async def join_async(self) -> None:
         """Return at once: `stop` has seen to it."""
+
+
+def call_if_open(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    """Have a loop call something, from any thread; nothing if it is closed, and all that was on it has ended."""
+    try:
+        loop.call_soon_threadsafe(call)
+    except RuntimeError:
+        if not loop.is_closed():  # raised by a signal handler
+            raise
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

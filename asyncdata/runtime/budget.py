@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -73,4 +74,5 @@ class Share:
 
     def __del__(self) -> None:
         """Give it back without the lock, which whoever is interrupted by this may hold."""
-        self.budget.freed.append(self.bytes)
+        with suppress(AttributeError):  # a signal handler has raised before it was made
+            self.budget.freed.append(self.bytes)

@@ -11,7 +11,7 @@ from inspect import currentframe
 from types import FrameType
 from typing import Final, Self
 
-__all__ = ("Interrupts",)
+__all__ = ("Interrupts", "Kept")
 
 SIGNAL: Final = import_module("_signal")
 """What `signal` is made of: its own functions turn all they see into enums, which takes ten times as long."""
@@ -29,27 +29,32 @@ class Interrupts:
     given out, or in the midst of an event loop, of a task group or of a stage, which would be left half done. So
     `asyncio.Runner` cancels its task instead, and so does this: what is said with `to_stop` is called, and who waits
     looks at `came`. The second Ctrl-C is not kept.
+
+    The handlers of other signals may raise here at any time as well, also where `with` enters or leaves something.
+    So what keeps Ctrl-C is entered within this, and both put back the handler that was there before.
     """
 
-    __slots__ = ("caller", "came", "kept", "stop")
+    __slots__ = ("applies", "caller", "came", "stop")
 
     def __init__(self) -> None:
         self.came = False
         self.stop: Callable[[], object] | None = None
         self.caller: FrameType | None = None
-        self.kept = threading.get_ident() == threading.main_thread().ident and SIGNAL.getsignal(SIGINT) is DEFAULT
+        self.applies = threading.get_ident() == threading.main_thread().ident and SIGNAL.getsignal(SIGINT) is DEFAULT
 
     def __enter__(self) -> Self:
-        if self.kept:
-            self.caller = getattr(currentframe(), "f_back", None)  # a frame in a name of its own would be a cycle
-            SIGNAL.signal(SIGINT, self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.kept and SIGNAL.getsignal(SIGINT) is self:  # a user's function may have said something else
-            SIGNAL.signal(SIGINT, DEFAULT)
-        self.caller = None  # not before: without it all are users' functions
+        if self.applies:
+            self.put_back()
+            self.caller = None  # not before: without it all are users' functions
         self.check()
+
+    def put_back(self) -> None:
+        """Have the handler that was there before."""
+        if SIGNAL.getsignal(SIGINT) is self:  # a user's function may have said something else
+            SIGNAL.signal(SIGINT, DEFAULT)
 
     def check(self) -> None:
         """Raise what was kept."""
@@ -80,3 +85,22 @@ class Interrupts:
                 return True
             frame = frame.f_back
         return False
+
+
+class Kept:
+    """The context in which Ctrl-C is kept, entered within that of its `Interrupts`."""
+
+    __slots__ = ("interrupts",)
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self.interrupts = interrupts
+
+    def __enter__(self) -> None:
+        interrupts = self.interrupts
+        if interrupts.applies:
+            interrupts.caller = getattr(currentframe(), "f_back", None)  # a frame in a name of its own would be a cycle
+            SIGNAL.signal(SIGINT, interrupts)
+
+    def __exit__(self, *_: object) -> None:
+        if self.interrupts.applies:
+            self.interrupts.put_back()

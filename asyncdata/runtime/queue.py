@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from math import inf
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
@@ -67,8 +66,12 @@ class LoopSignal:
 
     __slots__ = ("armed", "future", "loop", "threadsafe")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, threadsafe: bool = False) -> None:
-        self.loop = loop
+    loop: asyncio.AbstractEventLoop
+    """Set by the task before it waits, if it was not there yet."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None, *, threadsafe: bool = False) -> None:
+        if loop is not None:
+            self.loop = loop
         self.armed = False
         self.future: asyncio.Future[None] | None = None
         self.threadsafe = threadsafe
@@ -86,11 +89,16 @@ class LoopSignal:
     def notify(self) -> None:
         if self.armed:
             self.armed = False
-            with suppress(RuntimeError):  # the loop was closed: nobody waits there any more
+            try:
                 if self.threadsafe:
                     self.loop.call_soon_threadsafe(self.fire)
                 else:
                     self.fire()
+            except BaseException as error:
+                if isinstance(error, RuntimeError) and self.loop.is_closed():  # nobody waits there any more
+                    return
+                self.armed = True  # a signal handler has raised: the next call wakes who waits
+                raise
 
     def fire(self) -> None:
         """Let the waiting task look again; runs on its loop."""
@@ -271,14 +279,28 @@ class BlockQueue:
         self.hungry = 1
         self.writer.notify()
 
+    def first(self) -> Block | None:
+        """Return the next block, which stays here until it is released; `None` if there is none now."""
+        return self.blocks[0] if self.blocks else None
+
+    def release(self, taken: int) -> None:
+        """Take the next block out, if there is one up to `taken` items in all; nothing if that was done already.
+
+        Whoever reads has stored the block before: a signal handler may raise in here, and this is called again.
+        """
+        if self.taken < taken:
+            blocks = self.blocks
+            # no call from here on
+            self.hungry = 0
+            self.taken = taken
+            del blocks[0]
+            self.writer.notify()
+
     def take(self) -> Block | None:
-        """Take the next block, `None` if there is none now."""
-        if not self.blocks:
-            return None
-        block = self.blocks.popleft()
-        self.hungry = 0
-        self.taken += len(block)
-        self.writer.notify()
+        """Take the next block, `None` if there is none now; where no signal handler raises."""
+        block = self.first()
+        if block is not None:
+            self.release(self.taken + len(block))
         return block
 
     def failure(self) -> BaseException | None:

@@ -18,7 +18,7 @@ from asyncdata.copying import HELP
 from asyncdata.memory import keep_memory_warm
 from asyncdata.plan import nodes_of
 from asyncdata.runtime.block import Demand
-from asyncdata.runtime.bridge import PATIENCE, Run, wait_in_thread, wait_on_loop
+from asyncdata.runtime.bridge import PATIENCE, Run, call_if_open, wait_in_thread, wait_on_loop
 from asyncdata.runtime.by_hand import driven
 from asyncdata.runtime.interrupts import Interrupts
 from asyncdata.runtime.machine import lock_is_held, usable_cores
@@ -88,10 +88,6 @@ class ThreadEngine:
         """Tell the pipeline, which has begun, that its consumer has left; from any thread, also from a finalizer."""
         raise NotImplementedError
 
-    def discard(self) -> None:
-        """Let go of what was made for a pipeline that will not begin."""
-        raise NotImplementedError
-
     def wait(self, ready: Callable[[], object], interrupts: Interrupts) -> None:
         wait_in_thread(self.queue, ready, interrupts)
 
@@ -104,9 +100,7 @@ class ThreadEngine:
     def stop(self, reason: str | None = None) -> None:
         self.queue.stop(reason)
         self.owned.left.say()
-        if self.begun.acquire(blocking=False):  # interrupted, or left by another thread, before it began
-            self.discard()
-        else:
+        if not self.begun.acquire(blocking=False):  # else interrupted, or left by another thread, before it began
             self.cancel()
 
     def join(self) -> None:
@@ -140,35 +134,38 @@ class LoopThreadEngine(ThreadEngine):
     """Runs a pipeline on an event loop of its own."""
 
     def __init__(self, run: Run, home: asyncio.AbstractEventLoop | None) -> None:
-        self.loop = new_loop()
-        queue = LoopQueue(run.depth, LoopSignal(self.loop, threadsafe=True), ThreadSignal())
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.signal = LoopSignal(threadsafe=True)
+        queue = LoopQueue(run.depth, self.signal, ThreadSignal())
         self.pipeline = run.pipeline(queue, home)
         super().__init__(queue, self.pipeline.owned)
 
     def serve(self) -> None:
-        """Run the pipeline on the loop, and close that; each time that a loop is run again costs as much as a block."""
-        runner, clean = asyncio.Runner(loop_factory=lambda: self.loop), False
+        """Run the pipeline on a loop, and close that; each time that a loop is run again costs as much as a block.
+
+        The loop is made in this thread, where no signal handler can raise before somebody knows of it.
+        """
+        self.loop = loop = self.signal.loop = new_loop()
+        runner, clean = asyncio.Runner(loop_factory=lambda: loop), False
         try:
             clean = runner.run(self.whole(), context=self.context)
         finally:
             if not self.forked:  # by a function that it called
-                self.loop.close() if clean else runner.close()
+                loop.close() if clean else runner.close()
 
     async def whole(self) -> bool:
         """Run the pipeline and end the loop, unless tasks are left there; return whether it was ended."""
         await self.pipeline.run()
         if len(asyncio.all_tasks()) > 1:
             return False
-        await self.loop.shutdown_asyncgens()
-        await self.loop.shutdown_default_executor()
+        loop = asyncio.get_running_loop()
+        await loop.shutdown_asyncgens()
+        await loop.shutdown_default_executor()
         return True
 
     def cancel(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed: it has ended
-            self.loop.call_soon_threadsafe(self.pipeline.cancel)
-
-    def discard(self) -> None:
-        self.loop.close()
+        if self.loop is not None:  # else the pipeline will see by itself that its queue is no longer read
+            call_if_open(self.loop, self.pipeline.cancel)
 
 
 class HandEngine(ThreadEngine):
@@ -217,9 +214,6 @@ class HandEngine(ThreadEngine):
         for end in [*self.ends]:
             with suppress(Exception):  # it has ended by itself
                 end()
-
-    def discard(self) -> None:
-        """Do nothing: nothing was made."""
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
