@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -152,7 +153,12 @@ class TaskLanes(Lanes):
             while self.waiting:
                 group, finished = self.waiting.popleft()
                 begin = time.perf_counter()
-                group.result = await self.work(group.what)
+                try:
+                    group.result = await self.work(group.what)
+                except asyncio.CancelledError:  # this lane is to end
+                    raise
+                except BaseException as error:  # SystemExit and the like end the pipeline, when its turn comes
+                    group.error = error
                 group.seconds = time.perf_counter() - begin
                 group.done = True
                 finished(group)

@@ -17,7 +17,7 @@ from asyncdata.plan import Node
 from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.machine import usable_cores
 from asyncdata.runtime.queue import LoopQueue
-from asyncdata.runtime.scope import Owned, Scope
+from asyncdata.runtime.scope import EndError, Owned, Scope
 from asyncdata.runtime.stage import fill
 from asyncdata.runtime.tickets import FRESH, Start
 from asyncdata.trying import LEAVING
@@ -88,7 +88,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         for part in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from leaves(part)
     else:
-        yield error
+        yield error.error if isinstance(error, EndError) else error
 
 
 def first_of(error: BaseException) -> BaseException:

@@ -17,12 +17,20 @@ from asyncdata.runtime.budget import Budget
 from asyncdata.runtime.executors import Workers
 from asyncdata.trying import LEAVING, Leaving
 
-__all__ = ("Apart", "Owned", "Scope")
+__all__ = ("Apart", "EndError", "Owned", "Scope")
 
 T = TypeVar("T")
 
 READERS: Final = 8
 PATIENCE: Final = 0.8
+
+
+class EndError(Exception):
+    """Carries `SystemExit` or `KeyboardInterrupt` out of a task, as an event loop ends where a task raises these."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class Owned:
@@ -131,7 +139,10 @@ class Scope:
         async def task() -> None:
             self.owned.unstarted.discard(coroutine)
             with cancel:
-                await run()
+                try:
+                    await run()
+                except (SystemExit, KeyboardInterrupt) as error:
+                    raise EndError(error) from None
 
         coroutine = task()
         self.owned.unstarted.add(coroutine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import CancelledError
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
@@ -89,3 +90,49 @@ def test_what_is_to_end_a_program_ends_the_pipeline(placement: Any, kind: type[B
             with pytest.raises(kind, match="own"):
                 next(elements)
             elements.close()
+
+
+@pytest.mark.parametrize("kind", ENDS)
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_coroutines_that_are_awaited_at_once_raise_it_in_its_place(placement: Any, kind: type[BaseException]) -> None:
+    ds = RANGE.map(RaisesAwaited(kind), num_parallel_calls=4).with_options(ad.Options(placement=placement))
+    with ds.iterate() as elements:
+        assert [next(elements) for _ in range(3)] == [0, 1, 2]
+        for _ in range(2):
+            with pytest.raises(kind, match="own"):
+                next(elements)
+
+
+def nested(x: int) -> ad.Dataset[int]:
+    return ad.Dataset.from_iterable([Raises(KeyboardInterrupt)(x)])
+
+
+READ_AHEAD = {
+    "prefetch": RANGE.map(Raises(KeyboardInterrupt)).prefetch(2).map(abs),
+    "map": RANGE.map(Raises(KeyboardInterrupt)).map(abs, num_parallel_calls=2),
+    "coroutines": RANGE.map(RaisesAwaited(KeyboardInterrupt), num_parallel_calls=4),
+    "interleave": RANGE.interleave(nested, num_parallel_calls=2),
+}
+
+
+@pytest.mark.parametrize("step", READ_AHEAD)
+def test_in_a_task_it_does_not_end_the_event_loop(step: str) -> None:
+    ds = READ_AHEAD[step].with_options(ad.Options(placement="current"))
+
+    async def read() -> list[int]:
+        found: list[int] = []
+        elements = ds.iterate()
+        with pytest.raises(KeyboardInterrupt, match="own"):
+            while True:
+                found.append(await anext(elements))
+        await elements.aclose()
+        return found
+
+    found = asyncio.run(read())
+    with ds.iterate() as elements:
+        for _ in found:
+            next(elements)
+        for _ in range(2):  # not once out of the loop, and then again
+            with pytest.raises(KeyboardInterrupt, match="own"):
+                next(elements)
+    assert found == [0, 1, 2][: len(found)]
