@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.devices.simulated import Accelerator
 from asyncdata.transformations import Transformations
 
 METHODS = """
@@ -126,6 +127,7 @@ TABLE: dict[str, tuple[Callable[[ad.Dataset[Any]], ad.Dataset[Any]], ...]] = {
     "pad_to_cardinality": (lambda ds: ds.pad_to_cardinality(9),),
     "padded_batch": (lambda ds: ds.padded_batch(2),),
     "prefetch": (lambda ds: ds.prefetch(2), lambda ds: ds.prefetch(ad.AUTOTUNE)),
+    "prefetch_to_device": (lambda ds: ds.prefetch_to_device(Accelerator()),),
     "ragged_batch": (lambda ds: ds.ragged_batch(2),),
     "rate_limit": (lambda ds: ds.rate_limit(1e6),),
     "rebatch": (lambda ds: ds.rebatch(2),),
@@ -210,6 +212,7 @@ EITHER = {
     "filter": ("1 ! 3 4 5", "1 * 3 4 5"),
     "ignore_errors": ("[0,1] [4,5]", "[0,1] . [4,5]"),
     "map": ("0 1 * 3 4 5", "0 1 ! 3 4 5"),
+    "prefetch_to_device": ("0 1 * 3 4 5", "0 1 ! 3 4 5"),
     "take_while": ("1 ! 3 4 5", "1 * 3 4 5"),
     "unique": ("0 1 ! 3 4 5", "0 1 * 3 4 5"),
     "window": (". . .", ". ! .", "[0,1] ! [4,5]", "[0,1] . [4,5]"),
