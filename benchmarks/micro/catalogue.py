@@ -58,6 +58,10 @@ def last_digit(number: Any) -> Any:
     return number % 10
 
 
+def one_of_many(number: Any) -> Any:
+    return number % 16_000
+
+
 def same(value: Any) -> Any:
     return value
 
@@ -120,6 +124,7 @@ def one_by_one(count: int) -> Iterator[Case]:
         "map(with_timeout), a coroutine": lambda api: numbers(api).map(ad.with_timeout(increment_async, 9)),
     }
     yield from swallow(count, shared)
+    yield from swallow(16_400, {"group_by_window(2), 400 with 16,000 keys open": with_many_keys})
     yield Case("reduce", count, lambda api: reduced(numbers(api), zero(api)))
     yield from swallow(count, own, is_shared=False)
 
@@ -134,6 +139,11 @@ def by_reducer(api: Any, numbers: Any) -> Any:
         return numbers.group_by_reducer(last_digit, ad.Reducer(lambda _: 0, add, same))
     reducer = api.experimental.Reducer(lambda _: tensorflow().constant(0, "int64"), add, same)
     return numbers.apply(api.experimental.group_by_reducer(last_digit, reducer))
+
+
+def with_many_keys(api: Any) -> Any:
+    """Return the first windows of two elements, after one element of each of many keys."""
+    return api.Dataset.range(16_400).group_by_window(one_of_many, one_batch, 2).take(400)
 
 
 def resampled(api: Any, count: int) -> Any:
