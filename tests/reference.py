@@ -666,6 +666,10 @@ def prefetch(elements: Elements) -> Iterator[Any]:
     return iter(elements)
 
 
+def prefetch_to_device(elements: Elements) -> Iterator[Any]:
+    return iter(elements)
+
+
 def zip_(*inputs: Elements) -> Iterator[Any]:
     """An element fails if any of its parts does; the parts beside it are gone, so that the rest stays aligned."""
     for parts in zip(*inputs, strict=False):

@@ -20,6 +20,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.checkpoint import account, fingerprint
 from asyncdata.contents import contents
+from asyncdata.devices.simulated import Accelerator
 from asyncdata.formats.fixed import FixedLayout
 from asyncdata.plan import Node, nodes_of
 from asyncdata.runtime.executors import Call
@@ -114,6 +115,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "PaddedBatch": ragged.padded_batch(2),
         "Permute": RANGE.shuffle(seed=1),
         "Prefetch": RANGE.prefetch(2),
+        "PrefetchToDevice": RANGE.prefetch_to_device(Accelerator()),
         "QueryRows": ad.experimental.SqlDataset("sqlite", database, "SELECT 1", (np.int32,)),
         "RaggedBatch": ragged.ragged_batch(2),
         "Random": ad.Dataset.random(seed=1),
