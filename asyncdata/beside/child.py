@@ -33,11 +33,13 @@ from asyncdata.beside.letters import (
     send,
 )
 from asyncdata.columns import Columns
+from asyncdata.errors import StageError
 from asyncdata.optimize import optimize
 from asyncdata.plan import Node
-from asyncdata.processes.arena import Attached, Parcel, Slots, pack
+from asyncdata.processes.arena import Attached, Parcel, Slots, dumps, pack
 from asyncdata.processes.crew import end_crews
 from asyncdata.processes.errand import Carried
+from asyncdata.processes.raised import words_of
 from asyncdata.processes.worker import attend
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.bridge import Run
@@ -50,6 +52,10 @@ from asyncdata.stats import stats_of
 __all__ = ("serve",)
 
 PATIENCE: Final = 0.8
+
+SHORT: Final = 400
+"""Characters of an error's text that always go through the pipe."""
+
 HELD: Final = 2
 """How many of the blocks that a consumer has given out it may still ask about: the last one and that before it."""
 
@@ -73,6 +79,14 @@ class Office:
         """Return a value as it travels."""
         with self.lock:
             return pack(value, self.slots)
+
+    def failure(self, error: BaseException) -> Parcel:
+        """Return an error as it travels; its text alone where there is no shared memory to be had for it."""
+        try:
+            return self.parcel(Carried.of(error))
+        except (OSError, MemoryError) as lack:
+            text = f"{type(error).__name__}: {words_of(error)[:SHORT]} (told in short, because of {str(lack)[:SHORT]})"
+            return dumps(Carried(StageError(text), ""), None)
 
 
 class Passage:
@@ -101,7 +115,7 @@ class Passage:
         except BaseException as failure:  # no memory to send in: reaches the consumer
             error = failure
             self.engine.stop()
-        self.office.send(Ended(self.number, None if error is None else self.office.parcel(Carried.of(error))))
+        self.office.send(Ended(self.number, None if error is None else self.office.failure(error)))
         self.engine.thread.join()
         self.office.send(Over(self.number))
 
@@ -149,7 +163,7 @@ class Passage:
                 return self.office.parcel(Cargo(apart(travelling(self.held.pop(question.block))), (), True))
             return self.office.parcel(self.tickets[question.block].at(question.delivered))
         except BaseException as error:  # a state that cannot be told: for whoever asks
-            return self.office.parcel(Carried.of(error))
+            return self.office.failure(error)
 
 
 def cargo_of(block: Block) -> Cargo:
@@ -230,7 +244,7 @@ class Service:
             run = Run.of(plan, order.epoch, Start.of(order.start), order.options.ram_budget)
             self.passages[letter.run] = Passage(letter.run, run, self.office, transfer_of(self.plan))
         except Exception as error:
-            self.office.send(Ended(letter.run, self.office.parcel(Carried.of(error))))
+            self.office.send(Ended(letter.run, self.office.failure(error)))
             self.office.send(Over(letter.run))
 
     def end(self) -> None:
@@ -251,7 +265,7 @@ def serve(commands: Connection, replies: Connection, plan: Parcel, most_bytes: i
     try:
         service = Service(attached.open(plan), attached, office)
     except BaseException as error:
-        office.send(Ready(office.parcel(Carried.of(error))))
+        office.send(Ready(office.failure(error)))
         wait_for_end(commands)
     else:
         office.send(Ready(None))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -15,15 +17,17 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.beside.child import Office
 from asyncdata.beside.companion import companion_of
 from asyncdata.beside.letters import Chosen
 from asyncdata.beside.line import GoneError
+from asyncdata.processes.arena import INLINE
 from asyncdata.testing import leaves_nothing
 from tests.endless import busy, hang
 from tests.marks import first_by_default
@@ -436,3 +440,18 @@ def test_ctrl_c_is_for_the_parent_alone() -> None:
     assert "went on" in out, errors
     assert (process.returncode, errors) == (0, "")
     assert until(lambda: not any(map(alive, below)), 2)
+
+
+def test_an_error_arrives_where_no_shared_memory_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    office = Office(cast("Any", None), 1 << 20)
+    monkeypatch.setattr(office.slots, "take", refuse)
+    parcel = office.failure(ValueError("ü" * 9000))
+    assert isinstance(parcel, bytes)
+    assert len(parcel) < INLINE
+    told = pickle.loads(parcel).error
+    assert isinstance(told, ad.StageError)
+    assert "ValueError: üüü" in str(told)
+    assert "Too many open files" in str(told)
