@@ -35,8 +35,8 @@ END: Final = object()
 
 Array: TypeAlias = npt.NDArray[Any]
 
-PATIENCE: Final = 1.0
-"""Seconds within which whatever a pipeline started must be gone."""
+PATIENCE: Final = 10.0
+"""Seconds within which whatever a pipeline started must be gone; starting processes take seconds on a busy machine."""
 
 INPUTS: Final[tuple[Sequence[Any], ...]] = ((), (7,), range(10), range(300))
 """What `check_transform` feeds a transformation with unless told otherwise."""
@@ -93,7 +93,7 @@ def virtual_time() -> asyncio.AbstractEventLoop:
 
 @contextmanager
 def leaves_nothing() -> Generator[None]:
-    """Raise `AssertionError` if the body leaves a thread or file descriptor behind for longer than a second.
+    """Raise `AssertionError` if the body leaves a thread or file descriptor behind for longer than ten seconds.
 
     Tasks end with their loop: run the loop inside the body.
 
