@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,18 @@ __all__ = (
     "from_array",
     "from_array_and_dtype",
     "is_dense",
+    "is_numbers",
     "is_tensor",
     "numpy_dtype",
     "stack_tensors",
     "tensor_bytes",
     "tensor_content",
+    "tensor_of",
     "tensor_zeros",
 )
+
+NUMBERS: Final = frozenset("biufc")
+"""Kinds of dtypes of which tensors can be: booleans, integers, floats and complex numbers."""
 
 WIDER: Final = {"bfloat16": "float32", "float8_e4m3fn": "float32", "float8_e5m2": "float32"}
 """Dtypes that NumPy does not have, and one of NumPy's that holds all of their values."""
@@ -38,6 +43,14 @@ def is_tensor(value: Any) -> bool:
     """Tell whether a value is a tensor of PyTorch, or of a subclass."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     return kind is not None and isinstance(value, kind)
+
+
+def is_numbers(value: Any) -> bool:
+    """Tell whether a value is an array of numbers, or a number of NumPy's; a masked array is none."""
+    if not isinstance(value, (np.ndarray, np.generic)) or isinstance(value, np.ma.MaskedArray):
+        return False
+    dtype: np.dtype[Any] = cast("Any", value).dtype
+    return dtype.kind in NUMBERS
 
 
 def any_tensor(values: Sequence[Any]) -> bool:
@@ -101,6 +114,18 @@ def as_array(tensor: Any) -> npt.NDArray[Any]:
 def from_array(array: npt.NDArray[Any]) -> Any:
     """Return a tensor that shares the memory of an array."""
     return loaded().from_numpy(array)
+
+
+def tensor_of(numbers: Any) -> Any:
+    """Return numbers as a tensor on the CPU that shares their memory; a copy of what is read-only, or lies in memory as
+    no tensor can. A tensor is returned without its gradient.
+    """
+    if is_tensor(numbers):
+        return numbers.detach()
+    array: npt.NDArray[Any] = np.asarray(numbers)
+    if not array.flags.writeable or not array.dtype.isnative or min(array.strides, default=0) < 0:
+        array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    return from_array(array)
 
 
 def clone(tensor: Any) -> Any:

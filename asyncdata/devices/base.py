@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol, cast
-
-import numpy as np
+from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.devices.pins import Pins
-from asyncdata.tensors import is_tensor
+from asyncdata.tensors import is_numbers, is_tensor
 
 __all__ = ("DONE", "Device", "Done", "Event", "Sent", "is_array")
-
-NUMBERS: Final = frozenset("biufc")
 
 
 class Event(Protocol):
@@ -84,7 +80,4 @@ class Device(Protocol):
 
 def is_array(leaf: Any) -> bool:
     """Tell whether a leaf is numbers: an array, a scalar of NumPy or a tensor. Python's own numbers are not."""
-    if isinstance(leaf, (np.ndarray, np.generic)):
-        dtype: np.dtype[Any] = cast("Any", leaf).dtype
-        return dtype.kind in NUMBERS and not isinstance(leaf, np.ma.MaskedArray)
-    return is_tensor(leaf)
+    return is_numbers(leaf) or is_tensor(leaf)

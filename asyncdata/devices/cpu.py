@@ -7,8 +7,8 @@ from typing import Any
 
 from asyncdata.devices.base import DONE, Event, Sent, is_array
 from asyncdata.devices.parts import reusable
-from asyncdata.devices.pytorch import tensor_of
 from asyncdata.integrations.packages import require
+from asyncdata.tensors import tensor_of
 
 __all__ = ("CpuDevice",)
 
@@ -25,7 +25,7 @@ class CpuDevice:
         return is_array(leaf)
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
-        tensors = [tensor_of(self.torch, leaf) for leaf in leaves]
+        tensors = [tensor_of(leaf) for leaf in leaves]
         if into is not None:
             tensors = [self.rewritten(into, place, tensor) for place, tensor in enumerate(tensors)]
         return Sent(tensors, DONE)

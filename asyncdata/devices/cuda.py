@@ -11,9 +11,9 @@ from typing import Any, Final
 from asyncdata.devices.base import Event, Sent, is_array
 from asyncdata.devices.parts import reusable
 from asyncdata.devices.pins import HostMemory, Pins
-from asyncdata.devices.pytorch import tensor_of
 from asyncdata.errors import DeviceNotFoundError
 from asyncdata.integrations.packages import require
+from asyncdata.tensors import tensor_of
 
 __all__ = ("CudaDevice",)
 
@@ -54,7 +54,7 @@ class CudaDevice:
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
         with self.torch.cuda.device(self.device), self.torch.cuda.stream(self.stream):
-            arrays = [self.copied(tensor_of(self.torch, leaf), into, place) for place, leaf in enumerate(leaves)]
+            arrays = [self.copied(tensor_of(leaf), into, place) for place, leaf in enumerate(leaves)]
             return Sent(arrays, CudaEvent(self.torch, self.stream))
 
     def copied(self, source: Any, into: Sequence[Any] | None, place: int) -> Any:
