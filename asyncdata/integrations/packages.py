@@ -10,12 +10,13 @@ from asyncdata.errors import MissingDependencyError
 __all__ = ("require",)
 
 
-def require(module: str, method: str) -> Any:
-    """Return a module, or raise an error that says which method needs it and how to install it."""
+def require(module: str, needed_by: str, install: str = "") -> Any:
+    """Return a module, or raise an error that says what needs it and what to `install` with pip."""
     try:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
+        install = install or f"{package}, or 'asyncdata[integrations]'"
         raise MissingDependencyError(
-            f"{method} needs {package}, which is not installed: pip install {package}, or 'asyncdata[integrations]'"
+            f"{needed_by} needs {package}, which is not installed: pip install {install}"
         ) from error
