@@ -3,7 +3,7 @@
 General layout, lowest first; a module imports only from those before it:
 
     errors, options, structure,
-    ragged, zeros                what everybody uses
+    closing, ragged, zeros       what everybody uses
     trying                       functions that are tried again or given up
     formats                      encodings without I/O: TFRecord framing, tf.Example, lines, records of a fixed length
     runtime                      what exists while elements flow: blocks, tickets, queues, executors, stages

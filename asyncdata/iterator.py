@@ -10,13 +10,13 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from itertools import islice
 from operator import getitem, length_hint
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from asyncdata import forks
 from asyncdata.arguments import check_flag
 from asyncdata.beside.engine import ProcessEngine
 from asyncdata.checkpoint import Place, heading, place_of, state_of
+from asyncdata.closing import Closable
 from asyncdata.devices.choice import device_for
 from asyncdata.devices.engine import DeviceEngine
 from asyncdata.errors import ClosedError, ConcurrentUseError, StructureError
@@ -352,7 +352,7 @@ class Reader:
             self.engine.stop(reason)
 
 
-class DatasetIterator(Generic[T]):
+class DatasetIterator(Closable, Generic[T]):
     """One pass over a dataset. The pipeline starts with the first element that is asked for.
 
     An element that failed raises its own exception, in its place; the next call gives the next element. Leaving the
@@ -550,22 +550,6 @@ class DatasetIterator(Generic[T]):
         self._reader.leave()
         if self._reader.engine is not None:
             await self._reader.engine.join_async()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         reader = self._reader

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from asyncdata import forks
+from asyncdata.closing import Closable
 from asyncdata.errors import ClosedError
 from asyncdata.iterator import DatasetIterator, Reader, at_hand, ended_by, next_within
 from asyncdata.renewing import renewed
@@ -192,7 +193,7 @@ class Shared:
             self.seats.pop(self.gone.popleft(), None)
 
 
-class Consumer(Generic[T]):
+class Consumer(Closable, Generic[T]):
     """One of several consumers of an iteration: read it with `for` or `async for`, once. See `Dataset.tee`."""
 
     def __init__(self, shared: Shared, number: int) -> None:
@@ -249,22 +250,6 @@ class Consumer(Generic[T]):
         self._seat.leave()
         if self._shared.leave(self._number):
             await self._shared.iterator.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 def settled(shared: Shared, number: int, seat: Seat, interrupts: Interrupts) -> Outcome:

@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parents[1] / "asyncdata"
 
 # A module may import from the layers above its own, and from its own package within its own layer.
 LAYERS = (
-    ("copying", "forks", "sole"),
+    ("closing", "copying", "forks", "sole"),
     ("memory",),
     ("room",),
     ("errors", "levels", "structure", "arguments", "options", "distributed", "ragged", "spec", "tensors", "trying"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from inspect import currentframe
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
+from asyncdata.closing import Closable
 from asyncdata.integrations.lightning import batches_ahead, epoch_to_begin, was_last_batch
 from asyncdata.integrations.ranks import state_of_all, state_of_this
 from asyncdata.iterator import DatasetIterator, state_before_latest
@@ -87,7 +88,7 @@ class LoaderIterator(Generic[T]):
         await self._batches.aclose()
 
 
-class Loader(Generic[T]):
+class Loader(Closable, Generic[T]):
     """What `Dataset.loader` returns: batches for a training loop, an epoch for each `for`, and the place in training.
 
     Its state is that of the epoch that is being read: how many batches the loop has been given, not how many have been
@@ -201,22 +202,6 @@ class Loader(Generic[T]):
     async def aclose(self) -> None:
         """End what reads ahead for the epoch that was begun, without blocking the event loop."""
         await self._current.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         return f"<Loader of {self.dataset.plan}, epoch {self.epoch}>"
