@@ -11,6 +11,7 @@ from asyncdata.closing import Closable
 from asyncdata.integrations.lightning import batches_ahead, epoch_to_begin, was_last_batch
 from asyncdata.integrations.ranks import state_of_all, state_of_this
 from asyncdata.iterator import DatasetIterator, state_before_latest
+from asyncdata.plan import check_count
 from asyncdata.runtime.tickets import END
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ class Loader(Closable, Generic[T]):
         ...     for batch in loader:
         ...         pass
         """
+        check_count("set_epoch", "epoch", epoch, 0)
         if self._current.begun or self._current.epoch != epoch:
             self._begin(self.dataset.iterate(epoch=epoch))
         self._current.resumed = False

@@ -331,3 +331,9 @@ def test_a_loader_that_was_closed_still_tells_its_state() -> None:
 def test_a_loader_that_was_not_begun_can_be_copied() -> None:
     for made in (copy.copy(Loader(sized(), str)), pickle.loads(pickle.dumps(Loader(in_parallel(), str)))):
         assert len(list(made)) == STEPS
+
+
+def test_the_number_of_no_epoch_is_refused_by_the_method_that_got_it() -> None:
+    loader = Loader(ad.Dataset.range(4).batch(2))
+    with pytest.raises(ad.PlanError, match=r"^set_epoch\(epoch=\)"):
+        loader.set_epoch(-1)
