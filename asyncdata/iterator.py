@@ -25,7 +25,7 @@ from asyncdata.plan import UnseekableError, check_count
 from asyncdata.runtime.block import DELIVERED, Block, Failure, fail
 from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine
 from asyncdata.runtime.budget import Budget
-from asyncdata.runtime.interrupts import Interrupts, Kept
+from asyncdata.runtime.interrupts import DeferredSigint, Interrupts
 from asyncdata.runtime.queue import AT_EXIT, BlockQueue
 from asyncdata.runtime.threads import thread_engine
 from asyncdata.runtime.tickets import END, Position, Start
@@ -226,7 +226,7 @@ class Reader:
         elif interrupts is not None:
             self.accept(self.wait(interrupts))
         else:
-            with Interrupts() as own, Kept(own):
+            with Interrupts() as own, DeferredSigint(own):
                 self.accept(self.wait(own))
 
     def wait(self, interrupts: Interrupts) -> Block:

@@ -18,7 +18,7 @@ from asyncdata.errors import ClosedError
 from asyncdata.iterator import DatasetIterator, Reader, at_hand, ended_by, next_within
 from asyncdata.renewing import renewed
 from asyncdata.runtime.block import fail
-from asyncdata.runtime.interrupts import Interrupts, Kept
+from asyncdata.runtime.interrupts import DeferredSigint, Interrupts
 from asyncdata.runtime.queue import LoopSignal, Signal, ThreadSignal
 
 __all__ = ("Consumer", "consumers")
@@ -215,7 +215,7 @@ class Consumer(Closable, Generic[T]):
         shared, number, outcome = self._shared, self._number, HERE
         try:
             while True:
-                with Interrupts() as interrupts, Kept(interrupts):
+                with Interrupts() as interrupts, DeferredSigint(interrupts):
                     outcome = settled(shared, number, seat, interrupts)
                 for item in seat.items:
                     return item

@@ -119,9 +119,9 @@ def pageable(machine: Machine) -> list[Any]:
 def pinned(machine: Machine) -> list[Any]:
     """Return arrays as `batch` makes them when their iterator copies to a device."""
     if machine.cuda:
-        from asyncdata.devices.cuda import pins_of
+        from asyncdata.devices.cuda import pinned_memory_of
 
-        POOL.allocate_by(pins_of(machine.torch).allocate)
+        POOL.allocate_by(pinned_memory_of(machine.torch).allocate)
     arrays = [POOL.empty((machine.bytes,), np.dtype(np.uint8)) for _ in range(SPREAD)]
     for array in arrays:
         array[:] = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from asyncdata.devices.pins import Pins
+from asyncdata.devices.pinned_memory import PinnedMemory
 from asyncdata.tensors import is_numbers, is_tensor
 
 __all__ = ("DONE", "Device", "Done", "Event", "Sent", "is_array")
@@ -46,7 +46,7 @@ class Device(Protocol):
     """
 
     @property
-    def pins(self) -> Pins | None:
+    def pinned_memory(self) -> PinnedMemory | None:
         """The pinned memory that the device reads; what lies elsewhere is copied there. `None` if it needs none."""
         ...
 

@@ -50,8 +50,8 @@ def device_for(node: PrefetchToDevice) -> Device:
     From now on large batches of this process are made in memory that the device reads.
     """
     device = made_for(node)
-    if device.pins is not None and POOL.allocate != device.pins.allocate_or_not:
-        POOL.allocate_by(device.pins.allocate_or_not)
+    if device.pinned_memory is not None and POOL.allocate != device.pinned_memory.allocate_or_not:
+        POOL.allocate_by(device.pinned_memory.allocate_or_not)
     return device
 
 

@@ -16,7 +16,7 @@ __all__ = ("CpuDevice",)
 class CpuDevice:
     """Gives the tensors that a program would have on a GPU, on the CPU."""
 
-    pins = None
+    pinned_memory = None
 
     def __init__(self) -> None:
         self.torch = require("torch", "prefetch_to_device()")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from asyncdata.devices.base import Event, Sent, is_array
 from asyncdata.devices.parts import reusable
-from asyncdata.devices.pins import HostMemory, Pins
+from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
 from asyncdata.errors import DeviceNotFoundError
 from asyncdata.integrations.packages import require
 from asyncdata.tensors import tensor_of
@@ -47,7 +47,7 @@ class CudaDevice:
             raise DeviceNotFoundError(f"there is no cuda:{index}, PyTorch finds {count} of them; {FALL_BACK}")
         self.device = torch.device("cuda", torch.cuda.current_device() if index is None else index)
         self.stream = copy_stream(torch, self.device.index)
-        self.pins = pins_of(torch)
+        self.pinned_memory = pinned_memory_of(torch)
 
     def is_sent(self, leaf: Any) -> bool:
         return is_array(leaf)
@@ -92,7 +92,7 @@ PORTABLE: Final = 1
 
 
 @cache
-def pins_of(torch: Any) -> Pins:
+def pinned_memory_of(torch: Any) -> PinnedMemory:
     """Return the pinned memory of this process, which all GPUs read."""
 
     def allocate(size: int) -> HostMemory:
@@ -110,4 +110,4 @@ def pins_of(torch: Any) -> Pins:
             torch.cuda.cudart().cudaHostUnregister(address)
 
     process = os.getpid()
-    return Pins(allocate, register, release)
+    return PinnedMemory(allocate, register, release)

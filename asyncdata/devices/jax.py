@@ -31,7 +31,7 @@ class JaxEvent:
 class JaxDevice:
     """A device of JAX, or a sharding over several."""
 
-    pins = None
+    pinned_memory = None
 
     def __init__(self, where: Any) -> None:
         self.jax = require("jax", "prefetch_to_device()")

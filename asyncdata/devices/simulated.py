@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from asyncdata.devices.base import Event, Sent, is_array
 from asyncdata.devices.parts import reusable
-from asyncdata.devices.pins import HostMemory, Pins
+from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
 from asyncdata.errors import PlanError, StageError
 from asyncdata.tensors import as_array, is_tensor
 
@@ -161,7 +161,7 @@ class Accelerator:
         """Where arrays lay in that memory, and who has used it."""
         self.registered = 0
         """How often memory was pinned."""
-        self.pins = Pins(self.allocate, self.register, self.release)
+        self.pinned_memory = PinnedMemory(self.allocate, self.register, self.release)
         self.idle: dict[tuple[Stream, int], list[Memory]] = {}
         self.freed: deque[tuple[Stream, Memory]] = deque()
         self.leaving: list[tuple[Stream, Memory, list[SimulatedEvent]]] = []
@@ -393,7 +393,7 @@ class SimulatedDevice:
 
     def __init__(self, accelerator: Accelerator) -> None:
         self.accelerator = accelerator
-        self.pins = accelerator.pins
+        self.pinned_memory = accelerator.pinned_memory
 
     def is_sent(self, leaf: Any) -> bool:
         return is_array(leaf)

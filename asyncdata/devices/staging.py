@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from asyncdata.devices.base import Device
-from asyncdata.devices.pins import Array, HostMemory, Pins
+from asyncdata.devices.pinned_memory import Array, HostMemory, PinnedMemory
 from asyncdata.tensors import array_and_dtype, from_array_and_dtype, is_tensor
 
 __all__ = ("OnHost", "Staging")
@@ -33,10 +33,10 @@ class Staging:
 
     def pinned(self, leaves: Sequence[Any]) -> OnHost:
         """Return arrays in pinned memory, if the device is faster with that."""
-        pins = self.device.pins
-        if pins is None:
+        memory = self.device.pinned_memory
+        if memory is None:
             return OnHost(leaves, None)
-        arrays: list[Array | None] = [None if is_tensor(leaf) else pins.direct(np.asarray(leaf)) for leaf in leaves]
+        arrays: list[Array | None] = [None if is_tensor(leaf) else memory.direct(np.asarray(leaf)) for leaf in leaves]
         elsewhere = {
             place: array_and_dtype(leaf) if is_tensor(leaf) else (np.asarray(leaf), "")
             for place, leaf in enumerate(leaves)
@@ -44,7 +44,7 @@ class Staging:
         }
         if not elsewhere:
             return OnHost(arrays, None)
-        slot = self.slot(pins, sum(aligned(array.nbytes) for array, _ in elsewhere.values()))
+        slot = self.slot(memory, sum(aligned(array.nbytes) for array, _ in elsewhere.values()))
         start = 0
         for place, (array, dtype) in elsewhere.items():
             copy = np.ndarray(array.shape, array.dtype.newbyteorder("="), slot, start)
@@ -53,14 +53,14 @@ class Staging:
             start += aligned(array.nbytes)
         return OnHost(arrays, slot)
 
-    def slot(self, pins: Pins, need: int) -> HostMemory:
+    def slot(self, memory: PinnedMemory, need: int) -> HostMemory:
         """Return a slot of so many bytes; one that is too small makes way for it."""
         for place, slot in enumerate(self.free):
             if slot.nbytes >= need:
                 return self.free.pop(place)
         if self.free:
             self.free.pop()
-        return pins.allocate(-(-max(need, 1) // ROOM) * ROOM)
+        return memory.allocate(-(-max(need, 1) // ROOM) * ROOM)
 
     def give_back(self, read: OnHost) -> None:
         """Take back the slot of arrays that the device has read."""

@@ -18,7 +18,7 @@ from asyncdata.errors import StageError
 from asyncdata.plan import Node
 from asyncdata.room import giving_nothing
 from asyncdata.runtime.budget import Budget
-from asyncdata.runtime.interrupts import Interrupts, Kept
+from asyncdata.runtime.interrupts import DeferredSigint, Interrupts
 from asyncdata.runtime.pipeline import Pipeline
 from asyncdata.runtime.queue import BlockQueue, Depth, LoopQueue, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Start
@@ -298,7 +298,7 @@ class LoopEngine:
 
     def finish(self, task: asyncio.Task[None]) -> None:
         """Cancel the pipeline if it has not ended, let it end, and close the loop."""
-        with Interrupts() as interrupts, Kept(interrupts):
+        with Interrupts() as interrupts, DeferredSigint(interrupts):
             self.queue.stop()
             self.settle()
             if self.queue.ended:

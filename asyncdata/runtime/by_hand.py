@@ -14,7 +14,7 @@ from asyncdata.memory import keep_memory_warm
 from asyncdata.plan import Node
 from asyncdata.room import giving_nothing
 from asyncdata.runtime.block import Block, Demand, Failure, fail
-from asyncdata.runtime.interrupts import Interrupts, Kept
+from asyncdata.runtime.interrupts import DeferredSigint, Interrupts
 from asyncdata.runtime.pipeline import first_of
 from asyncdata.runtime.scope import Apart
 
@@ -29,7 +29,7 @@ def elements_by_hand(plan: Node, count: int, epoch: int) -> list[Any]:
     Nothing of the plan may wait. No more is asked for than is wanted, and all is closed when this returns.
     """
     keep_memory_warm()
-    with Interrupts() as interrupts, Kept(interrupts), giving_nothing():
+    with Interrupts() as interrupts, DeferredSigint(interrupts), giving_nothing():
         blocks = copy_context().run(driven, first_blocks(plan, count, epoch), partial(interruption, interrupts))
     if blocks and blocks[-1].failed:
         fail(next(item for item in blocks[-1].items if type(item) is Failure).release())

@@ -11,7 +11,7 @@ from inspect import currentframe
 from types import FrameType
 from typing import Final, Self
 
-__all__ = ("Interrupts", "Kept")
+__all__ = ("DeferredSigint", "Interrupts")
 
 SIGNAL: Final = import_module("_signal")
 """What `signal` is made of: its own functions turn all they see into enums, which takes ten times as long."""
@@ -87,7 +87,7 @@ class Interrupts:
         return False
 
 
-class Kept:
+class DeferredSigint:
     """The context in which Ctrl-C is kept, entered within that of its `Interrupts`."""
 
     __slots__ = ("interrupts",)

@@ -1,4 +1,4 @@
-"""Pins: which memory of the host a device reads without a copy in between."""
+"""Pinned memory: which memory of the host a device reads without a copy in between."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ("Array", "HostMemory", "Pins")
+__all__ = ("Array", "HostMemory", "PinnedMemory")
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -21,7 +21,7 @@ HostMemory: TypeAlias = npt.NDArray[np.uint8]
 MEMORY: Final[Any] = ctypes.Array
 
 
-class Pins:
+class PinnedMemory:
     """Memory that is pinned: what was allocated so, and slots that worker processes fill, registered once each.
 
     `allocate` returns pinned memory; `register` pins memory at an address, and returns whether that was allowed;

@@ -29,9 +29,9 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     slot = Staging.slot
 
-    def noted(self: Any, pins: Any, need: int) -> Any:
+    def noted(self: Any, memory: Any, need: int) -> Any:
         sizes.append(need)
-        return slot(self, pins, need)
+        return slot(self, memory, need)
 
     monkeypatch.setattr(Staging, "slot", noted)
     return sizes
@@ -66,7 +66,7 @@ def test_slots_of_other_processes_are_registered_once(staged: list[int]) -> None
 
 def test_what_may_not_be_registered_is_copied(staged: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     accelerator = Accelerator()
-    monkeypatch.setattr(accelerator.pins, "register", lambda address, size: False)
+    monkeypatch.setattr(accelerator.pinned_memory, "register", lambda address, size: False)
     ds = ad.Dataset.range(6).map(large, num_parallel_calls=1, executor="process").prefetch_to_device(accelerator)
     assert [float(row.numpy()[0]) for row in ds] == [float(x) for x in range(6)]
     assert len(staged) == 6
@@ -77,9 +77,9 @@ def test_a_slot_is_let_go_of_when_nobody_looks_into_it() -> None:
     ds = ad.Dataset.range(6).map(large, num_parallel_calls=1, executor="process").prefetch_to_device(accelerator)
     with ds.iterate() as rows:
         next(rows)
-        registered = [*accelerator.pins.known]
+        registered = [*accelerator.pinned_memory.known]
         assert registered
-    accelerator.pins.let_go(registered[0])
+    accelerator.pinned_memory.let_go(registered[0])
     assert registered[0] not in accelerator.pinned
 
 
@@ -99,12 +99,12 @@ def test_memory_stays_as_it_is(mode: Any, count: int) -> None:
 
 def test_an_array_that_is_read_only_or_a_part_of_another_is_read_where_it_lies() -> None:
     accelerator = Accelerator()
-    POOL.allocate_by(accelerator.pins.allocate_or_not)
+    POOL.allocate_by(accelerator.pinned_memory.allocate_or_not)
     whole = POOL.empty((1000, 1000), np.dtype(np.float32))
     whole[:] = 1
     whole.flags.writeable = False
-    direct = accelerator.pins.direct(whole[10:20])
+    direct = accelerator.pinned_memory.direct(whole[10:20])
     assert direct is not None
     assert direct.ctypes.data == whole[10:20].ctypes.data
-    assert accelerator.pins.direct(whole[:, 10]) is None, "no one piece"
-    assert accelerator.pins.direct(np.ones(3)) is None, "memory of somebody else"
+    assert accelerator.pinned_memory.direct(whole[:, 10]) is None, "no one piece"
+    assert accelerator.pinned_memory.direct(np.ones(3)) is None, "memory of somebody else"
