@@ -76,12 +76,12 @@ def keras_class(base: type[Any]) -> type[Any]:
 
 def keras_dataset(dataset: Dataset[Any]) -> Any:
     """Return a dataset as Keras's backend takes it: a `PyDataset`, or with TensorFlow a `tf.data.Dataset`."""
-    keras = require("keras", "to_keras()")
     if dataset.cardinality() == UNKNOWN_CARDINALITY:
         raise PlanError(
             "Keras must know how many batches an epoch has, and this dataset does not: say so with "
             "assert_cardinality(n), or give this dataset a repeat() and fit() a steps_per_epoch"
         )
+    keras = require("keras", "to_keras()")
     if keras.backend.backend() == "tensorflow":  # which reads PyDatasets ahead, several iterations at once
         return tensorflow_dataset(dataset)
     return keras_class(keras.utils.PyDataset)(dataset)
