@@ -66,14 +66,14 @@ def cardinality(dataset: Dataset[Any]) -> int:
     return dataset.cardinality()
 
 
-def from_list(tensors: list[Any]) -> Dataset[Any]:
-    """Return the dataset of the elements of a list: `Dataset.from_list(tensors)`.
+def from_list(elements: list[Any]) -> Dataset[Any]:
+    """Return the dataset of the elements of a list: `Dataset.from_list(elements)`.
 
     >>> import asyncdata as ad
     >>> list(ad.experimental.from_list([[1], [2, 3]]))
     [array([1]), array([2, 3])]
     """
-    return Dataset.from_list(tensors)
+    return Dataset.from_list(elements)
 
 
 def get_structure(dataset_or_iterator: Dataset[Any] | DatasetIterator[Any]) -> Any:
