@@ -61,9 +61,9 @@ async def read_together(ds: ad.Dataset[Any], size: int, readings: list[Reading])
     placement=st.sampled_from(["thread", "current"]),
 )
 def test_all_consumers_see_the_same(pipe: Pipeline, size: int, readings: list[Reading], placement: Any) -> None:
-    with leaves_nothing():
-        ds = pipe.build().with_options(ad.Options(placement=placement))
-        found = asyncio.run(read_together(ds, size, readings))
+    options = ad.Options(placement=placement)
+    with leaves_nothing():  # a dataset that is still there may keep worker processes for its next epoch
+        found = asyncio.run(read_together(pipe.build().with_options(options), size, readings))
     longest = max(found, key=len)
     for reading, elements in zip(readings, found, strict=True):
         assert len(elements) == min(reading.most, len(pipe.elements()))
