@@ -16,9 +16,7 @@ def require(module: str, needed_by: str, install: str = "") -> Any:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        if not isinstance(error, ModuleNotFoundError) or error.name not in (module, package):
-            raise MissingDependencyError(f"{needed_by} needs {package}, whose import failed: {error}") from error
+        absent = isinstance(error, ModuleNotFoundError) and error.name in (module, package)
+        problem = "which is not installed" if absent else f"whose import failed ({error})"
         install = install or f"{package}, or 'asyncdata[integrations]'"
-        raise MissingDependencyError(
-            f"{needed_by} needs {package}, which is not installed: pip install {install}"
-        ) from error
+        raise MissingDependencyError(f"{needed_by} needs {package}, {problem}: pip install {install}") from error
