@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata import testing
 from asyncdata.testing import JumpingLoop, check_resumes, check_transform, leaves_nothing, same, virtual_time
 
 
@@ -47,7 +48,8 @@ def test_check_transform_names_the_case() -> None:
         check_transform(lambda ds: ds.skip(1), lambda items: items, [(), (1, 2)])
 
 
-def test_check_transform_sees_what_is_left() -> None:
+def test_check_transform_sees_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testing, "PATIENCE", 0.1)
     gate = threading.Event()
 
     def leak(ds: ad.Dataset) -> ad.Dataset:
