@@ -703,7 +703,7 @@ class Transformations(Generic[T]):
         With another minor version of Python, whose code is another one, functions and data are not compared. Elements
         are arrays, numbers, bytes, str, None and tuples, lists, dicts, named tuples and dataclasses of these; reading
         them runs no code. An element of which the file has more than `max_record_bytes` (4 GiB) is an error when it is
-        read.
+        read; in memory there is no such limit, and giving one is a `PlanError`.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(3).map(print).cache()
@@ -957,6 +957,10 @@ def cached(
             raise PlanError("cache(max_bytes=) is for memory; a file takes what the disk has")
     if filename:
         return FileCache.of(plan, local_path(filename), max_record_bytes)
+    if max_record_bytes != KEPT_RECORD_BYTES:
+        raise PlanError(
+            "cache(max_record_bytes=) is for a file; memory is bounded by max_bytes=, for all elements together"
+        )
     return Cache(plan, MemoryCache(max_bytes))
 
 

@@ -372,6 +372,11 @@ def test_max_bytes_edges() -> None:
         ad.Dataset.range(3).cache("file", max_bytes=1)
 
 
+def test_a_limit_for_records_of_a_file_is_refused_in_memory() -> None:
+    with pytest.raises(ValueError, match=r"cache\(max_record_bytes=\) is for a file"):
+        ad.Dataset.range(3).cache(max_record_bytes=1000)
+
+
 def test_filled_in_part_the_rest_is_the_same_wherever_it_is_read() -> None:
     """The first epoch of a dataset and that of its repetitions have other paths; what is kept has one."""
     ds = ad.Dataset.range(20).shuffle(20, seed=1).cache()
