@@ -23,6 +23,7 @@ General layout, lowest first; a module imports only from those before it:
     transformations              what a dataset can be made into
     iterator                     one pass over a dataset
     integrations                 what training loops of others take
+    web                          what services give, and streams of others
     dataset, readers,
     tables, tee, experimental    what users see
     testing, demo, __main__      for users' tests; the main job; the command line
@@ -30,10 +31,11 @@ General layout, lowest first; a module imports only from those before it:
 
 from __future__ import annotations
 
-from asyncdata import checkpoint, experimental
+from asyncdata import checkpoint, experimental, web
 from asyncdata.dataset import Dataset
 from asyncdata.errors import (
     AsyncDataError,
+    ChannelFull,
     ClosedError,
     ConcurrentUseError,
     DataLossError,
@@ -64,6 +66,7 @@ from asyncdata.spec import RaggedTensorSpec, TensorSpec
 from asyncdata.storage import read_file
 from asyncdata.transforms.group_by_reducer import Reducer
 from asyncdata.trying import with_retries, with_timeout
+from asyncdata.web.channel import Channel
 
 __version__ = "0.1.0"
 
@@ -72,6 +75,8 @@ __all__ = (
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "AsyncDataError",
+    "Channel",
+    "ChannelFull",
     "ClosedError",
     "ConcurrentUseError",
     "DataLossError",
@@ -104,6 +109,7 @@ __all__ = (
     "parse_example",
     "parse_single_example",
     "read_file",
+    "web",
     "with_retries",
     "with_timeout",
 )

@@ -41,6 +41,8 @@ from asyncdata.transforms.map import Map
 from asyncdata.transforms.mix import Choose, Sample
 from asyncdata.transforms.prefetch_to_device import check_last
 from asyncdata.transforms.zip import Zip
+from asyncdata.web.channel import Channel
+from asyncdata.web.received import Freshness, Received
 
 __all__ = ("Dataset", "matching")
 
@@ -250,6 +252,26 @@ class Dataset(Transformations[T]):
         [0, 1, 2]
         """
         return Dataset(AsyncIterated(async_iterable_for(iterable)))
+
+    @staticmethod
+    def from_channel(
+        channel: Channel, *, max_age: float | None = None, min_version: int | Callable[[], int] | None = None
+    ) -> Dataset[Any]:
+        """What is sent to a `Channel`, in order, until that is closed; waits where there is nothing.
+
+        Each item goes to one iteration. What came more than `max_age` seconds ago, or was sent with a version below
+        `min_version`, a number or a function that returns the one of now, is dropped when it is read;
+        `channel.stats()` counts it.
+
+        >>> import asyncdata as ad
+        >>> channel = ad.Channel()
+        >>> channel.send_nowait(["old"], version=1)
+        >>> channel.send_nowait(["new"], version=2)
+        >>> channel.close()
+        >>> list(ad.Dataset.from_channel(channel, min_version=2)), channel.stats()["dropped"]
+        (['new'], 1)
+        """
+        return Dataset(Received(channel_for(channel), Freshness.of(max_age, min_version)))
 
     @staticmethod
     def list_files(
@@ -731,6 +753,12 @@ def async_iterable_for(value: Any) -> AsyncIterable[Any]:
         raise PlanError(
             f"from_async_iterable needs an object with __aiter__ or an async generator function, got {value!r}"
         )
+    return value
+
+
+def channel_for(value: Any) -> Channel:
+    if not isinstance(value, Channel):
+        raise PlanError(f"from_channel needs a Channel, got {value!r:.80}")
     return value
 
 

@@ -8,6 +8,7 @@ AsyncDataError
 ├── StageError (RuntimeError)             a stage broke; the pipeline has ended
 ├── WorkerCrashed (RuntimeError)          an element killed the worker process that worked on it, twice
 ├── ClosedError (RuntimeError)            the iterator was closed, or stopped before the end of its data
+├── ChannelFull (asyncio.QueueFull)       a channel has no room for what is sent
 ├── ConcurrentUseError (RuntimeError)     two tasks or threads read one iterator at once
 ├── DeviceNotFoundError (RuntimeError)    a device is asked for that this machine does not have
 └── MissingDependencyError (ImportError)  an optional package is needed and not installed
@@ -16,10 +17,12 @@ AsyncDataError
 from __future__ import annotations
 
 import errno
+from asyncio import QueueFull
 from multiprocessing import current_process
 
 __all__ = (
     "AsyncDataError",
+    "ChannelFull",
     "ClosedError",
     "ConcurrentUseError",
     "DataLossError",
@@ -65,6 +68,10 @@ class WorkerCrashed(AsyncDataError, RuntimeError):  # noqa: N818 - the standard 
 
 class ClosedError(AsyncDataError, RuntimeError):
     """The iterator was closed, or stopped from elsewhere before the end of its data: says why."""
+
+
+class ChannelFull(AsyncDataError, QueueFull):  # noqa: N818 - asyncio's name for it has no such end either
+    """A channel has no room for what is sent: says how much it holds. Send it again later."""
 
 
 class ConcurrentUseError(AsyncDataError, RuntimeError):

@@ -57,6 +57,7 @@ LAYERS = (
     ("epochs", "transformations"),
     ("iterator",),
     ("integrations",),
+    ("web",),
     ("dataset", "readers", "tables", "tee", "experimental"),
     ("testing", "demo"),
     ("__main__",),

@@ -124,6 +124,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Rebatch": RANGE.batch(2).rebatch([2, 3]),
         "RecordFile": ad.TFRecordDataset(path),
         "Reduced": RANGE.group_by_window(number, pair, 2),
+        "Received": ad.Dataset.from_channel(ad.Channel()),
         "Repeat": RANGE.repeat(2),
         "Resample": RANGE.rejection_resample(number, [0.5, 0.5], seed=1),
         "Sample": ad.Dataset.sample_from_datasets([RANGE, RANGE], [0.5, 0.5], seed=1),

@@ -1,0 +1,7 @@
+"""Data from async services into pipelines: channels, what takes data in, streams and queues of others."""
+
+from __future__ import annotations
+
+from asyncdata.web.ingest import ingest_app
+
+__all__ = ("ingest_app",)

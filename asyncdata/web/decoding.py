@@ -1,0 +1,153 @@
+"""Bodies of requests in, items out: JSON, JSON lines, MessagePack and plain bytes, without I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, cast
+
+from asyncdata.integrations.packages import require
+
+__all__ = ("BodyDecoder", "BodyError", "Decode", "format_of")
+
+Decode: TypeAlias = Callable[[bytes], Any]
+"""Makes an item of its bytes: of a line of NDJSON, of the whole body otherwise."""
+
+FORMATS: Final = {
+    "application/json": "json",
+    "application/x-ndjson": "ndjson",
+    "application/jsonl": "ndjson",
+    "application/msgpack": "msgpack",
+    "application/x-msgpack": "msgpack",
+    "application/vnd.msgpack": "msgpack",
+    "application/octet-stream": "bytes",
+}
+
+BYTE: Final = re.compile(r" ?\(byte (\d+)\)")
+
+
+class BodyError(ValueError):
+    """A body that cannot be taken: which status says so, and in which line it is wrong if it has lines."""
+
+    def __init__(self, status: int, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.line = line
+
+
+def format_of(content_type: str) -> str:
+    """Return how a body of a content type is written; `BodyError` if nobody can tell."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind not in FORMATS:
+        raise BodyError(415, f"Content-Type must be one of {', '.join(FORMATS)}, got {kind or 'none'}")
+    return FORMATS[kind]
+
+
+class BodyDecoder:
+    """Takes a body as it arrives, and makes items of it: lines at once, anything else when it is complete.
+
+    `decode` makes an item of its bytes, else it is what JSON and MessagePack say: an array is one item for each element
+    where it is the whole body.
+    """
+
+    def __init__(self, form: str, decode: Decode | None, max_body_bytes: int, max_item_bytes: int) -> None:
+        self.form = form
+        self.decode = decode
+        self.max_body_bytes = max_body_bytes
+        self.max_item_bytes = max_item_bytes
+        self.size = 0
+        self.lines = 0
+        self.rest: list[bytes] = []
+        self.waiting = 0
+        self.items: list[Any] = []
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes; `BodyError` as soon as they cannot be taken."""
+        self.size += len(data)
+        if self.size > self.max_body_bytes:
+            raise BodyError(413, f"the body has more than {self.max_body_bytes} bytes; send it in parts")
+        end = data.rfind(b"\n") + 1 if self.form == "ndjson" else 0
+        if end:
+            self.rest.append(data[:end])
+            whole, data = b"".join(self.rest), data[end:]
+            self.rest, self.waiting = [], 0
+            self.take_lines(whole)
+        if data:
+            self.rest.append(data)
+            self.waiting += len(data)
+            if self.waiting > self.max_item_bytes and self.form in ("ndjson", "bytes"):
+                raise self.too_long()
+
+    def finish(self) -> list[Any]:
+        """Return the items of the whole body."""
+        body = b"".join(self.rest)
+        if self.form == "ndjson":
+            self.take_lines(body)
+            return self.items
+        if self.decode is not None or self.form == "bytes":
+            if len(body) > self.max_item_bytes:
+                raise self.too_long()
+            return [body if self.decode is None else self.made(body, None)]
+        found = self.parsed(body)
+        return cast("list[Any]", found) if isinstance(found, list) else [found]
+
+    def take_lines(self, data: bytes) -> None:
+        """Add the items of complete lines."""
+        count = data.count(b"\n")
+        if self.decode is None and len(data) <= self.max_item_bytes:
+            try:
+                found: list[Any] = json_decoder().decode_lines(data)
+            except ValueError:  # it is said below of which line
+                found = []
+            if len(found) == count:
+                self.items += found
+                self.lines += count
+                return
+        for line in data.split(b"\n"):
+            self.lines += 1
+            if line := line.strip():
+                self.items.append(self.one_line(line))
+        self.lines -= 1  # what follows the last newline is no line yet
+
+    def one_line(self, line: bytes) -> Any:
+        if len(line) > self.max_item_bytes:
+            raise self.too_long()
+        if self.decode is not None:
+            return self.made(line, self.lines)
+        try:
+            return json_decoder().decode(line)
+        except ValueError as error:
+            column = BYTE.search(str(error))
+            where = f" at byte {column[1]} of the line" if column else ""
+            raise BodyError(400, f"line {self.lines}: {BYTE.sub('', str(error))}{where}", self.lines) from None
+
+    def made(self, data: bytes, line: int | None) -> Any:
+        """Return what the user's function makes of some bytes."""
+        try:
+            return None if self.decode is None else self.decode(data)
+        except Exception as error:
+            place = "" if line is None else f"line {line}: "
+            raise BodyError(400, f"{place}{type(error).__name__}: {error}", line) from error
+
+    def parsed(self, body: bytes) -> Any:
+        """Return what JSON or MessagePack say."""
+        decoder = json_decoder() if self.form == "json" else msgpack_decoder()
+        try:
+            return decoder.decode(body)
+        except (ValueError, RecursionError) as error:
+            column = BYTE.search(str(error))
+            line = body.count(b"\n", 0, int(column[1])) + 1 if column and self.form == "json" else None
+            raise BodyError(400, str(error), line) from None
+
+    def too_long(self) -> BodyError:
+        where = f"line {self.lines + 1}" if self.form == "ndjson" else "the item"
+        line = self.lines + 1 if self.form == "ndjson" else None
+        return BodyError(413, f"{where} has more than {self.max_item_bytes} bytes", line)
+
+
+def json_decoder() -> Any:
+    return require("msgspec.json", "JSON of a channel", "'asyncdata[web]'").Decoder()
+
+
+def msgpack_decoder() -> Any:
+    return require("msgspec.msgpack", "MessagePack of a channel", "'asyncdata[web]'").Decoder()

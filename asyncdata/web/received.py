@@ -1,0 +1,116 @@
+"""The source that reads a channel of this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from asyncdata.errors import PlanError, ResumeError
+from asyncdata.plan import ELSEWHERE, Node
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.executors import noted
+from asyncdata.runtime.queue import LoopSignal
+from asyncdata.runtime.scope import Scope
+from asyncdata.runtime.stage import Produce
+from asyncdata.runtime.tickets import Ordinals, Position, Ticket
+from asyncdata.web.channel import Channel, queue_of
+
+__all__ = ("Freshness", "Received")
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """How old items may be, and of which version they must be at least."""
+
+    max_age: float | None = None
+    min_version: int | Callable[[], int] | None = None
+
+    @staticmethod
+    def of(max_age: object, min_version: object) -> Freshness | None:
+        """Return what the user asked for; `None` if everything is fresh."""
+        if max_age is None and min_version is None:
+            return None
+        if max_age is not None and (not isinstance(max_age, (int, float)) or max_age <= 0):
+            raise PlanError(f"from_channel(max_age=) must be a number of seconds above 0, got {max_age!r:.80}")
+        if min_version is not None and not isinstance(min_version, int) and not callable(min_version):
+            raise PlanError(
+                "from_channel(min_version=) must be an integer, or a function that returns the one of now, "
+                f"got {min_version!r:.80}"
+            )
+        return Freshness(max_age, cast("int | Callable[[], int] | None", min_version))
+
+    def now(self, clock: Callable[[], float]) -> Callable[[float, int | None], bool]:
+        """Return what tells which items are stale by now, from when they came and their version if they have one."""
+        oldest = None if self.max_age is None else clock() - self.max_age
+        least = self.min_version() if callable(self.min_version) else self.min_version
+
+        def stale(since: float, version: int | None) -> bool:
+            too_old = oldest is not None and since < oldest
+            return too_old or (least is not None and version is not None and version < least)
+
+        return stale
+
+
+@dataclass(frozen=True, eq=False)
+class Received(Node):
+    """What is sent to a channel, until that is closed."""
+
+    channel: Channel = field(repr=False, metadata=ELSEWHERE)
+    freshness: Freshness | None = field(default=None, repr=False, metadata=ELSEWHERE)
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks)
+
+    @property
+    def once(self) -> bool:
+        return True
+
+    @property
+    def repeatable(self) -> bool:
+        return False
+
+    @property
+    def homebound(self) -> str:
+        return "a Channel belongs to its process"
+
+    @property
+    def resumption(self) -> str:
+        return "from_channel(Channel) cannot go on from a state, as it keeps nothing"
+
+    def label(self) -> str:
+        return "from_channel(Channel)"
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        raise self.gone()
+
+    def gone(self) -> ResumeError:
+        return ResumeError(
+            "from_channel(Channel): a Channel does not keep what was read, so a run cannot go on from a state; start "
+            "without it"
+        )
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield what was sent, at most what is wanted, and wait where there is nothing."""
+        if position is not None:
+            raise self.gone()
+        queue = queue_of(self.channel)
+        if queue.closed and not queue.items and (queue.taken or queue.dropped):
+            raise PlanError(
+                "from_channel(Channel): the channel is closed and was read to its end, and it can be read only once; "
+                "for several epochs keep the elements by cache()"
+            )
+        signal = LoopSignal(scope.loop, threadsafe=True)
+        with queue.read_by(signal):
+            while True:
+                await signal.until(queue.ready)
+                stale = None if self.freshness is None else self.freshness.now(time.monotonic)
+                if (taken := queue.take(want.items, stale)) is not None:
+                    yield Block(taken.items, Ordinals(taken.start, taken.start + len(taken.items)))
+                elif queue.closed and not queue.items:
+                    break
+            if queue.error is not None:
+                number = queue.sent
+                failure = noted(queue.error, self.label(), number, of_source=True)
+                yield Block([failure], Ordinals(number, number + 1), type(failure) is Failure)
