@@ -17,12 +17,22 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts what is 
 FAULT = Path(__file__).parent / "faults" / "descriptors.py"
 
 PIPELINES = (
-    ("process", "process", "rows"),
-    ("process", "thread", "files"),
-    ("none", "process", "files"),
-    ("thread", "current", "files"),
+    ("process", "process", "rows", "list"),
+    ("process", "thread", "files", "list"),
+    ("none", "process", "files", "list"),
+    ("thread", "current", "files", "list"),
+    ("process", "thread", "rows", "tee"),
+    ("none", "process", "files", "save"),
+    ("process", "current", "files", "cache"),
+    ("thread", "process", "rows", "tee"),
+    ("none", "thread", "files", "snapshot"),
+    ("thread", "current", "rows", "save"),
+    ("none", "process", "rows", "load"),
+    ("none", "current", "rows", "load"),
+    ("thread", "thread", "rows", "load"),
+    ("process", "process", "rows", "snapshot"),
 )
-"""Executor, placement and source."""
+"""Executor, placement, source, and how it is read."""
 
 
 @pytest.fixture(scope="module")
@@ -33,37 +43,49 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def lines(limit: int, pipeline: tuple[str, str, str], folder: Path, epochs: int) -> list[str]:
+def lines(limit: int, pipeline: tuple[str, ...], folder: Path, epochs: int) -> list[str]:
     """Return what a process prints that may open so many files; it must not fail or wait."""
     command = [sys.executable, str(FAULT), str(limit), *pipeline, str(folder), str(epochs)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert ran.returncode == 0, ran.stderr
-    return ran.stdout.splitlines()
+    *printed, last = ran.stdout.splitlines()
+    check_outcome(last.removeprefix("then "))  # processes that were started before still may open few
+    return printed
 
 
-def check_few(limit: int, pipeline: tuple[str, str, str], folder: Path) -> None:
+def check_outcome(line: str) -> None:
+    assert line == "all" or ("Too many open files" in line and line.startswith("error"))
+    assert "cannot be started" not in line or "ulimit -n" in line
+
+
+def check_few(limit: int, pipeline: tuple[str, ...], folder: Path) -> None:
     for line in lines(limit, pipeline, folder, 2):
-        assert line == "all" or ("Too many open files" in line and line.startswith("error")), (limit, pipeline, line)
-        assert "cannot be started" not in line or "ulimit -n" in line
+        check_outcome(line)
 
 
-@pytest.mark.parametrize(("limit", "pipeline"), first_by_default([(16, PIPELINES[0]), (24, PIPELINES[2])]))
-def test_few_descriptors_are_an_error_and_no_wait(limit: int, pipeline: tuple[str, str, str], folder: Path) -> None:
+FEW = [(28, PIPELINES[4]), (24, PIPELINES[2]), (14, PIPELINES[9]), (16, PIPELINES[0])]
+
+
+@pytest.mark.parametrize(("limit", "pipeline"), first_by_default(FEW, 3))
+def test_few_descriptors_are_an_error_and_no_wait(limit: int, pipeline: tuple[str, ...], folder: Path) -> None:
     check_few(limit, pipeline, folder)
 
 
 @pytest.mark.slow
-def test_any_number_of_descriptors_is_enough_or_an_error(folder: Path) -> None:
+@pytest.mark.parametrize("pipeline", PIPELINES, ids="-".join)
+def test_any_number_of_descriptors_is_enough_or_an_error(pipeline: tuple[str, ...], folder: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
-        ran = [pool.submit(check_few, limit, one, folder) for limit in range(8, 44, 6) for one in PIPELINES]
-        for each in ran:
+        for each in [pool.submit(check_few, limit, pipeline, folder) for limit in range(8, 44, 6)]:
             each.result()
 
 
+SAME = [PIPELINES[place] for place in (0, 1, 4, 5, 10, 13)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("pipeline", PIPELINES[:2])
-def test_epochs_end_with_as_many_open_files_as_they_began_with(pipeline: tuple[str, str, str], folder: Path) -> None:
+@pytest.mark.parametrize("pipeline", SAME, ids="-".join)
+def test_epochs_end_with_as_many_open_files_as_they_began_with(pipeline: tuple[str, ...], folder: Path) -> None:
     printed = lines(128, pipeline, folder, 5)
     assert printed[::2] == ["all"] * 5
     counts = [int(line.removeprefix("open ")) for line in printed[1::2]]
-    assert max(counts[1:]) <= counts[0] + 2, f"{counts}: a file descriptor more may be on its way to be closed"
+    assert max(counts[2:]) <= max(counts[:2]) + 4, f"{counts}: some may be on their way to be closed, or slots in use"

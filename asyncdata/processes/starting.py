@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import cache
-from multiprocessing import process, spawn
+from multiprocessing import connection, process, spawn
 from multiprocessing.util import Finalize
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -68,6 +68,8 @@ STARTING: Final = forks.lock()
 START_TRIES: Final = 5
 START_PAUSE: Final = 0.02
 """Seconds before a process is started again whose server has died; twice as long each time."""
+ENDING: Final = 10.0
+"""Seconds that a server which takes no more connections is given to end: on a busy machine it takes more than one."""
 
 
 class WorkerProcess(Process):
@@ -91,7 +93,7 @@ class WorkerProcess(Process):
                         f"started ({error!r}); what it printed says why: a module that fails when it is imported, too "
                         "little memory, or somebody who kills it"
                     ) from error
-                time.sleep(START_PAUSE * 2**attempt)  # it may still be ending, and is replaced only then
+                wait_for_end(error, START_PAUSE * 2**attempt)
             else:
                 return
 
@@ -107,6 +109,20 @@ SERVER_DIED: Final = (EOFError, ConnectionError, FileNotFoundError)
 
 class ServerDiedError(RuntimeError):
     """No process could be started, as the fork server ends again and again."""
+
+
+def wait_for_end(error: Exception, pause: float) -> None:
+    """Wait for the fork server to end, which is replaced only then; not for long, unless it takes no connections."""
+    server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
+    try:
+        descriptor = os.pidfd_open(getattr(server, "_forkserver_pid"))  # noqa: B009 - multiprocessing's own
+    except (AttributeError, TypeError, OSError):  # no Linux, no server, or no descriptor left
+        time.sleep(pause)
+        return
+    try:
+        connection.wait([descriptor], ENDING if isinstance(error, ConnectionRefusedError) else pause)
+    finally:
+        os.close(descriptor)
 
 
 def without_server() -> None:

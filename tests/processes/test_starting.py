@@ -143,6 +143,7 @@ def test_a_fork_server_that_always_ends_is_an_error_that_says_so(way: str, monke
 
     monkeypatch.setattr(multiprocessing.forkserver, "connect_to_new_process", gone)
     monkeypatch.setattr(starting, "START_PAUSE", 0.0)
+    monkeypatch.setattr(starting, "ENDING", 0.0)
     ds = ad.Dataset.range(3).map(abs, executor="process" if way == "pool" else None)
     if way == "pool":
         object.__setattr__(ds.plan, "executor", Pool(1))
