@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 __all__ = ("attributes_of", "is_own", "is_users", "keywords_of", "used")
 
-READING: Final = frozenset({"block_bytes", "indexes", "max_record_bytes"})
+READING: Final = frozenset({"block_bytes", "indexes", "max_record_bytes", "storage", "storage_options"})
 """Arguments of this package's readers on which no element depends."""
 
 MAKING: Final = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})

@@ -32,7 +32,7 @@ from asyncdata.runtime.by_hand import elements_by_hand
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.generator import AsyncIterated, Generated, Iterated, Restarted
 from asyncdata.sources.memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
-from asyncdata.storage import local_path, store_for
+from asyncdata.storage import StorageOptions, local_path, store_for
 from asyncdata.structure import as_arrays, check_signature, conform, open_level, paired, spec_of
 from asyncdata.tee import Consumer, consumers
 from asyncdata.tensors import dataloader_hint
@@ -278,12 +278,17 @@ class Dataset(Transformations[T]):
         file_pattern: Pattern | Sequence[Pattern],
         shuffle: bool | None = None,
         seed: int | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> Dataset[str]:
         """The paths that match one or several glob patterns, listed now; shuffled each epoch unless `shuffle=False`.
 
         Those of all patterns are sorted together, and what matches several comes as often. Raises `FileNotFoundError`
         if nothing matches. `**` goes into folders, `*` finds no hidden files, and `[^a]` is any character but that, as
         `[!a]`. Except on Windows a backslash has the `*`, `?` or `[` behind it mean itself.
+
+        Patterns may be URLs of object stores: `s3://`, `gs://`, `az://`. `storage_options` say how to reach them, by
+        obstore's names for that (`endpoint`, `region`, `access_key_id`, ...), where the environment does not.
 
         >>> import asyncdata as ad, tempfile, pathlib
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -293,7 +298,7 @@ class Dataset(Transformations[T]):
         ['a', 'b']
         """
         in_order = check_choice("list_files", "shuffle", shuffle) is False
-        files: Dataset[str] = Dataset(Items(matching("list_files", file_pattern), files=True))
+        files: Dataset[str] = Dataset(Items(matching("list_files", file_pattern, storage_options), files=True))
         return files if in_order else files.shuffle(len(files), seed=seed)
 
     @staticmethod
@@ -703,7 +708,9 @@ def epochs_of(dataset: Dataset[Any]) -> Epochs:
     return dataset._epochs  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-def matching(method: str, pattern: Pattern | Sequence[Pattern]) -> list[str]:
+def matching(
+    method: str, pattern: Pattern | Sequence[Pattern], storage_options: Mapping[str, Any] | None = None
+) -> list[str]:
     """Return the paths that match one or several patterns, sorted; `FileNotFoundError` if none does."""
     try:
         patterns = [*map(fsdecode, [pattern] if isinstance(pattern, (str, bytes, PathLike)) else pattern)]
@@ -712,9 +719,10 @@ def matching(method: str, pattern: Pattern | Sequence[Pattern]) -> list[str]:
             f"{method}(file_pattern=) is a str, bytes or a PathLike, or a list of such, got {pattern!r:.80}"
         ) from None
     found: list[str] = []
+    storage = StorageOptions.of(method, storage_options)
     for one in patterns:
-        store, path = store_for(one)
-        found.extend(store.list(path))
+        store, path = store_for(one, storage)
+        found.extend(entry.path for entry in store.list(path))
     if not found:
         raise FileNotFoundError(f"{method}: no file matches {', '.join(patterns) or 'an empty list'}")
     return sorted(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike, fsdecode
 from typing import Any, TypeAlias, cast
@@ -26,7 +26,7 @@ from asyncdata.sources.record_index import Indexes
 from asyncdata.sources.text import LineFile
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.spec import TensorSpec
-from asyncdata.storage import BLOCK_BYTES, store_for
+from asyncdata.storage import BLOCK_BYTES, StorageOptions, is_local, store_for
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
 
@@ -34,6 +34,7 @@ __all__ = (
     "Filename",
     "Filenames",
     "FixedLengthRecordDataset",
+    "StorageMapping",
     "TFRecordDataset",
     "TextLineDataset",
     "block_size",
@@ -42,6 +43,7 @@ __all__ = (
 )
 
 Filename: TypeAlias = str | bytes | PathLike[str]
+StorageMapping: TypeAlias = Mapping[str, Any] | None
 Filenames: TypeAlias = Filename | Sequence[Filename] | Dataset[str] | Dataset[bytes]
 
 
@@ -72,12 +74,14 @@ class TFRecordDataset(Dataset[bytes]):
         *,
         index: bool = False,
         max_record_bytes: int = MAX_RECORD_BYTES,
+        storage_options: StorageMapping = None,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
         `compression_type` is `"GZIP"`, `"ZLIB"` or none. Files are read in blocks of `buffer_size` bytes (2 MB),
         one after the other, or `num_parallel_reads` at once, in turn. A record of more than `max_record_bytes`
-        (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read.
+        (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for
+        files at URLs, as `list_files` has them.
 
         With `index=True` any record can be had without those before it. The elements are the same; their number is
         known; `dataset[i]`, `shuffle()` without a buffer and the like read the records that they need and no others, if
@@ -86,7 +90,8 @@ class TFRecordDataset(Dataset[bytes]):
         it as `.a.tfrecord.index`, or else in the user's cache; it is made anew when the file has changed.
         """
         most = check_count("TFRecordDataset", "max_record_bytes", max_record_bytes, 1)
-        super().__init__(records_of(filenames, compression_type, buffer_size, num_parallel_reads, index, most))
+        storage = StorageOptions.of("TFRecordDataset", storage_options)
+        super().__init__(records_of(filenames, compression_type, buffer_size, num_parallel_reads, index, most, storage))
 
 
 class TextLineDataset(Dataset[bytes]):
@@ -111,18 +116,23 @@ class TextLineDataset(Dataset[bytes]):
         num_parallel_reads: int | None = None,
         *,
         max_record_bytes: int = MAX_RECORD_BYTES,
+        storage_options: StorageMapping = None,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
         `compression_type` is `"GZIP"`, `"ZLIB"` or none. Files are read in blocks of `buffer_size` bytes (2 MB),
         one after the other, or `num_parallel_reads` at once, in turn. A line of more than `max_record_bytes` (256 MiB)
-        is a `DataLossError` in its place, and the rest of its file is not read.
+        is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for files at
+        URLs, as `list_files` has them.
         """
         decompressor(compression_type)  # raises where the mistake is made
         size = block_size("TextLineDataset", buffer_size)
         most = check_count("TextLineDataset", "max_record_bytes", max_record_bytes, 1)
-        open_one = partial(line_file, compression=compression_type or None, block_bytes=size, max_record_bytes=most)
-        super().__init__(files_of("TextLineDataset", filenames, open_one, num_parallel_reads))
+        storage = StorageOptions.of("TextLineDataset", storage_options)
+        open_one = partial(
+            line_file, compression=compression_type or None, block_bytes=size, max_record_bytes=most, storage=storage
+        )
+        super().__init__(files_of("TextLineDataset", filenames, open_one, num_parallel_reads, None, storage))
 
 
 class FixedLengthRecordDataset(Dataset[bytes]):
@@ -151,11 +161,14 @@ class FixedLengthRecordDataset(Dataset[bytes]):
         buffer_size: int | None = None,
         compression_type: str | None = None,
         num_parallel_reads: int | None = None,
+        *,
+        storage_options: StorageMapping = None,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
         `compression_type` is `"GZIP"`, `"ZLIB"` or none; the lengths are those of what is not compressed. Files are
         read in blocks of `buffer_size` bytes (2 MB), one after the other, or `num_parallel_reads` at once, in turn.
+        `storage_options` are for files at URLs, as `list_files` has them; those have no known number of records.
         """
         method = "FixedLengthRecordDataset"
         layout = FixedLayout(
@@ -165,13 +178,22 @@ class FixedLengthRecordDataset(Dataset[bytes]):
         )
         decompressor(compression_type)  # raises where the mistake is made
         files, size = FixedFiles(layout), block_size(method, buffer_size)
-        open_one = partial(fixed_file, compression=compression_type or None, block_bytes=size, files=files)
+        storage = StorageOptions.of(method, storage_options)
+        open_one = partial(
+            fixed_file, compression=compression_type or None, block_bytes=size, files=files, storage=storage
+        )
         library = None if compression_type else files
-        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, library))
+        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, library, storage))
 
 
 def records_of(
-    filenames: Any, compression: str | None, buffer_size: int | None, reads: int | None, index: bool, most: int
+    filenames: Any,
+    compression: str | None,
+    buffer_size: int | None,
+    reads: int | None,
+    index: bool,
+    most: int,
+    storage: StorageOptions | None,
 ) -> Node:
     decompressor(compression)  # raises where the mistake is made
     index = check_flag("TFRecordDataset", "index", index)
@@ -183,9 +205,14 @@ def records_of(
     indexes = Indexes(most) if index else None
     size = block_size("TFRecordDataset", buffer_size)
     open_one = partial(
-        record_file, compression=compression or None, block_bytes=size, indexes=indexes, max_record_bytes=most
+        record_file,
+        compression=compression or None,
+        block_bytes=size,
+        indexes=indexes,
+        max_record_bytes=most,
+        storage=storage,
     )
-    return files_of("TFRecordDataset", filenames, open_one, reads, indexes)
+    return files_of("TFRecordDataset", filenames, open_one, reads, indexes, storage)
 
 
 def block_size(method: str, buffer_size: int | None) -> int:
@@ -200,6 +227,7 @@ def files_of(
     open_one: Callable[[Filename], Node],
     reads: int | None,
     library: Library | None = None,
+    storage: StorageOptions | None = None,
 ) -> Node:
     """Return the plan that reads files, whose names may come from a dataset, one after the other or several at once.
 
@@ -209,11 +237,11 @@ def files_of(
         return open_one(cast("Filename", filenames))
     if not hasattr(filenames, "__iter__"):
         raise PlanError(f"{method}(filenames=) must be a path, several, or a dataset of paths, got {filenames!r:.80}")
-    plan = names_of(method, filenames)
+    plan = names_of(method, filenames, storage)
     call = Call(method, open_one, spread=False)
     call.label = f"{method}(filenames)"  # a line of ours would tell nobody anything
     if reads is None:
-        names = plan.items if isinstance(plan, Items) and plan.files else None
+        names = plan.items if isinstance(plan, Items) and plan.files and all(map(is_local, plan.items)) else None
         return FlatMap(plan, call, None if names is None or library is None else FileCatalog(names, library))
     workers = check_count(method, "num_parallel_reads", reads, 1, (AUTOTUNE,))
     if workers == AUTOTUNE:
@@ -221,10 +249,10 @@ def files_of(
     return Interleave(plan, call, workers, workers=workers)
 
 
-def names_of(method: str, filenames: Any) -> Node:
+def names_of(method: str, filenames: Any, storage: StorageOptions | None) -> Node:
     """Return the plan that gives the names of several files; `PlanError` if its elements are known to be none."""
     if not isinstance(filenames, Dataset):
-        return Items([checked(method, name) for name in filenames], files=True)
+        return Items([checked(method, name, storage) for name in filenames], files=True)
     spec = filenames.plan.signature
     if spec is None or (isinstance(spec, TensorSpec) and not spec.shape and np.dtype(spec.dtype).kind in "OSU"):
         return filenames.plan
@@ -233,25 +261,37 @@ def names_of(method: str, filenames: Any) -> Node:
 
 
 def record_file(
-    filename: Filename, compression: str | None, block_bytes: int, indexes: Indexes | None, max_record_bytes: int
+    filename: Filename,
+    compression: str | None,
+    block_bytes: int,
+    indexes: Indexes | None,
+    max_record_bytes: int,
+    storage: StorageOptions | None,
 ) -> RecordFile:
     """Return the source for one file."""
-    path = checked("TFRecordDataset", filename)
-    return RecordFile(path, compression, block_bytes, indexes, max_record_bytes=max_record_bytes)
+    path = checked("TFRecordDataset", filename, storage)
+    if indexes is not None and not is_local(path):
+        raise PlanError(f"TFRecordDataset(index=True) is for files of this machine, got {path!r}; leave index away")
+    return RecordFile(path, compression, block_bytes, indexes, max_record_bytes=max_record_bytes, storage=storage)
 
 
-def line_file(filename: Filename, compression: str | None, block_bytes: int, max_record_bytes: int) -> LineFile:
+def line_file(
+    filename: Filename, compression: str | None, block_bytes: int, max_record_bytes: int, storage: StorageOptions | None
+) -> LineFile:
     """Return the source for one file."""
-    path = checked("TextLineDataset", filename)
-    return LineFile(path, compression, block_bytes, max_record_bytes=max_record_bytes)
+    path = checked("TextLineDataset", filename, storage)
+    return LineFile(path, compression, block_bytes, max_record_bytes=max_record_bytes, storage=storage)
 
 
-def fixed_file(filename: Filename, compression: str | None, block_bytes: int, files: FixedFiles) -> FixedFile:
+def fixed_file(
+    filename: Filename, compression: str | None, block_bytes: int, files: FixedFiles, storage: StorageOptions | None
+) -> FixedFile:
     """Return the source for one file."""
-    return FixedFile(checked(FixedFile.method, filename), compression, block_bytes, files=files)
+    path = checked(FixedFile.method, filename, storage)
+    return FixedFile(path, compression, block_bytes, files=files, storage=storage)
 
 
-def checked(method: str, filename: Any) -> str:
+def checked(method: str, filename: Any, storage: StorageOptions | None = None) -> str:
     """Return a file name as a string; what is none, or of another scheme than one we can read, is an error here."""
     try:
         name = fsdecode(filename)
@@ -260,5 +300,5 @@ def checked(method: str, filename: Any) -> str:
             f"{method}: a path is a str, bytes or a PathLike, got {type(filename).__name__}: {filename!r:.80}; give "
             "several as a flat list, or as a dataset with one path an element (unbatch() one of batches)"
         ) from None
-    store_for(name)
+    store_for(name, storage)
     return name

@@ -19,13 +19,13 @@ from asyncdata.formats.csv import Column, Dialect, Strings, Table
 from asyncdata.formats.limits import MAX_RECORD_BYTES
 from asyncdata.options import AUTOTUNE
 from asyncdata.plan import check_count
-from asyncdata.readers import Filename, Filenames, block_size, checked, files_of
+from asyncdata.readers import Filename, Filenames, StorageMapping, block_size, checked, files_of
 from asyncdata.runtime.executors import Call
 from asyncdata.sources.csv import CsvFile
 from asyncdata.sources.memory import Items
 from asyncdata.sources.sql import Connect, QueryRows, read_only_sqlite
 from asyncdata.spec import TensorSpec
-from asyncdata.storage import BLOCK_BYTES
+from asyncdata.storage import BLOCK_BYTES, StorageOptions
 from asyncdata.transforms.map import Map
 
 __all__ = ("CsvDataset", "SqlDataset", "make_csv_dataset")
@@ -62,6 +62,7 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
         exclude_cols: Sequence[int] | None = None,
         *,
         max_record_bytes: int = MAX_RECORD_BYTES,
+        storage_options: StorageMapping = None,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
@@ -69,9 +70,11 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
         `np.float64`; `int`, `float`, `str`) for a field that must be there, or a value that stands for it where it is
         empty or `na_value`. With `header` the first record of each file is left out. Either `select_cols`, in
         ascending order, or `exclude_cols` says which columns are read or not. A record of more than `max_record_bytes`
-        (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read.
+        (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for
+        files at URLs, as `list_files` has them.
         """
         decompressor(compression_type)  # raises where the mistake is made
+        storage = StorageOptions.of("CsvDataset", storage_options)
         table = table_of(record_defaults, na_value, select_cols, exclude_cols)
         open_one = partial(
             csv_file,
@@ -80,8 +83,9 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
             dialect=dialect_of("CsvDataset", field_delim, use_quote_delim, header),
             table=table,
             max_record_bytes=check_count("CsvDataset", "max_record_bytes", max_record_bytes, 1),
+            storage=storage,
         )
-        super().__init__(files_of("CsvDataset", filenames, open_one, None))
+        super().__init__(files_of("CsvDataset", filenames, open_one, None, None, storage))
 
 
 class SqlDataset(Dataset[tuple[Any, ...]]):
@@ -337,10 +341,12 @@ def csv_file(
     dialect: Dialect,
     table: Table,
     max_record_bytes: int,
+    storage: StorageOptions | None = None,
 ) -> CsvFile:
     """Return the source for one file."""
-    path = checked("CsvDataset", filename)
-    return CsvFile(path, compression, block_bytes, dialect=dialect, table=table, max_record_bytes=max_record_bytes)
+    path = checked("CsvDataset", filename, storage)
+    most = max_record_bytes
+    return CsvFile(path, compression, block_bytes, dialect=dialect, table=table, max_record_bytes=most, storage=storage)
 
 
 def dialect_of(method: str, delimiter: Any, quotes: bool, header: bool) -> Dialect:

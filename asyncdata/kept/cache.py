@@ -28,7 +28,7 @@ from asyncdata.runtime.tickets import END, Children, Ordinals, Position, Start, 
 from asyncdata.sizes import check_position
 from asyncdata.sources.record_index import Indexes
 from asyncdata.sources.tfrecord import RecordFile
-from asyncdata.storage import GrowingFile
+from asyncdata.storage import Entry, GrowingFile
 from asyncdata.transforms.cache import FIRST, CachePlace, numbered
 
 __all__ = ("FileCache",)
@@ -302,7 +302,8 @@ class FileCache(Unary):
         """Yield the elements in a file from number `done` on, to number `count` or all, which its end tells."""
         offset, number = await scope.in_thread(lambda: self.near(path, done)) if count < 0 and done else (0, -1)
         file = RecordFile(path, max_record_bytes=self.indexes.most)
-        async with aclosing(file.parts(scope, want, offset)) as source:
+        stream = file.stream(scope, offset)
+        async with aclosing(stream), aclosing(file.parts(stream, Entry(path), scope, want, offset)) as source:
             async for found in source:
                 records: list[Any] = [*found.elements]
                 head, first = number < 0, max(0, number)

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any, Final, Self
 
 from asyncdata.formats.record_index import Stamp
-from asyncdata.storage import LocalStore, size_of, store_for
+from asyncdata.storage import is_local, size_of, store_for
 
 __all__ = ("Files", "brief", "stamps")
 
@@ -73,14 +73,14 @@ def stamps(names: Sequence[str]) -> list[tuple[str, int, int]]:
 
 def stamp(name: str) -> tuple[str, int, int]:
     """Return the whole path of a file, its size and when it was changed; -1 for what cannot be known."""
-    store, path = store_for(name)
-    if isinstance(store, LocalStore):
-        try:
-            size, time = Stamp.of(os.stat(path))
-            return os.path.realpath(path), size, time
-        except OSError:
-            return os.path.realpath(path), -1, -1
-    return name, size_of(name), -1
+    if not is_local(name):
+        return name, -1, -1
+    _, path = store_for(name)
+    try:
+        size, time = Stamp.of(os.stat(path))
+        return os.path.realpath(path), size, time
+    except OSError:
+        return os.path.realpath(path), -1, -1
 
 
 def names_and_sizes(names: Sequence[str]) -> list[tuple[str, int]]:

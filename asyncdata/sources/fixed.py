@@ -18,7 +18,7 @@ from asyncdata.runtime.executors import noted
 from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import END, Given, Position, Ticket
 from asyncdata.sources.parsed import Found, ParsedFile, Spot
-from asyncdata.storage import BLOCK_BYTES, RandomFile, size_of, store_for
+from asyncdata.storage import BLOCK_BYTES, Entry, RandomFile, Stream, is_local, size_of, store_for
 
 __all__ = ("FixedFile", "FixedFiles")
 
@@ -119,29 +119,31 @@ class FixedFile(ParsedFile):
     def parser(self) -> FixedParser:
         return FixedParser(self.path, self.files.layout)
 
-    async def parts(self, scope: Scope, want: Demand, offset: int) -> AsyncGenerator[Found, None]:
-        if not self.compression and (size := size_of(self.path)) >= 0:
+    async def parts(
+        self, stream: Stream, entry: Entry, scope: Scope, want: Demand, offset: int
+    ) -> AsyncGenerator[Found, None]:
+        if not self.compression and entry.size >= 0:
             try:
-                self.files.check(self.path, size)
+                self.files.check(self.path, entry.size)
             except DataLossError as error:
                 yield Found([error], offset, lost=True)
                 return
-        async with aclosing(super().parts(scope, want, offset)) as source:
+        async with aclosing(super().parts(stream, entry, scope, want, offset)) as source:
             async for found in source:
                 yield found
 
     @property
     def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY if self.compression else self.files.count(self.path)
+        return self.files.count(self.path) if self.addressable else UNKNOWN_CARDINALITY
 
     @property
     def addressable(self) -> bool:
-        return not self.compression
+        return not self.compression and is_local(self.path)
 
     def seek(self, count: int) -> Position:
-        return super().seek(count) if self.compression else self.files.position(self.path, count)
+        return self.files.position(self.path, count) if self.addressable else super().seek(count)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        if self.compression:
+        if not self.addressable:
             return super().fetch(scope, want, tickets)
         return self.files.fetch([(self.path, record) for record in tickets], scope, want, tickets)

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast, final
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import END, Position, Ticket, Tickets
 from asyncdata.sources.files import stamps
 from asyncdata.spec import TensorSpec
-from asyncdata.storage import BLOCK_BYTES, Buffer, Stream, size_of, store_for
+from asyncdata.storage import BLOCK_BYTES, Buffer, Entry, StorageOptions, Stream, is_local, store_for
 
 __all__ = ("File", "FileCatalog", "Found", "Library", "ParsedFile", "Parser", "Spot", "parsed")
 
@@ -86,6 +86,7 @@ class ParsedFile(Node):
     path: str = field(metadata=ELSEWHERE)
     compression: str | None = field(default=None, repr=False)
     block_bytes: int = field(default=BLOCK_BYTES, metadata=PHYSICAL)
+    storage: StorageOptions | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
 
     def parser(self) -> Parser:
         """Return what takes the file apart."""
@@ -127,18 +128,27 @@ class ParsedFile(Node):
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many elements as are wanted and have been read."""
-        file = File(os.path.basename(self.path), size_of(self.path))
-        place = FilePlace() if position is None else self.told(position, lambda told: FilePlace(*told))
-        if position:
+        place = BEGINNING if position is None else self.told(position, lambda told: FilePlace(*told))
+        name = os.path.basename(self.path)
+        place.check_name(self, name)
+        stream = self.stream(scope, place.offset)
+        async with aclosing(stream):
+            entry = await begun(stream)
+            if isinstance(entry, Exception):
+                place.check_error(self, entry)
+                found = Found([entry], place.offset, place.skip, lost=True)
+                yield self.block(File(name, place.size, place.version), found, place.record + place.skip)
+                return
+            file = File(name, entry.size, entry.version)
             place.check(self, file)
-        ordinal, skip = place.record, place.skip
-        async with aclosing(self.parts(scope, want, place.offset)) as source:
-            async for found in source:
-                block = self.block(file, found, ordinal)
-                ordinal += len(block)
-                if len(part := block.after_skip(skip)):
-                    yield part
-                skip = max(0, skip - len(block))
+            ordinal, skip = place.record, place.skip
+            async with aclosing(self.parts(stream, entry, scope, want, place.offset)) as source:
+                async for found in source:
+                    block = self.block(file, found, ordinal)
+                    ordinal += len(block)
+                    if len(part := block.after_skip(min(skip, len(block) - found.lost))):
+                        yield part
+                    skip = max(0, skip - len(block))
 
     def block(self, file: File, found: Found, ordinal: int) -> Block:
         """Return what was found as a block, errors among it as failures; `ordinal` is the number of the first."""
@@ -155,15 +165,20 @@ class ParsedFile(Node):
         tickets = FileTickets(file, ordinal, len(items), begin, found.passed, -1 if failed else found.end, found.lost)
         return Block(items, tickets, failed)
 
-    async def parts(self, scope: Scope, want: Demand, offset: int) -> AsyncGenerator[Found, None]:
+    def stream(self, scope: Scope, offset: int) -> Stream:
+        """Return the file's bytes from `offset` on, to be closed."""
+        store, path = store_for(self.path, self.storage)
+        return store.stream(path, self.block_bytes, offset, scope.in_thread, scope.spawn)
+
+    async def parts(
+        self, stream: Stream, entry: Entry, scope: Scope, want: Demand, offset: int
+    ) -> AsyncGenerator[Found, None]:
         """Yield elements as they are found, and in its place the error that ends the file early."""
         parser = self.parser()
         parser.jump(offset)
-        store, path = store_for(self.path)
+        chunks = self.expanded(stream, scope) if self.compression else stream
         try:
-            stream = store.stream(path, self.block_bytes, offset, in_thread=scope.in_thread)
-            chunks = self.expanded(stream, scope) if self.compression else stream
-            async with aclosing(stream), aclosing(chunks):
+            async with aclosing(chunks):
                 async for chunk in chunks:
                     parser.feed(chunk)
                     idle = True
@@ -201,11 +216,28 @@ def parsed(parser: Parser, want: Demand) -> Iterator[Found]:
         yield Found(elements, begin, passed, -1 if parser.passed else parser.offset, parser.lost)
 
 
+async def begun(stream: Stream) -> Entry | Exception:
+    """Return what a stream reads, or what is wrong with that."""
+    try:
+        return await stream.begin()
+    except (OSError, DataLossError) as error:
+        return error
+
+
 class File(NamedTuple):
-    """What a position tells of a file: its base name, which is short and may lie in any folder, and its size."""
+    """What a position tells of a file: its base name, which is short and may lie in any folder, its size and version.
+
+    Only what lies in an object store or on a web server has a version.
+    """
 
     name: str = ""
     size: int = -1
+    version: str = ""
+
+    def position(self, record: int, offset: int, skip: int) -> Position:
+        """Return a place in the file as a position."""
+        place = [self.name, self.size, record, offset, skip]
+        return [*place, self.version] if self.version else place
 
 
 class FilePlace(NamedTuple):
@@ -216,15 +248,35 @@ class FilePlace(NamedTuple):
     record: int = 0
     offset: int = 0
     skip: int = 0
+    version: str = ""
+
+    def check_name(self, node: ParsedFile, name: str) -> None:
+        """Raise unless the file has the name of the one that the state was made with."""
+        if self is not BEGINNING and self.name != name:
+            raise ResumeError(f"{node.label()}: the state was in {self.name!r} there; the list of files has changed")
 
     def check(self, node: ParsedFile, file: File) -> None:
         """Raise unless the file is the one that the state was made with."""
-        if self.name != file.name:
-            raise ResumeError(f"{node.label()}: the state was in {self.name!r} there; the list of files has changed")
+        if self is BEGINNING or not (self.record or self.offset or self.skip or is_local(node.path)):
+            return  # of a file of which nothing was read its size may not have been known
         if self.size != file.size:
             raise ResumeError(
                 f"{node.label()}: the file had {self.size} bytes when the state was made, now {file.size}"
             )
+        if self.version and file.version and self.version != file.version:
+            raise ResumeError(f"{node.label()}: the file was replaced by another one since the state was made")
+
+    def check_error(self, node: ParsedFile, error: Exception) -> None:
+        """Raise if an error says that the file is no longer the one that the state was made with."""
+        if self.record or self.offset or self.skip:
+            if isinstance(error, FileNotFoundError):
+                raise ResumeError(f"{node.label()}: the file is not there any more: {error}") from error
+            if isinstance(error, DataLossError):
+                raise ResumeError(f"{node.label()}: {error}") from error
+
+
+BEGINNING: Final = FilePlace()
+"""Where a file is read from without a state."""
 
 
 @final
@@ -264,10 +316,10 @@ class FileTickets(Tickets):
         if count == self.count and self.lost:
             return END
         if self.begin < 0:  # compressed: it can only be read from its beginning
-            return [*self.file, 0, 0, self.record + count]
+            return self.file.position(0, 0, self.record + count)
         if count == self.count and self.end >= 0:
-            return [*self.file, self.record + count, self.end, 0]
-        return [*self.file, self.record - self.passed, self.begin, self.passed + count]
+            return self.file.position(self.record + count, self.end, 0)
+        return self.file.position(self.record - self.passed, self.begin, self.passed + count)
 
 
 Spot: TypeAlias = tuple[str, int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncdata.storage.base import BLOCK_BYTES as BLOCK_BYTES
 from asyncdata.storage.base import Buffer as Buffer
+from asyncdata.storage.base import Entry as Entry
 from asyncdata.storage.base import InThread as InThread
 from asyncdata.storage.base import Store as Store
 from asyncdata.storage.base import Stream as Stream
@@ -15,6 +16,8 @@ from asyncdata.storage.local import FileStream as FileStream
 from asyncdata.storage.local import LocalStore as LocalStore
 from asyncdata.storage.local import RandomFile as RandomFile
 from asyncdata.storage.locks import FileLock as FileLock
+from asyncdata.storage.options import StorageOptions as StorageOptions
+from asyncdata.storage.registry import is_local as is_local
 from asyncdata.storage.registry import local_path as local_path
 from asyncdata.storage.registry import read_file as read_file
 from asyncdata.storage.registry import size_of as size_of
@@ -23,15 +26,18 @@ from asyncdata.storage.registry import store_for as store_for
 __all__ = (
     "BLOCK_BYTES",
     "Buffer",
+    "Entry",
     "FileLock",
     "FileStream",
     "GrowingFile",
     "InThread",
     "LocalStore",
     "RandomFile",
+    "StorageOptions",
     "Store",
     "Stream",
     "cache_folder",
+    "is_local",
     "local_path",
     "read_file",
     "size_of",

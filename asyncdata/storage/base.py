@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, Self, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
-__all__ = ("BLOCK_BYTES", "Buffer", "InThread", "Store", "Stream")
+__all__ = ("BLOCK_BYTES", "Buffer", "Ended", "Entry", "InThread", "Spawn", "Store", "Stream")
 
 T = TypeVar("T")
 
@@ -13,6 +13,25 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 BLOCK_BYTES: Final = 2 << 20
 """How much a stream reads at once: with less, calls cost; with more, blocks fall out of the processor's cache."""
+
+
+class Entry(NamedTuple):
+    """What is at a path: how many bytes, -1 where nobody says, and which version of it.
+
+    A version is an entity tag, a generation or a date; local files have none, as they may be moved.
+    """
+
+    path: str
+    size: int = -1
+    version: str = ""
+
+
+class Ended(Protocol):
+    """What runs in the background, and can be told to end."""
+
+    def cancel(self) -> None:
+        """Have it end soon; more than once does nothing."""
+        ...
 
 
 class InThread(Protocol):
@@ -23,8 +42,23 @@ class InThread(Protocol):
         ...
 
 
+class Spawn(Protocol):
+    """Runs a coroutine function in a task that ends with the pipeline, if not before."""
+
+    def __call__(self, run: Callable[[], Awaitable[None]], /) -> Ended:
+        """Start the task."""
+        ...
+
+
 class Stream(Protocol):
     """The bytes at a path in blocks, in order, each valid until the next is asked for; close it with `aclosing`."""
+
+    async def begin(self) -> Entry:
+        """Return what is to be read, as the answer to the first request tells it: nothing is asked for twice.
+
+        Raises what is wrong with it, or leaves that to the first read.
+        """
+        ...
 
     def __aiter__(self) -> Self:
         """Return the stream itself."""
@@ -40,26 +74,30 @@ class Stream(Protocol):
 
 
 class Store(Protocol):
-    """A place where bytes lie at paths: a file system, later an object store."""
+    """A place where bytes lie at paths: a file system, an object store, a web server."""
 
-    def list(self, pattern: str) -> list[str]:
-        """Return the paths that match a glob pattern, sorted."""
+    def list(self, pattern: str) -> Iterator[Entry]:
+        """Yield what matches a glob pattern, sorted by path; may block."""
         ...
 
-    def size(self, path: str) -> int:
-        """Return how many bytes lie at `path`."""
+    def head(self, path: str) -> Entry:
+        """Return what lies at `path`; `FileNotFoundError` if there is nothing. May block."""
         ...
 
     def stream(
-        self, path: str, block_bytes: int = BLOCK_BYTES, offset: int = 0, in_thread: InThread | None = None
+        self,
+        path: str,
+        block_bytes: int = BLOCK_BYTES,
+        offset: int = 0,
+        in_thread: InThread | None = None,
+        spawn: Spawn | None = None,
     ) -> Stream:
-        """Return the bytes at `path` from `offset` on, in blocks of about `block_bytes`."""
+        """Return the bytes at `path` from `offset` on, in blocks of about `block_bytes`.
+
+        What blocks runs `in_thread`, else in asyncio's threads; without `spawn` no requests are made ahead.
+        """
         ...
 
-    async def read(self, path: str) -> bytes:
-        """Return all bytes at `path`."""
-        ...
-
-    async def read_range(self, path: str, start: int, length: int) -> bytes:
-        """Return `length` bytes from `start` on, all of which must be there."""
+    async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the bytes at `path`, or `length` of them from `start` on, all of which must be there."""
         ...

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final, Self
 import aiofiles
 
 from asyncdata.errors import DataLossError
-from asyncdata.storage.base import BLOCK_BYTES
+from asyncdata.storage.base import BLOCK_BYTES, Entry
 
 if TYPE_CHECKING:
-    from asyncdata.storage.base import InThread
+    from collections.abc import Iterator
+
+    from asyncdata.storage.base import InThread, Spawn
 
 __all__ = ("FileStream", "LocalStore", "RandomFile")
 
@@ -33,20 +35,25 @@ NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 class LocalStore:
     """Files of this machine."""
 
-    def list(self, pattern: str) -> list[str]:
-        """Return the files and folders that match, sorted; `**` goes into folders, and `*` finds no hidden files.
+    def list(self, pattern: str) -> Iterator[Entry]:
+        """Yield the files and folders that match, sorted; `**` goes into folders, and `*` finds no hidden files.
 
         A backslash has the special character behind it mean itself, where backslashes separate no folders. `[^a]` is
         `[!a]`, any character but that.
         """
-        return sorted(glob.glob(SPECIAL.sub(as_glob_has_it, pattern), recursive=True))
+        return map(Entry, sorted(glob.glob(SPECIAL.sub(as_glob_has_it, pattern), recursive=True)))
 
-    def size(self, path: str) -> int:
+    def head(self, path: str) -> Entry:
         """Return the file's size."""
-        return os.stat(path).st_size
+        return Entry(path, os.stat(path).st_size)
 
     def stream(
-        self, path: str, block_bytes: int = BLOCK_BYTES, offset: int = 0, in_thread: InThread | None = None
+        self,
+        path: str,
+        block_bytes: int = BLOCK_BYTES,
+        offset: int = 0,
+        in_thread: InThread | None = None,
+        spawn: Spawn | None = None,
     ) -> FileStream:
         """Return the file's bytes from `offset` on, in blocks; `in_thread` runs what may block, else asyncio's threads.
 
@@ -54,17 +61,13 @@ class LocalStore:
         """
         return FileStream(path, block_bytes, offset, in_thread or asyncio.to_thread)
 
-    async def read(self, path: str) -> bytes:
-        """Return the whole file."""
+    async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the file, or `length` bytes from `start` on; DataLossError when it ends before."""
         async with aiofiles.open(path, "rb") as file:
-            return await file.read()
-
-    async def read_range(self, path: str, start: int, length: int) -> bytes:
-        """Return `length` bytes from `start` on; DataLossError when the file ends before."""
-        async with aiofiles.open(path, "rb") as file:
-            await file.seek(start)
-            data = await file.read(length)
-        if len(data) < length:
+            if start:
+                await file.seek(start)
+            data = await file.read(-1 if length is None else length)
+        if length is not None and len(data) < length:
             raise DataLossError(f"{path}: asked for {length} bytes from byte {start} on, got {len(data)}")
         return data
 
@@ -91,6 +94,13 @@ class FileStream:
         self._cached_reads = hasattr(os, "RWF_NOWAIT")
         self._closing = False
         self._busy = Lock()  # held by whoever uses the file
+
+    async def begin(self) -> Entry:
+        """Return the file's size; -1 if it has none, which the first read says why."""
+        try:
+            return Entry(self._path, os.stat(self._path).st_size)
+        except OSError:
+            return Entry(self._path)
 
     def __aiter__(self) -> Self:
         return self

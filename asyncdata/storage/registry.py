@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
+from asyncdata import forks
 from asyncdata.errors import PlanError
+from asyncdata.storage.limit import Limit
 from asyncdata.storage.local import LocalStore
+from asyncdata.storage.objects import ObjectStore
+from asyncdata.storage.options import NO_OPTIONS, StorageOptions
 
 if TYPE_CHECKING:
     from asyncdata.storage.base import Store
 
-__all__ = ("local_path", "read_file", "size_of", "store_for")
+__all__ = ("is_local", "local_path", "read_file", "size_of", "store_for")
 
 LOCAL: Final = LocalStore()
 
@@ -21,7 +26,19 @@ SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 """A URL's scheme; two letters at least, as one is a drive."""
 
 
-def store_for(url: str | os.PathLike[str]) -> tuple[Store, str]:
+OBJECTS: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https"})
+"""Schemes of what obstore reads."""
+
+STORES: Final[dict[tuple[str, bytes], ObjectStore]] = {}
+"""The stores that were opened, by their roots and options: connections are used again."""
+
+LIMITS: Final[dict[str, Limit]] = {}
+"""The limit of each endpoint, shared by all its stores."""
+
+OPENING: Final = forks.lock()
+
+
+def store_for(url: str | os.PathLike[str], options: StorageOptions | None = None) -> tuple[Store, str]:
     """Return the store that `url` belongs to, and the path in it.
 
     >>> store_for("file:///data/a%20b.txt")[1]
@@ -30,18 +47,44 @@ def store_for(url: str | os.PathLike[str]) -> tuple[Store, str]:
     path = os.fspath(url)
     if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a path must be a str or a PathLike of str, got {url!r}")
-    scheme = SCHEME.match(path)
-    if scheme is None:
+    found = SCHEME.match(path)
+    if found is None:
         return LOCAL, path
-    if scheme[1].lower() == "file":
+    scheme = found[1].lower()
+    if scheme == "file":
         return LOCAL, path_of_file_url(path)
-    raise PlanError(f"no store for {scheme[1]}:// in {path!r}: known are plain paths and file://")
+    if scheme in OBJECTS:
+        host, _, inside = path[found.end() :].partition("/")
+        root = f"{scheme}://{host}"
+        return object_store(root, options or NO_OPTIONS), unquote(inside) if scheme.startswith("http") else inside
+    raise PlanError(
+        f"no store for {found[1]}:// in {path!r}: known are plain paths, file://, s3://, gs://, az:// and http(s)://"
+    )
+
+
+def object_store(root: str, options: StorageOptions) -> ObjectStore:
+    """Return the store of a bucket or a web server, opened once."""
+    key = (root, options.key)
+    if (known := STORES.get(key)) is not None:
+        return known
+    endpoint = next((str(value) for name, value in options.values.items() if "endpoint" in name), root)
+    with OPENING:
+        limit = LIMITS.setdefault(endpoint, Limit())
+    return STORES.setdefault(key, ObjectStore(root, options, limit))
+
+
+def is_local(url: str | os.PathLike[str]) -> bool:
+    """Tell whether a path or URL names a file of this machine."""
+    found = SCHEME.match(os.fspath(url))
+    return found is None or found[1].lower() == "file"
 
 
 def local_path(url: str | os.PathLike[str]) -> str:
     """Return the path of a file on this machine, which can be written to."""
     if not isinstance(url, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a path must be a str or a PathLike of str, got {url!r}")
+    if not is_local(url):
+        raise PlanError(f"this is written to and renamed, which only files of this machine can be, got {url!r}")
     return store_for(url)[1]
 
 
@@ -55,16 +98,20 @@ def path_of_file_url(url: str) -> str:
 
 
 def size_of(path: str) -> int:
-    """Return the size of a file, -1 if it has none."""
+    """Return the size of a file of this machine, -1 if it has none; and for what takes a request to know."""
+    if not is_local(path):
+        return -1
     store, inside = store_for(path)
     try:
-        return store.size(inside)
+        return store.head(inside).size
     except OSError:
         return -1
 
 
-async def read_file(url: str | os.PathLike[str]) -> bytes:
-    """Return the content of a file, for use in `map`.
+async def read_file(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> bytes:
+    """Return the content of a file, for use in `map`: of a path, or of what is at a URL, see `docs/storage.md`.
+
+    A large object is read in parts, several at once. Raises what `open` would, `FileNotFoundError` and the like.
 
     >>> import asyncio, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "greeting.txt")
@@ -72,5 +119,5 @@ async def read_file(url: str | os.PathLike[str]) -> bytes:
     >>> asyncio.run(read_file(path))
     b'hello'
     """
-    store, path = store_for(url)
+    store, path = store_for(url, StorageOptions.of("read_file", storage_options))
     return await store.read(path)

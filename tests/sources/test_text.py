@@ -162,8 +162,8 @@ def test_wrong_arguments_are_errors_where_they_are_given(path: Path) -> None:
         ad.TextLineDataset(path, buffer_size=-2)
     with pytest.raises(ad.PlanError, match=r"TextLineDataset\(num_parallel_reads=\) must be at least 1"):
         ad.TextLineDataset([path], num_parallel_reads=0)
-    with pytest.raises(ad.PlanError, match="no store for s3"):
-        ad.TextLineDataset([f"s3://{os.fspath(path)}"])
+    with pytest.raises(ad.PlanError, match="no store for s4"):
+        ad.TextLineDataset([f"s4://{os.fspath(path)}"])
 
 
 def test_their_number_is_not_known(path: Path) -> None:

@@ -222,16 +222,16 @@ class TestRead:
 
     @pytest.mark.parametrize(("start", "length"), [(0, 5), (100, 0), (1000, 3000), (len(content) - 1, 1)])
     async def test_range(self, path: str, start: int, length: int) -> None:
-        assert await store.read_range(path, start, length) == content[start : start + length]
+        assert await store.read(path, start, length) == content[start : start + length]
 
     async def test_range_beyond_the_end(self, path: str) -> None:
         with pytest.raises(DataLossError, match=rf"file: asked for 10 bytes from byte {len(content) - 4} on, got 4"):
-            await store.read_range(path, len(content) - 4, 10)
+            await store.read(path, len(content) - 4, 10)
 
     async def test_size(self, path: str) -> None:
-        assert store.size(path) == len(content)
+        assert store.head(path).size == len(content)
 
-    @pytest.mark.parametrize("use", [store.read, lambda path: store.read_range(path, 0, 1)])
+    @pytest.mark.parametrize("use", [store.read, lambda path: store.read(path, 0, 1)])
     async def test_missing_file_and_folder(self, tmp_path: Path, use: Callable[[str], Awaitable[bytes]]) -> None:
         with pytest.raises(FileNotFoundError, match="missing"):
             await use(str(tmp_path / "missing"))
@@ -240,7 +240,7 @@ class TestRead:
 
     def test_size_of_a_missing_file(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match="missing"):
-            store.size(str(tmp_path / "missing"))
+            store.head(str(tmp_path / "missing"))
 
 
 class TestList:
@@ -269,7 +269,7 @@ class TestList:
         ],
     )
     def test_patterns(self, tree: Path, pattern: str, names: list[str]) -> None:
-        assert store.list(str(tree / pattern)) == [str(tree / name) for name in names]
+        assert [entry.path for entry in store.list(str(tree / pattern))] == [str(tree / name) for name in names]
 
     @pytest.mark.skipif(os.sep == "\\", reason="a backslash separates folders")
     @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ class TestList:
     ) -> None:
         for name in ("a[1].txt", "a1.txt", "a*", "a?", "[", "]", "b\\", "b\\c"):
             (tmp_path / name).write_text("")
-        assert store.list(f"{tmp_path}/{pattern}") == [f"{tmp_path}/{name}" for name in names]
+        assert [entry.path for entry in store.list(f"{tmp_path}/{pattern}")] == [f"{tmp_path}/{name}" for name in names]
 
 
 @given(st.binary(max_size=300), st.integers(1, 50), st.integers(0, 320))

@@ -28,7 +28,7 @@ def test_local(url: str | Path, path: str) -> None:
     assert found == path
 
 
-@pytest.mark.parametrize("scheme", ["s3", "HTTP", "web-dav"])
+@pytest.mark.parametrize("scheme", ["s4", "FTPX", "web-dav"])
 def test_unknown_scheme(scheme: str) -> None:
     with pytest.raises(PlanError, match=f"no store for {scheme}:// .* file://"):
         store_for(f"{scheme}://bucket/key")

@@ -1,0 +1,60 @@
+"""Glob patterns over the paths of objects: the same as those of files, and what to list for them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ("Pattern",)
+
+SPECIAL: Final = re.compile(r"\\[*?\[]|[*?]|\[")
+
+
+PIECE: Final = re.compile(r"\\[*?\[]|\[[!^]?\]?[^\]]*\]|[*?]|[^*?\[\\]+|.", re.DOTALL)
+"""A sign that is meant itself, a character class, a wildcard, or what stands between them."""
+
+WILD: Final = {"*": "[^/]*", "?": "[^/]"}
+
+
+class Pattern:
+    """A pattern of paths: `*` and `?` within a name, `**` over any number of folders, `[a-z]` and `[!a]`.
+
+    As with files, `*` at the beginning of a name finds none that begins with a dot, and a backslash has the special
+    character behind it mean itself.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        first = SPECIAL.search(pattern)
+        self.plain = first is None
+        self.prefix = pattern if first is None else pattern[: first.start()]
+        """What all paths that match begin with."""
+        parts = pattern.split("/")
+        self.expression = re.compile("".join(map(expression_of, parts, [*[False] * (len(parts) - 1), True])), re.DOTALL)
+
+    def matches(self, path: str) -> bool:
+        """Tell whether a path matches."""
+        return self.expression.fullmatch(path) is not None
+
+
+def expression_of(part: str, last: bool) -> str:
+    """Return the regular expression for one part of a pattern, with the separator behind it."""
+    if part == "**":
+        return r"(?:(?!\.)[^/]+/)*" + (r"(?!\.)[^/]+" if last else "")
+    hidden = "" if part.startswith((".", "\\.", "[.")) or not part or part[0] not in "*?[" else r"(?!\.)"
+    return hidden + name_expression(part) + ("" if last else "/")
+
+
+def name_expression(part: str) -> str:
+    """Return the regular expression for a name."""
+    return PIECE.sub(lambda found: piece_expression(found[0]), part)
+
+
+def piece_expression(piece: str) -> str:
+    """Return the regular expression for one sign, a character class, or what stands between them."""
+    if piece in WILD:
+        return WILD[piece]
+    if piece[0] == "[" and len(piece) > 2:
+        negated = piece[1] in "!^"
+        members = re.sub(r"[\\\[\]^&~|]", r"\\\g<0>", piece[1 + negated : -1])
+        return f"[{'^/' if negated else ''}{members}]"
+    return re.escape(piece[1:] if len(piece) == 2 and piece[0] == "\\" and piece[1] in "*?[" else piece)

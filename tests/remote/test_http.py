@@ -1,0 +1,231 @@
+"""Reading from a web server of the tests' own: what is requested, what goes wrong, and where a state goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.errors import DataLossError, ResumeError
+from tests.remote.web import Request, Web
+
+QUICK = {"retry_config": {"max_retries": 4, "backoff": {"init_backoff": 0.001, "max_backoff": 0.01}}}
+
+
+def records(path: Path, count: int, size: int = 20_000) -> tuple[bytes, list[bytes]]:
+    """The bytes of a TFRecord file, and its records."""
+    rng = random.Random(count)
+    made = [rng.randbytes(size) for _ in range(count)]
+    with ad.TFRecordWriter(path) as writer:
+        for one in made:
+            writer.write(one)
+    return path.read_bytes(), made
+
+
+def served(server: Web, tmp_path: Path, counts: list[int]) -> tuple[list[str], list[list[bytes]]]:
+    """URLs of TFRecord files with so many records, and these."""
+    found = [records(tmp_path / "one.tfrecord", count) for count in counts]
+    return [server.put(f"{place:02}.tfrecord", content) for place, (content, _) in enumerate(found)], [
+        made for _, made in found
+    ]
+
+
+def test_records_of_a_url(server: Web, tmp_path: Path) -> None:
+    (url,), (made,) = served(server, tmp_path, [400])
+    assert list(ad.TFRecordDataset(url)) == made
+    assert not server.of("HEAD")
+    ends = [(request.start, request.stop) for request in sorted(server.of("GET"), key=lambda one: one.start)]
+    assert [start for start, _ in ends] == [0, *[stop for _, stop in ends[:-1]]]
+    assert len(ends) == 4  # of 1, 2, 4 and the last MB
+
+
+def test_lines_and_names_with_odd_characters(server: Web) -> None:
+    server.put("a%20%C3%BC%3Fb.txt", b"one\ntwo\n")
+    assert list(ad.TextLineDataset(f"{server.url}/a%20%C3%BC%3Fb.txt")) == [b"one", b"two"]
+
+
+def test_an_empty_file(server: Web) -> None:
+    assert list(ad.TextLineDataset(server.put("empty.txt", b""))) == []
+
+
+def test_one_element_takes_little(server: Web, tmp_path: Path) -> None:
+    (url,), (made,) = served(server, tmp_path, [2000])
+    assert list(ad.TFRecordDataset(url).take(1)) == made[:1]
+    assert sum(request.stop - request.start for request in server.requests) <= 4 << 20
+
+
+def stopped(ds: ad.Dataset[Any], count: int) -> tuple[list[Any], dict[str, Any]]:
+    with ds.iterate() as elements:
+        found = [next(elements) for _ in range(count)]
+        return found, json.loads(json.dumps(elements.state_dict()))
+
+
+@pytest.mark.parametrize("count", [0, 1, 37, 90, 119])
+def test_goes_on_where_it_was(server: Web, tmp_path: Path, count: int) -> None:
+    urls, made = served(server, tmp_path, [40, 1, 50, 30])
+    ds = ad.TFRecordDataset(urls)
+    found, state = stopped(ds, count)
+    assert not server.of("HEAD")
+    server.requests.clear()
+    assert found + list(ds.iterate(state=state)) == [one for some in made for one in some]
+    assert not server.of("HEAD")
+    begun = {0: 0, 1: 0, 37: 0, 90: 2, 119: 3}[count]
+    assert {request.path for request in server.requests} <= {f"/{place:02}.tfrecord" for place in range(begun, 4)}
+
+
+def test_goes_on_in_shuffled_interleaved_files(server: Web, tmp_path: Path) -> None:
+    urls, made = served(server, tmp_path, [7] * 9)
+    ds = ad.Dataset.from_tensor_slices(urls).shuffle(9, seed=1).interleave(ad.TFRecordDataset, cycle_length=4)
+    whole = list(ds)
+    assert sorted(whole) == sorted(one for some in made for one in some)
+    for count in range(0, 63, 5):
+        found, state = stopped(ds, count)
+        assert found + list(ds.iterate(state=state)) == whole
+
+
+def test_a_replaced_object_is_noticed_when_a_run_goes_on(server: Web, tmp_path: Path) -> None:
+    (url,), _ = served(server, tmp_path, [40])
+    _, state = stopped(ad.TFRecordDataset(url), 5)
+    server.put("00.tfrecord", records(tmp_path / "b", 40)[0][::-1])
+    with pytest.raises(ResumeError, match="replaced by another one"):
+        list(ad.TFRecordDataset(url).iterate(state=state))
+    del server.files["/00.tfrecord"]
+    with pytest.raises(ResumeError, match="not there any more"):
+        list(ad.TFRecordDataset(url).iterate(state=state))
+
+
+def test_a_replaced_object_is_noticed_while_it_is_read(server: Web, tmp_path: Path) -> None:
+    (url,), _ = served(server, tmp_path, [400])
+    content = server.files["/00.tfrecord"]
+
+    def fault(number: int, request: Request) -> None:
+        server.files["/00.tfrecord"] = content if number == 1 else content[:-1] + b"x"
+
+    server.fault = fault
+    with pytest.raises(DataLossError, match=r"00\.tfrecord: the object was replaced while it was read"):
+        list(ad.TFRecordDataset(url))
+
+
+@pytest.mark.parametrize("fault", [503, 429, 500, "cut", "reset"])
+def test_what_passes_is_tried_again(server: Web, tmp_path: Path, fault: Any) -> None:
+    (url,), (made,) = served(server, tmp_path, [400])
+    server.fault = lambda number, request: fault if number % 2 else None
+    assert list(ad.TFRecordDataset(url, storage_options=QUICK)) == made
+
+
+def test_an_answer_that_is_always_cut_goes_on_where_it_was(server: Web, tmp_path: Path) -> None:
+    (url,), (made,) = served(server, tmp_path, [60])
+    server.fault = lambda number, request: "cut" if request.stop - request.start > 1 << 18 else None
+    assert list(ad.TFRecordDataset(url, storage_options=QUICK)) == made
+
+
+def test_what_does_not_pass_is_an_error_in_its_place(server: Web, tmp_path: Path) -> None:
+    (url,), (made,) = served(server, tmp_path, [3])
+    missing = f"{server.url}/missing"
+    ds = ad.TFRecordDataset([url, missing, url], storage_options=QUICK)
+    with pytest.raises(FileNotFoundError, match="missing"):
+        list(ds)
+    assert list(ds.ignore_errors()) == made * 2
+    server.fault = lambda number, request: 403
+    server.requests.clear()
+    with pytest.raises(PermissionError, match=r"access denied.*00\.tfrecord"):
+        list(ad.TFRecordDataset(url, storage_options=QUICK))
+    assert len(server.requests) == 1
+    server.fault = lambda number, request: 503
+    with pytest.raises(ConnectionError, match="too many requests"):
+        list(ad.TFRecordDataset(url, storage_options=QUICK))
+
+
+async def test_read_file(server: Web) -> None:
+    large = random.Random(1).randbytes(20 << 20)
+    assert await ad.read_file(server.put("large", large)) == large
+    assert len(server.of("GET")) == 3
+    assert await ad.read_file(server.put("empty", b"")) == b""
+    with pytest.raises(FileNotFoundError):
+        await ad.read_file(f"{server.url}/missing")
+
+
+def test_files_of_a_list_are_read_by_map(server: Web) -> None:
+    urls = [server.put(f"{number}.txt", str(number).encode()) for number in range(50)]
+    read = ad.Dataset.from_tensor_slices(urls).map(ad.read_file, num_parallel_calls=8)
+    assert list(read) == [str(number).encode() for number in range(50)]
+    assert len(server.requests) == 50
+
+
+async def test_leaving_ends_requests(server: Web, tmp_path: Path, nothing_left: None) -> None:
+    (url,), (made,) = served(server, tmp_path, [400])
+    async with ad.TFRecordDataset(url).iterate() as elements:
+        assert await anext(elements) == made[0]
+
+
+FORKED = """
+import os, sys, asyncdata as ad
+assert list(ad.TextLineDataset(sys.argv[1])) == [b"x"]
+pid = os.fork()
+if pid == 0:
+    try:
+        list(ad.TextLineDataset(sys.argv[1]))
+    except RuntimeError as error:
+        os._exit(0 if "forked" in str(error) else 1)
+    os._exit(2)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+"""
+
+EXITING = """
+import asyncio, sys, asyncdata as ad
+async def main():
+    ds = ad.Dataset.from_tensor_slices(sys.argv[1:] * 40).map(ad.read_file, num_parallel_calls=8)
+    async for _ in ds.with_options(ad.Options(placement="current")).take(30):
+        pass
+asyncio.run(main())
+"""
+
+
+def program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", text, *arguments]
+    return subprocess.run(command, check=False, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def test_a_forked_child_says_at_once_that_it_cannot_read(server: Web) -> None:
+    done = program(FORKED, server.put("x", b"x\n"))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("number", [0, *[pytest.param(number, marks=pytest.mark.slow) for number in range(1, 40)]])
+def test_the_interpreter_ends_in_the_middle_of_reads(server: Web, number: int) -> None:
+    done = program(EXITING, server.put("a", bytes(300_000)), server.put("b", bytes(5)))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_secrets_are_told_nowhere(server: Web, caplog: pytest.LogCaptureFixture) -> None:
+    url = server.put("x", b"x\n" * 100)
+    secret = "very-secret-token"
+    options = {"client_options": {"default_headers": {"authorization": secret}}}
+    ds = ad.TextLineDataset([url], storage_options=options).map(len)
+    plain = ad.TextLineDataset([url]).map(len)
+    assert ds.fingerprint() == plain.fingerprint()
+    _, state = stopped(ds, 3)
+    told = [repr(ds), ds.explain(), json.dumps(state), caplog.text, repr(ds.__dict__)]
+    server.fault = lambda number, request: 403
+    with pytest.raises(PermissionError) as caught:
+        list(ds)
+    assert not [one for one in [*told, str(caught.value)] if secret in one]
+
+
+def test_a_web_server_cannot_be_listed(server: Web) -> None:
+    with pytest.raises(ad.errors.PlanError, match="cannot be listed"):
+        ad.Dataset.list_files(f"{server.url}/*")
+
+
+def test_a_name_that_obstore_would_change_is_refused(server: Web) -> None:
+    with pytest.raises(OSError, match="has a part that is empty"):
+        asyncio.run(ad.read_file(f"{server.url}/a//b"))

@@ -1,0 +1,78 @@
+"""Reading from a real S3 server."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from tests.remote.conftest import Bucket
+
+pytestmark = pytest.mark.remote
+
+
+def put_records(bucket: Bucket, folder: Path, counts: list[int]) -> list[list[bytes]]:
+    rng = random.Random(0)
+    made = [[rng.randbytes(5000) for _ in range(count)] for count in counts]
+    for place, some in enumerate(made):
+        path = folder / "records"
+        with ad.TFRecordWriter(path) as writer:
+            for one in some:
+                writer.write(one)
+        bucket.put(f"train/part-{place:03}.tfrecord", path.read_bytes())
+    return made
+
+
+def test_records_are_listed_and_read(bucket: Bucket, tmp_path: Path) -> None:
+    made = put_records(bucket, tmp_path, [300, 0, 5])
+    pattern = f"{bucket.url}/train/*.tfrecord"
+    names = ad.Dataset.list_files(pattern, shuffle=False, storage_options=bucket.options)
+    assert list(names) == [f"{bucket.url}/train/part-{place:03}.tfrecord" for place in range(3)]
+    ds = ad.TFRecordDataset(names, storage_options=bucket.options)
+    assert list(ds) == [one for some in made for one in some]
+
+
+def test_random_stops_and_resumes_with_shuffle(bucket: Bucket, tmp_path: Path) -> None:
+    put_records(bucket, tmp_path, [6] * 32)
+
+    def build() -> ad.Dataset[Any]:
+        names = ad.Dataset.list_files(f"{bucket.url}/**", seed=3, storage_options=bucket.options)
+        return names.interleave(
+            lambda name: ad.TFRecordDataset(name, storage_options=bucket.options), cycle_length=4
+        ).shuffle(20, seed=5)
+
+    whole = list(build())
+    assert len(whole) == 32 * 6
+    rng, found, state = random.Random(1), [], None
+    while len(found) < len(whole):
+        with build().iterate() if state is None else build().iterate(state=state) as elements:
+            for _ in range(rng.randrange(1, 12)):
+                try:
+                    found.append(next(elements))
+                except StopIteration:
+                    break
+            state = json.loads(json.dumps(elements.state_dict()))
+    assert found == whole
+
+
+def test_wrong_keys_and_missing_buckets(bucket: Bucket) -> None:
+    with pytest.raises(PermissionError, match="access denied"):
+        list(ad.TextLineDataset(f"{bucket.url}/x", storage_options={**bucket.options, "secret_access_key": "wrong"}))
+    with pytest.raises(FileNotFoundError, match="no such bucket"):
+        list(ad.TextLineDataset("s3://missing-bucket/x", storage_options=bucket.options))
+    with pytest.raises(FileNotFoundError, match="no file matches"):
+        ad.Dataset.list_files(f"{bucket.url}/none/*", storage_options=bucket.options)
+    with pytest.raises(ad.errors.PlanError, match="colour"):
+        ad.TextLineDataset(f"{bucket.url}/x", storage_options={**bucket.options, "colour": "red"})
+
+
+async def test_names_with_odd_characters(bucket: Bucket) -> None:
+    for key in ("a b/ü%20#1.txt", "a b/[x]?.txt"):
+        url = bucket.put(key, key.encode())
+        assert await ad.read_file(url, bucket.options) == key.encode()
+    found = ad.Dataset.list_files(f"{bucket.url}/a b/\\[x]*", storage_options=bucket.options)
+    assert list(found) == [f"{bucket.url}/a b/[x]?.txt"]
