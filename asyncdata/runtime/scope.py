@@ -119,6 +119,11 @@ class Scope:
         self.loop = asyncio.get_running_loop()
         self.home = home or self.loop
 
+    @property
+    def budget(self) -> Budget:
+        """How many bytes the buffers of the pipeline may hold together."""
+        return self.owned.budget
+
     def at(self, *path: Any) -> Scope:
         """Return this scope one level deeper in epochs: a repetition, or the element an inner pipeline is for."""
         inner = object.__new__(Scope)

@@ -168,7 +168,7 @@ class ParsedFile(Node):
     def stream(self, scope: Scope, offset: int) -> Stream:
         """Return the file's bytes from `offset` on, to be closed."""
         store, path = store_for(self.path, self.storage)
-        return store.stream(path, self.block_bytes, offset, scope.in_thread, scope.spawn)
+        return store.stream(path, self.block_bytes, offset, scope)
 
     async def parts(
         self, stream: Stream, entry: Entry, scope: Scope, want: Demand, offset: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncdata.storage.base import BLOCK_BYTES as BLOCK_BYTES
 from asyncdata.storage.base import Buffer as Buffer
 from asyncdata.storage.base import Entry as Entry
-from asyncdata.storage.base import InThread as InThread
+from asyncdata.storage.base import Runner as Runner
 from asyncdata.storage.base import Store as Store
 from asyncdata.storage.base import Stream as Stream
 from asyncdata.storage.files import cache_folder as cache_folder
@@ -30,9 +30,9 @@ __all__ = (
     "FileLock",
     "FileStream",
     "GrowingFile",
-    "InThread",
     "LocalStore",
     "RandomFile",
+    "Runner",
     "StorageOptions",
     "Store",
     "Stream",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
-__all__ = ("BLOCK_BYTES", "Buffer", "Ended", "Entry", "InThread", "Spawn", "Store", "Stream")
+from asyncdata.runtime.budget import Budget
+
+__all__ = ("BLOCK_BYTES", "Buffer", "Ended", "Entry", "Runner", "Store", "Stream")
 
 T = TypeVar("T")
 
@@ -34,19 +36,20 @@ class Ended(Protocol):
         ...
 
 
-class InThread(Protocol):
-    """Runs a function in a thread and gives its result, as `asyncio.to_thread` does."""
+class Runner(Protocol):
+    """Who runs what a stream does beside its reader, and says how much memory that may take: a pipeline's scope."""
 
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
-        """Return what `work` returns, once it has."""
+    @property
+    def budget(self) -> Budget:
+        """How many bytes the buffers of the pipeline may hold."""
         ...
 
+    def in_thread(self, call: Callable[[], T], /) -> Awaitable[T]:
+        """Return what a blocking call returns, once it has, in a thread."""
+        ...
 
-class Spawn(Protocol):
-    """Runs a coroutine function in a task that ends with the pipeline, if not before."""
-
-    def __call__(self, run: Callable[[], Awaitable[None]], /) -> Ended:
-        """Start the task."""
+    def spawn(self, run: Callable[[], Awaitable[None]], /) -> Ended:
+        """Start a task that ends with the pipeline, if not before."""
         ...
 
 
@@ -89,12 +92,11 @@ class Store(Protocol):
         path: str,
         block_bytes: int = BLOCK_BYTES,
         offset: int = 0,
-        in_thread: InThread | None = None,
-        spawn: Spawn | None = None,
+        runner: Runner | None = None,
     ) -> Stream:
         """Return the bytes at `path` from `offset` on, in blocks of about `block_bytes`.
 
-        What blocks runs `in_thread`, else in asyncio's threads; without `spawn` no requests are made ahead.
+        Without a `runner` what blocks runs in asyncio's threads, and nothing is requested ahead.
         """
         ...
 

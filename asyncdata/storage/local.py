@@ -8,7 +8,7 @@ import io
 import os
 import re
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import aiofiles
 
@@ -16,9 +16,11 @@ from asyncdata.errors import DataLossError
 from asyncdata.storage.base import BLOCK_BYTES, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
-    from asyncdata.storage.base import InThread, Spawn
+    from asyncdata.storage.base import Runner
+
+    InThread: TypeAlias = Callable[[Callable[[], memoryview]], Awaitable[memoryview]]
 
 __all__ = ("FileStream", "LocalStore", "RandomFile")
 
@@ -52,14 +54,13 @@ class LocalStore:
         path: str,
         block_bytes: int = BLOCK_BYTES,
         offset: int = 0,
-        in_thread: InThread | None = None,
-        spawn: Spawn | None = None,
+        runner: Runner | None = None,
     ) -> FileStream:
         """Return the file's bytes from `offset` on, in blocks; `in_thread` runs what may block, else asyncio's threads.
 
         DataLossError when the file shrinks meanwhile.
         """
-        return FileStream(path, block_bytes, offset, in_thread or asyncio.to_thread)
+        return FileStream(path, block_bytes, offset, asyncio.to_thread if runner is None else runner.in_thread)
 
     async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the file, or `length` bytes from `start` on; DataLossError when it ends before."""
@@ -83,7 +84,9 @@ def as_glob_has_it(found: re.Match[str]) -> str:
 class FileStream:
     """Reads a file in blocks into one buffer, opening it at the first read; safe to close while a thread reads."""
 
-    def __init__(self, path: str, block_bytes: int, offset: int, run: InThread) -> None:
+    def __init__(
+        self, path: str, block_bytes: int, offset: int, run: Callable[[Callable[[], memoryview]], Awaitable[memoryview]]
+    ) -> None:
         self._path = path
         self._block_bytes = block_bytes
         self._offset = offset

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.integrations.packages import require
-from asyncdata.storage.base import BLOCK_BYTES, Entry, InThread, Spawn
+from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.options import StorageOptions
 from asyncdata.storage.patterns import Pattern
@@ -172,11 +172,10 @@ class ObjectStore:
         path: str,
         block_bytes: int = BLOCK_BYTES,
         offset: int = 0,
-        in_thread: InThread | None = None,
-        spawn: Spawn | None = None,
+        runner: Runner | None = None,
     ) -> ReadAhead:
-        """Return the object's bytes from `offset` on, in blocks; parts are requested ahead by tasks of `spawn`."""
-        return ReadAhead(self, path, block_bytes, offset, spawn)
+        """Return the object's bytes from `offset` on, in blocks; the next parts are requested ahead."""
+        return ReadAhead(self, path, block_bytes, offset, runner)
 
     async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object, or `length` bytes from `start` on; a large one in parts, several at once."""
@@ -206,7 +205,7 @@ class ObjectStore:
             try:
                 async with self.limit.slot():
                     part = await self.answer(path, reached)
-                    self.limit.succeeded()
+                    self.limit.succeeded(len(part.data))
                     return part
             except Exception as error:  # noqa: BLE001
                 cause = explained(error, self.url(path))

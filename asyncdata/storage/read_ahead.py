@@ -7,7 +7,7 @@ from collections import deque
 from functools import partial
 from typing import Final, NamedTuple, Protocol, Self
 
-from asyncdata.storage.base import Ended, Entry, Spawn
+from asyncdata.storage.base import Ended, Entry, Runner
 from asyncdata.storage.limit import Limit
 
 __all__ = ("LARGEST_PART", "Part", "Parts", "ReadAhead")
@@ -57,17 +57,18 @@ class Ahead:
 class ReadAhead:
     """The bytes of an object in blocks."""
 
-    def __init__(self, store: Parts, path: str, block_bytes: int, offset: int, spawn: Spawn | None) -> None:
+    def __init__(self, store: Parts, path: str, block_bytes: int, offset: int, runner: Runner | None) -> None:
         self._store = store
         self._path = path
         self._block_bytes = block_bytes
         self._asked = offset
-        self._spawn = spawn
+        self._runner = runner
+        self._share = None if runner is None else runner.budget.share()
         self._entry: Entry | None = None
         self._part = memoryview(b"")
         self._size = FIRST_PART
         self._ahead: deque[Ahead] = deque()
-        self._count = 1 if spawn else 0
+        self._count = 0 if runner is None else 1
 
     async def begin(self) -> Entry:
         """Make the first request; return what its answer tells of the object."""
@@ -104,12 +105,17 @@ class ReadAhead:
         if not self._ahead:
             return (await self._store.part(self._path, *self._next_part(), self._entry)).data
         ahead = self._ahead[0]
-        if not ahead.ready.done() and not self._store.limit.crowded:
-            self._count = min(self._count + 1, MOST_AHEAD // LARGEST_PART)
+        if not ahead.ready.done() and not self._store.limit.crowded and self._may_grow():
+            self._count += 1
             self._ask()
         part = await ahead.ready
         self._ahead.popleft()
         return part.data
+
+    def _may_grow(self) -> bool:
+        """Claim memory for one more part than is requested ahead."""
+        wanted = (self._count + 2) * LARGEST_PART
+        return wanted <= MOST_AHEAD and self._share is not None and self._share.claim(wanted) >= wanted
 
     def _ask(self) -> None:
         """Request as many parts ahead as are to be."""
@@ -118,10 +124,10 @@ class ReadAhead:
 
     def _request(self) -> None:
         """Request one part in a task."""
-        assert self._spawn is not None
+        assert self._runner is not None
         ahead = Ahead(self._next_part())
         self._ahead.append(ahead)
-        ahead.cancel = self._spawn(partial(self._fetch, ahead))
+        ahead.cancel = self._runner.spawn(partial(self._fetch, ahead))
 
     def _next_part(self) -> tuple[int, int]:
         """Return where the part after the last lies that was requested."""

@@ -45,6 +45,13 @@ async def pieces(path: str, **options: Any) -> list[bytes]:
         return [bytes(block) async for block in stream]
 
 
+class Inline:
+    """Who runs what blocks as a test wants it."""
+
+    def __init__(self, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
+        self.in_thread = in_thread
+
+
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
@@ -132,7 +139,7 @@ class TestStream:
             calls.append(work)
             return work()
 
-        assert b"".join(await pieces(path, block_bytes=len(content) // 4, in_thread=in_thread)) == content
+        assert b"".join(await pieces(path, block_bytes=len(content) // 4, runner=Inline(in_thread))) == content
         assert len(calls) == (2 if cache == "cached" else 5)  # the first block, what is not cached, and the end
 
 
@@ -157,7 +164,7 @@ class TestDescriptors:
             return work()
 
         before = descriptors()
-        stream = store.stream(path, block_bytes=10, in_thread=in_thread)
+        stream = store.stream(path, block_bytes=10, runner=Inline(in_thread))
         await anext(stream)
         with pytest.raises(StopIteration):
             stream.aclose().send(None)
@@ -166,7 +173,7 @@ class TestDescriptors:
     async def test_missing_file_opens_nothing(self, tmp_path: Path) -> None:
         before = descriptors()
         with pytest.raises(FileNotFoundError):
-            await pieces(str(tmp_path / "missing"), in_thread=inline)
+            await pieces(str(tmp_path / "missing"), runner=Inline(inline))
         assert descriptors() == before
 
     @pytest.mark.parametrize("started", [False, True], ids=["before the read starts", "while it reads"])
@@ -194,7 +201,7 @@ class TestDescriptors:
             await asyncio.Event().wait()
 
         monkeypatch.setattr("asyncdata.storage.local.os.fstat", held)
-        task = asyncio.ensure_future(pieces(path, in_thread=in_thread))
+        task = asyncio.ensure_future(pieces(path, runner=Inline(in_thread)))
         await asyncio.to_thread(entered.wait, 10)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -306,5 +313,5 @@ def test_any_file_in_any_blocks(data: bytes, block_bytes: int, offset: int) -> N
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()
-        found = asyncio.run(pieces(file.name, block_bytes=block_bytes, offset=offset, in_thread=inline))
+        found = asyncio.run(pieces(file.name, block_bytes=block_bytes, offset=offset, runner=Inline(inline)))
     assert b"".join(found) == data[offset:]
