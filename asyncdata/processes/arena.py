@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import io
+import itertools
 import math
 import os
 import pickle
@@ -97,6 +98,10 @@ class Slot:
         return window
 
 
+NUMBERS: Final = itertools.count()
+"""Numbers of slots, each used once in a process: whoever reads may have parcels from several of its `Slots`."""
+
+
 class Slots:
     """The slots that a process owns: at most `most_bytes` and `most` of them, but for what is on its way."""
 
@@ -105,7 +110,6 @@ class Slots:
         self.most = most
         self.slots: list[Slot] = []
         self.bytes = 0
-        self.made = 0
         self.dropped: list[int] = []
 
     def take(self, need: int) -> tuple[Slot, bool]:
@@ -123,8 +127,7 @@ class Slots:
         for slot in [slot for slot in self.slots if not slot.taken]:
             if self.bytes + size > self.most_bytes or len(self.slots) >= self.most:
                 self.drop(slot)
-        slot = Slot(self.made, Segment.create(size))
-        self.made += 1
+        slot = Slot(next(NUMBERS), Segment.create(size))
         self.bytes += size
         self.slots.append(slot)
         return slot

@@ -52,6 +52,10 @@ def server() -> None:
     assert list(beside(ad.Dataset.range(2))) == [0, 1]
 
 
+def windows(_: int, window: ad.Dataset[Any]) -> ad.Dataset[Any]:
+    return window.batch(4)
+
+
 def start(program: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-W", "error", str(FAULTS / f"{program}.py"), *arguments],
@@ -225,6 +229,22 @@ def test_a_state_may_be_asked_for_after_close_and_goes_on_anywhere() -> None:
     state = elements.state_dict()
     rest = list(ds.with_options(ad.Options(placement="thread")).iterate(state=state))
     assert sorted(first + rest) == [x * x for x in range(100)]
+
+
+def test_a_plan_and_a_state_that_are_both_large_go_on_from_there() -> None:
+    """Both go by shared memory, and neither is taken for the other."""
+    kept = bytes(2 * INLINE)
+    numbers = ad.Dataset.range(6000).filter(lambda x: len(kept) > 0)
+    ds = beside(numbers.group_by_window(lambda x: x % 500, windows, 4).unbatch())
+    for _ in range(2):  # in a process that is started for it, and again in one that runs
+        with ds.iterate() as elements:
+            first = [next(elements) for _ in range(500)]
+            state = elements.state_dict()
+        assert len(pickle.dumps(state["position"])) > INLINE
+        rest = list(ds.iterate(state=state))
+        assert [*first, *rest] == list(numbers.group_by_window(lambda x: x % 500, windows, 4).unbatch())
+        gone_on = beside(numbers.group_by_window(lambda x: x % 500, windows, 4).unbatch())
+        assert list(gone_on.iterate(state=state)) == rest
 
 
 def test_a_state_is_taken_while_another_thread_of_the_pipeline_computes() -> None:
