@@ -130,9 +130,16 @@ class ThreadLanes(Lanes):
 class TaskLanes(Lanes):
     """`count` tasks that await a function on one element each."""
 
-    def __init__(self, scope: Scope, count: int, work: Callable[[Block], Awaitable[Block]]) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        count: int,
+        work: Callable[[Block], Awaitable[Block]],
+        at_once: Callable[[Block], Block | None] | None = None,
+    ) -> None:
         self.pace = Pace(0.0)
         self.work = work
+        self.at_once = at_once
         self.scope = scope
         self.workers = count
         self.waiting: deque[tuple[Group, Callable[[Group], None]]] = deque()
@@ -140,6 +147,10 @@ class TaskLanes(Lanes):
         self.tasks: list[Any] = []
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
+        if self.at_once is not None and (result := self.at_once(group.what)) is not None:
+            group.result, group.done = result, True
+            finished(group)
+            return
         self.waiting.append((group, finished))
         if self.idle:
             self.idle.popleft().notify()

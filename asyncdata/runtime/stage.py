@@ -283,10 +283,14 @@ class Apply:
 
     async def awaited(self, work: Work, source: Blocks, want: Demand) -> Blocks:
         """Await the functions on one element after the other; none waits for the next."""
+        at_once = work.at_once
         async with aclosing(source):
             async for block in source:
                 for place in range(len(block)):
-                    result = await work.run_async(block.part(place, place + 1))
+                    one = block.part(place, place + 1)
+                    result = None if at_once is None else at_once(one)
+                    if result is None:
+                        result = await work.run_async(one)
                     if result.items:
                         yield result
 

@@ -81,7 +81,7 @@ class TunedLanes(Lanes):
         if choice.where == "inline":
             return InlineLanes(work.attempt)
         if choice.where == "task":
-            return TaskLanes(self.scope, choice.workers, work.run_async)
+            return TaskLanes(self.scope, choice.workers, work.run_async, work.at_once)
         lanes = ThreadLanes(self.scope, choice.workers, work.attempt)
         lanes.watched = not self.tuning.settled
         if self.tuning.alone:
@@ -149,5 +149,5 @@ def lanes_of(scope: Scope, work: Work, workers: int, executor: Pool | Executor |
         return ExecutorLanes(executor, workers, work, scope.epoch)
     work = work.at(scope.epoch)
     if any(call.is_async for call in work.calls):
-        return TaskLanes(scope, workers, work.run_async)
+        return TaskLanes(scope, workers, work.run_async, work.at_once)
     return ThreadLanes(scope, workers, work.attempt)

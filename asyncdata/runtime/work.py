@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from typing import Any, Final, TypeAlias
 
@@ -117,6 +118,12 @@ class Work:
             block = sift(block, result) if call.keeps else result
         return block, count
 
+    @property
+    def at_once(self) -> Callable[[Block], Block | None] | None:
+        """What does it to a block of one element if that needs no waiting, if there is such a thing."""
+        quick = getattr(self.calls[0].fn, "at_once", None) if len(self.calls) == 1 and not self.calls[0].keeps else None
+        return None if quick is None else partial(tried, quick)
+
     async def run_async(self, block: Block) -> Block:
         """Call or await the functions on a block of one element."""
         for call in self.calls:
@@ -127,6 +134,12 @@ class Work:
                 result = Block([result], block.tickets, type(result) is Failure)
             block = sift(block, result) if call.keeps else result
         return block
+
+
+def tried(quick: Callable[[Any], Any], block: Block) -> Block | None:
+    """Return what becomes of a block of one element, `None` if that has to be waited for."""
+    result = None if block.failed or not block.items else quick(block.items[0])
+    return None if result is None else Block([result], block.tickets)
 
 
 def joined(first: list[Any], block: Block, rest: Block) -> Block:

@@ -7,10 +7,9 @@ import glob
 import io
 import os
 import re
+import time
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
-
-import aiofiles
 
 from asyncdata.errors import DataLossError
 from asyncdata.storage.base import BLOCK_BYTES, Entry
@@ -34,8 +33,19 @@ NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 """Asks for what lies in the page cache alone; 0 where nobody can."""
 
 
+LARGEST_QUICK: Final = 1 << 20
+"""Bytes of a file at most that is read in the caller's thread, which others wait for."""
+
+SLOW: Final = 2e-3
+"""Seconds that to open a file may take there, so that the next ones are opened there too; else in threads, so many."""
+AFTER_SLOW: Final = 256
+
+
 class LocalStore:
     """Files of this machine."""
+
+    def __init__(self) -> None:
+        self.quick = QuickReads()
 
     def list(self, pattern: str) -> Iterator[Entry]:
         """Yield the files and folders that match, sorted; `**` goes into folders, and `*` finds no hidden files.
@@ -63,14 +73,58 @@ class LocalStore:
         return FileStream(path, block_bytes, offset, asyncio.to_thread if runner is None else runner.in_thread)
 
     async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return the file, or `length` bytes from `start` on; DataLossError when it ends before."""
-        async with aiofiles.open(path, "rb") as file:
-            if start:
-                await file.seek(start)
-            data = await file.read(-1 if length is None else length)
+        """Return the file, or `length` bytes from `start` on; DataLossError when it ends before.
+
+        What lies in the page cache is read at once, the rest in a thread.
+        """
+        data = self.quick.read(path, start, length)
+        if data is None:
+            data = await asyncio.to_thread(read_part, path, start, length)
         if length is not None and len(data) < length:
             raise DataLossError(f"{path}: asked for {length} bytes from byte {start} on, got {len(data)}")
         return data
+
+
+class QuickReads:
+    """Reads small files from the page cache in the caller's thread, as long as to open them takes no time there.
+
+    Where a file system's own directory has to be read first, or another machine asked, the next files are left to
+    threads.
+    """
+
+    def __init__(self) -> None:
+        self.others = 0
+        """How many files are left to threads before it is tried again."""
+
+    def read(self, path: str, start: int, length: int | None) -> bytes | None:
+        """Return what a file has, or `None` if it is better read in a thread."""
+        if not NOWAIT or self.others > 0:
+            self.others -= 1
+            return None
+        begin = time.perf_counter()
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # comes again in the thread
+            return None
+        if time.perf_counter() - begin > SLOW:
+            self.others = AFTER_SLOW
+        try:
+            size = os.fstat(descriptor).st_size - start if length is None else length
+            if not 0 < size <= LARGEST_QUICK:
+                return None
+            buffer = bytearray(size)
+            return bytes(buffer) if os.preadv(descriptor, [buffer], start, NOWAIT) == size else None
+        except OSError:  # it is not in the page cache, or the file system cannot tell
+            return None
+        finally:
+            os.close(descriptor)
+
+
+def read_part(path: str, start: int, length: int | None) -> bytes:
+    """Return a file, or a part of it."""
+    with io.FileIO(path) as file:
+        file.seek(start)
+        return file.read() if length is None else file.read(length)
 
 
 def as_glob_has_it(found: re.Match[str]) -> str:
