@@ -1,38 +1,37 @@
 """asyncdata: data pipelines for training, asyncio inside, tf.data's vocabulary outside.
 
-General layout, lowest first; a module imports only from those before it:
+Layout, lowest first. A module imports only from those before it (`tests/test_architecture.py` has the exact order):
 
-    errors, options, structure,
-    closing, ragged, zeros       what everybody uses
-    trying                       functions that are tried again or given up
-    formats                      encodings without I/O: TFRecord framing, tf.Example, lines, records of a fixed length
-    runtime                      what exists while elements flow: blocks, tickets, queues, executors, stages
-    plan                         Node, the immutable tree that a Dataset is
-    storage                      bytes at a path
-    sources, transforms          the nodes, one file each
-    optimize                     the rewrite rules
-    runtime.pipeline, .bridge    a run of a plan, and how its consumer waits for it
-    runtime.threads, .by_hand    those with a thread of their own, or without an event loop
-    beside                       a run in a process of its own
-    devices                      what copies elements to an accelerator
-    attributes                   which attributes of an object tell it from others
-    contents                     what elements that are kept depend on, as hashes
-    identity                     what a state says of a step
-    checkpoint                   what a state says, whether it fits, and how it is kept in a file
-    kept                         elements on disk: caches, saved datasets
-    transformations              what a dataset can be made into
-    iterator                     one pass over a dataset
-    integrations                 what training loops of others take
-    web                          what services give, and streams of others
-    dataset, readers,
-    tables, tee, experimental    what users see
-    testing, demo, __main__      for users' tests; the main job; the command line
+    errors            the exceptions of the package
+    memory/           buffers that are used again, large copies, memory that functions fill
+    elements/         what an element is: structures, specs, columns, ragged rows, tensors
+    options           Options and the constants of tf.data
+    runtime/          what exists while elements flow: blocks, tickets, queues, host resources, forks
+    formats/          bytes to records and back, without I/O
+    storage/          bytes at a path
+    executors/        how functions are called: in place, in threads, as tasks, in worker processes; AUTOTUNE
+    graph/            the node, the stages, the rewrite rules, fingerprints, epochs
+    sources/          the nodes without an input, a file for each kind
+    transforms/       the nodes with inputs, a file for each method
+    engines/          where a pipeline runs: current loop, thread, no loop, a process of its own
+    devices/          copies from the host to an accelerator
+    checkpoint        what a state says, whether it fits, and how it is kept in a file
+    persistence/      elements on disk: caches, snapshots, saved datasets
+    transformations   the methods of Dataset that give a dataset
+    iterator          one pass over a dataset
+    integrations/     loaders of PyTorch, Lightning, Keras
+    web/              channels that services fill, and an ASGI application
+    dataset, readers, tables, tee, experimental
+    testing           for tests of users
+    demo/, __main__   the main job and the command line
 """
 
 from __future__ import annotations
 
 from asyncdata import checkpoint, experimental, web
 from asyncdata.dataset import Dataset
+from asyncdata.elements.ragged import Ragged
+from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
 from asyncdata.errors import (
     AsyncDataError,
     ChannelFull,
@@ -47,7 +46,8 @@ from asyncdata.errors import (
     StructureError,
     WorkerCrashed,
 )
-from asyncdata.formats.example import (
+from asyncdata.executors.retry import with_retries, with_timeout
+from asyncdata.formats.tf_example import (
     FixedLenFeature,
     VarLenFeature,
     decode_example,
@@ -57,15 +57,12 @@ from asyncdata.formats.example import (
 )
 from asyncdata.formats.tfrecord import TFRecordWriter
 from asyncdata.iterator import DatasetIterator
+from asyncdata.memory.output_buffers import empty
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
-from asyncdata.ragged import Ragged
 from asyncdata.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
-from asyncdata.room import empty
 from asyncdata.sources.stateful import Stateful
-from asyncdata.spec import RaggedTensorSpec, TensorSpec
 from asyncdata.storage import read_file
 from asyncdata.transforms.group_by_reducer import Reducer
-from asyncdata.trying import with_retries, with_timeout
 from asyncdata.web.channel import Channel
 
 __version__ = "0.1.0"

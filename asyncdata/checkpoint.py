@@ -18,30 +18,30 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from asyncdata.contents import contents
 from asyncdata.errors import ResumeError
-from asyncdata.identity import words_of
-from asyncdata.plan import Node, nodes_of
-from asyncdata.runtime.dealing import Deal, Share
-from asyncdata.runtime.random import Chance
+from asyncdata.executors.element_rng import Chance
+from asyncdata.graph.content_hash import contents
+from asyncdata.graph.identity import words_of
+from asyncdata.graph.node import Node, nodes_of
+from asyncdata.graph.state_sizes import check_position
+from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start, natural
-from asyncdata.sizes import check_position
-from asyncdata.sources.files import brief
+from asyncdata.sources.file_list_digest import label_text
 from asyncdata.storage import write_whole
 
 __all__ = (
-    "Place",
-    "account",
+    "ResumePoint",
     "chosen_seeds",
     "fingerprint",
-    "heading",
     "inspect_state",
     "load",
     "merge_states",
     "place_of",
+    "plan_labels",
     "save",
     "seeds_of",
     "shares_of",
+    "state_header",
     "state_of",
     "with_seeds",
 )
@@ -55,7 +55,7 @@ KINDS: Final = {"plan": list, "seeds": list, "shares": list, "epoch": int, "deli
 """What the parts of a state are."""
 
 
-class Place(NamedTuple):
+class ResumePoint(NamedTuple):
     """What a state says about a plan: the plan with the state's seeds, and where its run goes on.
 
     In a share that was dealt anew in the middle of an epoch, how many were delivered does not tell which ones.
@@ -65,10 +65,10 @@ class Place(NamedTuple):
     epoch: int
     delivered: int = 0
     start: Start = FRESH
-    dealt: bool = False
+    resharded: bool = False
 
 
-def account(plan: Node) -> list[str]:
+def plan_labels(plan: Node) -> list[str]:
     """Return a plan in words: what must not change between saving a state and going on with it."""
     return [words for node in nodes_of(plan) if (words := words_of(node)) is not None]
 
@@ -96,29 +96,31 @@ def shares_of(plan: Node) -> list[Share]:
 
 def fingerprint(plan: Node) -> str:
     """Return a hash of a plan's account, of what it does not tell and of the seeds that somebody chose."""
-    told = json.dumps([account(plan), contents(plan), chosen_seeds(plan)])
+    told = json.dumps([plan_labels(plan), contents(plan), chosen_seeds(plan)])
     return blake2b(told.encode(), digest_size=16).hexdigest()
 
 
-def heading(place: Place) -> dict[str, Any]:
+def state_header(place: ResumePoint) -> dict[str, Any]:
     """Return what all states of a run have in common."""
     told = {
         "version": VERSION,
-        "plan": account(place.plan),
+        "plan": plan_labels(place.plan),
         "seeds": [list(pair) for pair in seeds_of(place.plan).items()],
         "shares": [list(share) for share in shares_of(place.plan)],
         "epoch": place.epoch,
     }
-    return {**told, "dealt": True} if place.dealt else told
+    return {**told, "dealt": True} if place.resharded else told
 
 
-def state_of(heading: Mapping[str, Any], delivered: int, position: Position) -> dict[str, Any]:
+def state_of(state_header: Mapping[str, Any], delivered: int, position: Position) -> dict[str, Any]:
     """Return the state of a run; it is the caller's, who may change it."""
-    own: dict[str, Any] = {name: value.copy() if isinstance(value, list) else value for name, value in heading.items()}
+    own: dict[str, Any] = {
+        name: value.copy() if isinstance(value, list) else value for name, value in state_header.items()
+    }
     return {**own, "delivered": delivered, "position": position}
 
 
-def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> Place:
+def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> ResumePoint:
     """Return where a run of `plan` goes on from `state`; `ResumeError` if the two do not fit."""
     told = checked(state)
     seeds = dict[int, int](told["seeds"])
@@ -127,7 +129,7 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> Place
         if seeds.keys() != seeds_of(plan).keys():
             raise ResumeError(f"the state has seeds for steps {[*seeds]}, the pipeline for {[*seeds_of(plan)]}")
     else:
-        places = matched(told["plan"], account(plan))
+        places = matched(told["plan"], plan_labels(plan))
         seeds = {places[place]: seed for place, seed in seeds.items() if place in places}
         if told["position"] is not None:
             check_counted(told["plan"], plan, told["version"])
@@ -136,11 +138,11 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> Place
     for position in plan.told(told["position"], list) if "merged" in told else [told["position"]]:
         check_position(plan, position, exact)
     if "merged" in told:
-        return plan.told(told, lambda told: dealt(plan, told, shares_of(plan)))
+        return plan.told(told, lambda told: resharded(plan, told, shares_of(plan)))
     check_shares(told, shares_of(plan))
     position = told["position"]
     start = FRESH if position is None else plan.told(position, Start.of)
-    return Place(plan, told["epoch"], told["delivered"], start, told.get("dealt", False))
+    return ResumePoint(plan, told["epoch"], told["delivered"], start, told.get("dealt", False))
 
 
 def check_shares(told: Mapping[str, Any], shares: list[Share]) -> None:
@@ -193,15 +195,15 @@ def check_counted(was: list[str], plan: Node, version: int) -> None:
 
     Steps that remember something have the same names in both, as `matched` has made sure.
     """
-    now = account_with_inputs(plan, words_of if version == VERSION else IDENTITY)
+    now = plan_labels_with_inputs(plan, words_of if version == VERSION else IDENTITY)
     before, after = kept_places(was), kept_places([words for words, _ in now])
     for number, place in enumerate(after):
         words, first = now[place]
         if name_of(words) in FIXED and words != was[before[number]]:
             raise ResumeError(
-                f"{brief(was[before[number]])} has become {brief(words)}, and strict=False would lose or repeat "
-                "elements: leave the key, the size and the reduction of group_by_window as they were, or start without "
-                "the state"
+                f"{label_text(was[before[number]])} has become {label_text(words)}, and strict=False would lose "
+                "or repeat elements: leave the key, the size and the reduction of group_by_window as they were, or "
+                "start without the state"
             )
         if name_of(words) not in COUNTED:
             continue
@@ -211,13 +213,13 @@ def check_counted(was: list[str], plan: Node, version: int) -> None:
         if changed:
             lost, found = changed[0]
             raise ResumeError(
-                f"{brief(words)} may read its input again and counts its elements, and strict=False would lose or "
-                f"repeat some: below it {brief(lost or 'nothing')} has become {brief(found or 'nothing')}; "
-                "only maps may change there"
+                f"{label_text(words)} may read its input again and counts its elements, and strict=False would lose "
+                f"or repeat some: below it {label_text(lost or 'nothing')} has become "
+                f"{label_text(found or 'nothing')}; only maps may change there"
             )
 
 
-def account_with_inputs(plan: Node, words_now: Callable[[Node], str | None]) -> list[tuple[str, int]]:
+def plan_labels_with_inputs(plan: Node, words_now: Callable[[Node], str | None]) -> list[tuple[str, int]]:
     """Return the account of a plan, each step with the place of the first of those that it reads."""
     found: list[tuple[str, int]] = []
 
@@ -253,16 +255,16 @@ def share_in(told: Any) -> Share:
     return Share(count, index)
 
 
-def dealt(plan: Node, told: Mapping[str, Any], shares: list[Share]) -> Place:
+def resharded(plan: Node, told: Mapping[str, Any], shares: list[Share]) -> ResumePoint:
     """Return where one share goes on of what others have left that had their states merged."""
     same_number(told["shares"], shares)
     share = shares[natural(told["merged"])]
     for place, (was, now) in enumerate(zip(map(share_in, told["shares"]), shares, strict=True)):
         if place != told["merged"] and was != now:
             raise ResumeError(f"the states are of {was}, and this is {now}; they were merged over another shard()")
-    position = plan.told(told["position"], lambda shares: plan.dealt(shares, Deal(share, (told["epoch"],))))
+    position = plan.told(told["position"], lambda shares: plan.resharded(shares, Resharding(share, (told["epoch"],))))
     delivered = (told["delivered"] + share.num_shards - 1 - share.number) // share.num_shards
-    return Place(plan, told["epoch"], delivered, Start.of(position), dealt=True)
+    return ResumePoint(plan, told["epoch"], delivered, Start.of(position), resharded=True)
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -354,8 +356,9 @@ def compare(was: list[str], plan: Node, version: int = VERSION) -> None:
             if node is not None and {bare(old, node), bare(new, node)} == {node.identity}:
                 told = f"other arguments tell the two apart that these words leave out, of {node.identity}; "
             raise ResumeError(
-                f"the state is of another pipeline: step {place + 1} was {brief(old or 'nothing')} when it was saved, "
-                f"and is {brief(new or 'nothing')} now; {told}build the same pipeline, or start without the state"
+                f"the state is of another pipeline: step {place + 1} was {label_text(old or 'nothing')} when it was "
+                f"saved, and is {label_text(new or 'nothing')} now; {told}build the same pipeline, or start without "
+                "the state"
             )
 
 
@@ -427,7 +430,7 @@ def inspect_state(state: Mapping[str, Any]) -> str:
     size = len(json.dumps(state, separators=(",", ":")))
     shares = ", ".join(f"{share.number} of {share.num_shards}" for share in map(share_in, state["shares"]))
     rows = {
-        "plan": " → ".join(map(brief, state["plan"])),
+        "plan": " → ".join(map(label_text, state["plan"])),
         **({"shares": f"{len(position or ())} merged" if "merged" in state else shares} if shares else {}),
         "epoch": state["epoch"],
         "delivered": state["delivered"],

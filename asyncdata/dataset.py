@@ -11,35 +11,35 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy.typing as npt
 
-from asyncdata.arguments import check_choice, check_flag
-from asyncdata.checkpoint import Place, chosen_seeds, fingerprint, place_of
-from asyncdata.contents import contents
-from asyncdata.epochs import Epochs
+from asyncdata.checkpoint import ResumePoint, chosen_seeds, fingerprint, place_of
+from asyncdata.elements.structure import as_arrays, check_signature, conform, open_level, paired, spec_of
+from asyncdata.elements.tensors import dataloader_hint
+from asyncdata.elements.validation import check_choice, check_flag
+from asyncdata.engines.base import running_loop
+from asyncdata.engines.no_loop import elements_by_hand
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.formats.limits import KEPT_RECORD_BYTES
+from asyncdata.executors.function_call import Call
+from asyncdata.formats.record_limits import KEPT_RECORD_BYTES
+from asyncdata.graph.content_hash import contents
+from asyncdata.graph.epochs import Epochs
+from asyncdata.graph.node import Node, check_called, check_count
+from asyncdata.graph.optimizer import Planner, explained
 from asyncdata.integrations.keras import keras_dataset
 from asyncdata.integrations.loader import Loader
-from asyncdata.integrations.packages import require
 from asyncdata.integrations.tensors import to_tensors
 from asyncdata.integrations.torch_dataset import torch_dataset
 from asyncdata.iterator import DatasetIterator, next_block
-from asyncdata.kept.saved import Saved, save
-from asyncdata.optimize import Planner, explained
 from asyncdata.options import INFINITE_CARDINALITY, Options
-from asyncdata.plan import Node, check_called, check_count
-from asyncdata.runtime.bridge import running_loop
-from asyncdata.runtime.by_hand import elements_by_hand
-from asyncdata.runtime.executors import Call
-from asyncdata.sources.generator import AsyncIterated, Generated, Iterated, Restarted
-from asyncdata.sources.memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
+from asyncdata.persistence.saved_dataset import Saved, save
+from asyncdata.runtime.optional_packages import require
+from asyncdata.sources.in_memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
+from asyncdata.sources.iterators import AsyncIterated, Generated, Iterated, Restarted
 from asyncdata.storage import StorageOptions, local_path, store_for
-from asyncdata.structure import as_arrays, check_signature, conform, open_level, paired, spec_of
 from asyncdata.tee import Consumer, consumers
-from asyncdata.tensors import dataloader_hint
 from asyncdata.transformations import Transformations, check_structures, dataset_for
 from asyncdata.transforms.map import Map
-from asyncdata.transforms.mix import Choose, Sample
 from asyncdata.transforms.prefetch_to_device import check_last
+from asyncdata.transforms.sample_from_datasets import Choose, Sample
 from asyncdata.transforms.zip import Zip
 from asyncdata.web.channel import Channel
 from asyncdata.web.received import Freshness, Received
@@ -522,7 +522,7 @@ class Dataset(Transformations[T]):
         dtype('int64')
         """
         numpied = Map(self._plan, (Call("map", as_arrays, spread=False),))
-        return DatasetIterator(Planner(self._options), Place(numpied, self._epochs.begin()))
+        return DatasetIterator(Planner(self._options), ResumePoint(numpied, self._epochs.begin()))
 
     def tee(self, n: int, buffer_size: int = 16) -> tuple[Consumer[T], ...]:
         """Begin one iteration for `n` consumers, each of which gets every element; nothing is read or made twice.
@@ -679,12 +679,12 @@ class Dataset(Transformations[T]):
     def __repr__(self) -> str:
         return f"<Dataset {self._plan}>"
 
-    def _begin(self, epoch: int | None = None) -> Place:
+    def _begin(self, epoch: int | None = None) -> ResumePoint:
         """Return the beginning of an epoch, of the next one unless it is told."""
         number = None if epoch is None else check_count("iterate", "epoch", epoch, 0)
-        return Place(self._plan, self._epochs.begin(number))
+        return ResumePoint(self._plan, self._epochs.begin(number))
 
-    def _go_on(self, state: Mapping[str, Any], strict: bool) -> Place:
+    def _go_on(self, state: Mapping[str, Any], strict: bool) -> ResumePoint:
         """Return the place that a state tells; the next epoch is the one after it."""
         place = place_of(self._plan, state, strict)
         self._plan = place.plan
@@ -876,7 +876,7 @@ def first_epoch(dataset: Dataset[T], epoch: int) -> list[T]:
     options = dataset.options()
     if options.placement is None and running_loop() is None:
         options = options.merge(Options(placement="current"))
-    with DatasetIterator[T](Planner(options), Place(dataset.plan, epoch)) as elements:
+    with DatasetIterator[T](Planner(options), ResumePoint(dataset.plan, epoch)) as elements:
         return list(elements)
 
 

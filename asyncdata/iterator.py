@@ -12,25 +12,25 @@ from itertools import islice
 from operator import getitem, length_hint
 from typing import Any, Generic, Self, TypeVar
 
-from asyncdata import forks
-from asyncdata.arguments import check_flag
-from asyncdata.beside.engine import ProcessEngine
-from asyncdata.checkpoint import Place, heading, place_of, state_of
-from asyncdata.closing import Closable
+from asyncdata.checkpoint import ResumePoint, place_of, state_header, state_of
 from asyncdata.devices.choice import device_for
 from asyncdata.devices.engine import DeviceEngine
+from asyncdata.elements.structure import spec_of
+from asyncdata.elements.validation import check_flag
+from asyncdata.engines.base import Engine, LoopEngine, RunSpec, TaskEngine
+from asyncdata.engines.process.engine import ProcessEngine
+from asyncdata.engines.stats import stats_of
+from asyncdata.engines.thread import thread_engine
 from asyncdata.errors import ClosedError, ConcurrentUseError, StructureError
-from asyncdata.optimize import Planner
-from asyncdata.plan import UnseekableError, check_count
+from asyncdata.graph.node import UnseekableError, check_count
+from asyncdata.graph.optimizer import Planner
+from asyncdata.runtime import forks
 from asyncdata.runtime.block import DELIVERED, Block, Failure, fail
-from asyncdata.runtime.bridge import Engine, LoopEngine, Run, TaskEngine
-from asyncdata.runtime.budget import Budget
-from asyncdata.runtime.interrupts import DeferredSigint, Interrupts
+from asyncdata.runtime.closing import Closable
+from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.queue import AT_EXIT, BlockQueue
-from asyncdata.runtime.threads import thread_engine
+from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
 from asyncdata.runtime.tickets import END, Position, Start
-from asyncdata.stats import stats_of
-from asyncdata.structure import spec_of
 from asyncdata.transforms.prefetch_to_device import split_at_device
 
 __all__ = ("DatasetIterator", "Reader", "at_hand", "ended_by", "next_block", "next_within", "state_before_latest")
@@ -38,7 +38,7 @@ __all__ = ("DatasetIterator", "Reader", "at_hand", "ended_by", "next_block", "ne
 T = TypeVar("T")
 
 
-class Alone:
+class ExclusiveUse:
     """Lets one task or thread at a time ask an iterator for more."""
 
     __slots__ = ("readers",)
@@ -65,17 +65,17 @@ class Reader:
     the queue until it is stored here, and attributes that belong together are stored with no call between them.
     """
 
-    def __init__(self, planner: Planner, place: Place) -> None:
+    def __init__(self, planner: Planner, place: ResumePoint) -> None:
         self.planner = planner
         self.options = planner.options
         self.placement = self.options.placement or "thread"
-        self.alone = Alone()
+        self.alone = ExclusiveUse()
         self.begin(place)
-        forks.own(self)
+        forks.register(self)
 
-    def begin(self, place: Place) -> None:
+    def begin(self, place: ResumePoint) -> None:
         """Stand at a place, with nothing running yet."""
-        plan, budget, waiting = self.planner.runs(place.plan), Budget(), deque[Block]()
+        plan, budget, waiting = self.planner.runs(place.plan), MemoryBudget(), deque[Block]()
         items: Iterator[Any] = iter(())
         failures: Iterator[Failure] = iter(())
         # no call from here on
@@ -110,7 +110,7 @@ class Reader:
         else:
             position = self.piece.tickets.at(given)
         if self.heading is None:
-            self.heading = heading(self.place)
+            self.heading = state_header(self.place)
         return state_of(self.heading, self.delivered + given, position)
 
     @property
@@ -118,7 +118,7 @@ class Reader:
         """How many elements of the piece have not been given out."""
         return length_hint(self.items) + length_hint(self.failures)
 
-    def read(self, interrupts: Interrupts | None = None) -> None:
+    def read(self, interrupts: DeferredInterrupts | None = None) -> None:
         """Have the next piece in `items`, or in `failures`, when these are used up.
 
         `interrupts` are those of somebody who keeps Ctrl-C meanwhile.
@@ -145,7 +145,7 @@ class Reader:
             raise AssertionError("elements of this piece were read one by one")
         return piece
 
-    def load(self, interrupts: Interrupts | None, use: Callable[[], T]) -> T:
+    def load(self, interrupts: DeferredInterrupts | None, use: Callable[[], T]) -> T:
         """Have the next element here, and return what `use` makes of that while nobody else reads."""
         me = object()
         try:
@@ -214,7 +214,7 @@ class Reader:
         finally:
             del error
 
-    def receive(self, interrupts: Interrupts | None) -> None:
+    def receive(self, interrupts: DeferredInterrupts | None) -> None:
         """Have the pieces of the next block; wait for it in a plain thread."""
         self.check_open()
         engine, block = self.running, None
@@ -226,17 +226,17 @@ class Reader:
         elif interrupts is not None:
             self.accept(self.wait(interrupts))
         else:
-            with Interrupts() as own, DeferredSigint(own):
+            with DeferredInterrupts() as own, DeferredSigint(own):
                 self.accept(self.wait(own))
 
-    def wait(self, interrupts: Interrupts) -> Block:
+    def wait(self, interrupts: DeferredInterrupts) -> Block:
         """Return the next block when it is there; it stays in the queue."""
         engine = self.running or self.start(None)
         queue = engine.queue
         while (block := queue.first()) is None:
             if (queue.ended or queue.stopped) and not queue.blocks:
                 fail(self.ending(queue, StopIteration()))
-            queue.crave()
+            queue.request_more()
             engine.wait(queue.may_read, interrupts)
             interrupts.check()
             self.check_open()
@@ -253,7 +253,7 @@ class Reader:
         while (block := queue.first()) is None:
             if (queue.ended or queue.stopped) and not queue.blocks:
                 fail(self.ending(queue, StopAsyncIteration()))
-            queue.crave()
+            queue.request_more()
             await engine.wait_async(queue.may_read)
             self.check_open()
         self.accept(block)
@@ -287,7 +287,7 @@ class Reader:
             self.items = self.failures = iter(())
             self.waiting = deque[Block]()
             self.piece = self.engine = self.host = self.running = None
-            self.alone = Alone()
+            self.alone = ExclusiveUse()
 
     def ending(self, queue: BlockQueue, stop: Exception) -> BaseException:
         """Return what ended the pipeline, or `stop` at the end of the data.
@@ -304,7 +304,7 @@ class Reader:
         self.abandon()  # one whose start was interrupted by a signal handler
         plan, node = split_at_device(self.plan)
         device = None if node is None else device_for(node)
-        run = Run.of(plan, self.epoch, self.first, self.options.ram_budget)
+        run = RunSpec.of(plan, self.epoch, self.first, self.options.ram_budget)
         self.budget = run.budget
         self.engine = self.host = engine = self.host_engine(run, loop)
         engine.start()  # only now that `close` can end it
@@ -316,7 +316,7 @@ class Reader:
             engine.stop()
         return engine
 
-    def host_engine(self, run: Run, loop: asyncio.AbstractEventLoop | None) -> Engine:
+    def host_engine(self, run: RunSpec, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Return what is to run the pipeline."""
         if self.placement == "process":
             return ProcessEngine(split_at_device(self.user_plan)[0], self.options, run)
@@ -366,7 +366,10 @@ class DatasetIterator(Closable, Generic[T]):
     """
 
     def __init__(
-        self, planner: Planner, place: Place, go_on: Callable[[Mapping[str, Any], bool], Place] | None = None
+        self,
+        planner: Planner,
+        place: ResumePoint,
+        go_on: Callable[[Mapping[str, Any], bool], ResumePoint] | None = None,
     ) -> None:
         self._reader, self._go_on = Reader(planner, place), go_on
         weakref.finalize(self, self._reader.abandon, AT_EXIT)  # nobody reads one that was dropped
@@ -557,10 +560,10 @@ class DatasetIterator(Closable, Generic[T]):
         return f"<DatasetIterator of {reader.plan}, {state}>"
 
 
-def further(place: Place, delivered: int, position: Position, count: int) -> Place:
+def further(place: ResumePoint, delivered: int, position: Position, count: int) -> ResumePoint:
     """Return the place `count` elements after the one where so many have been delivered."""
     start = Start.of({"skip": count, "from": position})
-    if not place.dealt:
+    if not place.resharded:
         with suppress(UnseekableError):
             start = Start.of(place.plan.seek(delivered + count))
     return place._replace(delivered=delivered + count, start=start)
@@ -585,7 +588,7 @@ def state_before_latest(iterator: DatasetIterator[Any]) -> dict[str, Any]:
     return iterator._reader.state(back=1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-def next_within(iterator: DatasetIterator[T], interrupts: Interrupts) -> T:
+def next_within(iterator: DatasetIterator[T], interrupts: DeferredInterrupts) -> T:
     """Return the next element, as `next` does, for somebody who keeps Ctrl-C until it has been stowed."""
     reader = iterator._reader  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     del iterator  # see Reader

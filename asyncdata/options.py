@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
-from asyncdata.arguments import check_choice
+from asyncdata.elements.validation import check_choice
 from asyncdata.errors import PlanError
 
 __all__ = ("AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Options", "Placement")

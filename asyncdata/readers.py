@@ -9,23 +9,23 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from asyncdata.arguments import check_flag
 from asyncdata.dataset import Dataset
+from asyncdata.elements.spec import TensorSpec
+from asyncdata.elements.validation import check_flag
 from asyncdata.errors import PlanError
+from asyncdata.executors.function_call import Call
+from asyncdata.executors.interleave_tuner import InterleaveTuner
 from asyncdata.formats.compression import decompressor
-from asyncdata.formats.fixed import FixedLayout
-from asyncdata.formats.limits import MAX_RECORD_BYTES
+from asyncdata.formats.fixed_length import FixedLayout
+from asyncdata.formats.record_limits import MAX_RECORD_BYTES
+from asyncdata.graph.node import Node, check_count
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import Node, check_count
-from asyncdata.runtime.abreast import Abreast
-from asyncdata.runtime.executors import Call
-from asyncdata.sources.fixed import FixedFile, FixedFiles
-from asyncdata.sources.memory import Items
-from asyncdata.sources.parsed import FileCatalog, Library
-from asyncdata.sources.record_index import Indexes
-from asyncdata.sources.text import LineFile
+from asyncdata.sources.fixed_length import FixedFile, FixedFiles
+from asyncdata.sources.in_memory import Items
+from asyncdata.sources.parsed_files import FileCatalog, RandomAccessFiles
+from asyncdata.sources.text_lines import LineFile
 from asyncdata.sources.tfrecord import RecordFile
-from asyncdata.spec import TensorSpec
+from asyncdata.sources.tfrecord_random_access import IndexCache
 from asyncdata.storage import BLOCK_BYTES, StorageOptions, is_local, store_for
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
@@ -202,7 +202,7 @@ def records_of(
             f"TFRecordDataset(index=True) is not for compression_type={compression!r}: what is compressed can be read "
             "from its beginning only; leave index away, or write the files without compression"
         )
-    indexes = Indexes(most) if index else None
+    indexes = IndexCache(most) if index else None
     size = block_size("TFRecordDataset", buffer_size)
     open_one = partial(
         record_file,
@@ -226,7 +226,7 @@ def files_of(
     filenames: Any,
     open_one: Callable[[Filename], Node],
     reads: int | None,
-    library: Library | None = None,
+    library: RandomAccessFiles | None = None,
     storage: StorageOptions | None = None,
 ) -> Node:
     """Return the plan that reads files, whose names may come from a dataset, one after the other or several at once.
@@ -245,7 +245,7 @@ def files_of(
         return FlatMap(plan, call, None if names is None or library is None else FileCatalog(names, library))
     workers = check_count(method, "num_parallel_reads", reads, 1, (AUTOTUNE,))
     if workers == AUTOTUNE:
-        return Interleave(plan, call, CYCLE_LENGTH, workers=workers, abreast=Abreast(CYCLE_LENGTH))
+        return Interleave(plan, call, CYCLE_LENGTH, workers=workers, tuner=InterleaveTuner(CYCLE_LENGTH))
     return Interleave(plan, call, workers, workers=workers)
 
 
@@ -264,7 +264,7 @@ def record_file(
     filename: Filename,
     compression: str | None,
     block_bytes: int,
-    indexes: Indexes | None,
+    indexes: IndexCache | None,
     max_record_bytes: int,
     storage: StorageOptions | None,
 ) -> RecordFile:

@@ -11,20 +11,20 @@ from typing import Any, cast
 
 import numpy as np
 
-from asyncdata.arguments import check_dtype, check_flag
 from asyncdata.dataset import Dataset, matching
+from asyncdata.elements.spec import TensorSpec
+from asyncdata.elements.validation import check_dtype, check_flag
 from asyncdata.errors import PlanError
+from asyncdata.executors.function_call import Call
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.csv import Column, Dialect, Strings, Table
-from asyncdata.formats.limits import MAX_RECORD_BYTES
+from asyncdata.formats.record_limits import MAX_RECORD_BYTES
+from asyncdata.graph.node import check_count
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import check_count
 from asyncdata.readers import Filename, Filenames, StorageMapping, block_size, checked, files_of
-from asyncdata.runtime.executors import Call
 from asyncdata.sources.csv import CsvFile
-from asyncdata.sources.memory import Items
+from asyncdata.sources.in_memory import Items
 from asyncdata.sources.sql import Connect, QueryRows, read_only_sqlite
-from asyncdata.spec import TensorSpec
 from asyncdata.storage import BLOCK_BYTES, StorageOptions
 from asyncdata.transforms.map import Map
 

@@ -12,21 +12,21 @@ from operator import length_hint
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
-from asyncdata import forks
-from asyncdata.closing import Closable
+from asyncdata.elements.isolation import isolated
 from asyncdata.errors import ClosedError
 from asyncdata.iterator import DatasetIterator, Reader, at_hand, ended_by, next_within
-from asyncdata.renewing import renewed
+from asyncdata.runtime import forks
 from asyncdata.runtime.block import fail
-from asyncdata.runtime.interrupts import DeferredSigint, Interrupts
+from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.queue import LoopSignal, Signal, ThreadSignal
+from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
 
 __all__ = ("Consumer", "consumers")
 
 T = TypeVar("T")
 
 
-class Outcome(NamedTuple):
+class PullResult(NamedTuple):
     """An error in an element's place and its traceback, or what a consumer is told; nothing comes after the `last`."""
 
     error: Exception | None = None
@@ -34,19 +34,19 @@ class Outcome(NamedTuple):
     last: bool = False
 
 
-END: Final = Outcome(last=True)
-PULL: Final = Outcome()
+END: Final = PullResult(last=True)
+PULL: Final = PullResult()
 """Whoever is told this is to read what comes next, for all."""
-HERE: Final = Outcome()
-"""Whoever is told this has elements at its seat."""
-GONE: Final = Outcome()
+HERE: Final = PullResult()
+"""The consumer has elements in its buffer."""
+GONE: Final = PullResult()
 """Whoever is told this was closed."""
 
 RAISING: Final = (fail.__code__, Reader.fail.__code__)
 """What raises errors with the traceback that they had."""
 
 
-class Seat:
+class ConsumerBuffer:
     """What is kept for one consumer: what has been read for it, in order."""
 
     __slots__ = ("at_once", "items", "signal", "taken", "waiting")
@@ -64,16 +64,16 @@ class Seat:
     def __len__(self) -> int:
         return length_hint(self.items) + len(self.waiting)
 
-    def take_one(self) -> Outcome:
+    def take_one(self) -> PullResult:
         """Take what comes next, so that it is counted no more."""
         first = self.waiting.popleft()
-        self.taken.append(first if type(first) is Outcome else (first,))
+        self.taken.append(first if type(first) is PullResult else (first,))
         return HERE
 
-    def take_some(self) -> Outcome:
+    def take_some(self) -> PullResult:
         """Take elements up to the next error, each time twice as many; an error by itself."""
         waiting, some, most = self.waiting, list[Any](), self.at_once
-        while waiting and type(waiting[0]) is not Outcome and len(some) < most:
+        while waiting and type(waiting[0]) is not PullResult and len(some) < most:
             some.append(waiting.popleft())
         if not some:
             return self.take_one()
@@ -93,7 +93,7 @@ class Seat:
         self.items = iter(())
 
 
-class Shared:
+class TeeState:
     """What the consumers have in common: the iterator, what each has not taken yet, and who waits.
 
     One consumer at a time reads, for all of them, as many elements as are there and as the slowest has room for.
@@ -103,45 +103,45 @@ class Shared:
         self.iterator = iterator
         self.size = size
         self.lock = threading.Lock()
-        self.seats = {number: Seat() for number in range(count)}
+        self.consumers = {number: ConsumerBuffer() for number in range(count)}
         self.gone: deque[int] = deque()
         self.room = size
         self.pulling = self.starved = False
-        self.ended: Outcome | None = None
-        forks.own(self)
+        self.ended: PullResult | None = None
+        forks.register(self)
 
     def disown(self) -> None:
         """Hold nothing in a forked child, where the iterator says that it is the parent's."""
         self.lock = threading.Lock()
         self.pulling = self.starved = False
-        for seat in self.seats.values():
-            seat.leave()
-            seat.waiting.clear()
-            seat.signal = None
+        for consumer in self.consumers.values():
+            consumer.leave()
+            consumer.waiting.clear()
+            consumer.signal = None
 
-    def look(self, number: int) -> Outcome | None:
+    def look(self, number: int) -> PullResult | None:
         """Tell a consumer that has taken all of its items where there are more; `None` to wait."""
         with self.lock:
             self.let_go()
-            seat = self.seats.get(number)
-            if seat is None:
+            consumer = self.consumers.get(number)
+            if consumer is None:
                 return GONE
-            if not seat.waiting:
+            if not consumer.waiting:
                 return self.ended or self.pulled()
-            outcome = seat.take_one() if self.starved else seat.take_some()
+            outcome = consumer.take_one() if self.starved else consumer.take_some()
             self.starved = self.starved and not self.has_room()
         self.wake()
         return outcome
 
-    def pulled(self) -> Outcome | None:
+    def pulled(self) -> PullResult | None:
         """Have a consumer read on if nobody does and there is room; if not, who is behind says what it takes."""
         if self.pulling:
             return None
-        for seat in self.seats.values():
-            if len(seat) >= self.size:
+        for consumer in self.consumers.values():
+            if len(consumer) >= self.size:
                 self.starved = True
-                seat.take_back()
-        self.room = self.size - max(map(len, self.seats.values()))
+                consumer.take_back()
+        self.room = self.size - max(map(len, self.consumers.values()))
         if self.room < 1:
             return None
         self.starved, self.pulling = False, True
@@ -149,38 +149,38 @@ class Shared:
 
     def may_look(self, number: int) -> bool:
         """Tell whether waiting is over."""
-        seat = self.seats.get(number)
-        if seat is None or seat.waiting or self.ended or self.gone:
+        consumer = self.consumers.get(number)
+        if consumer is None or consumer.waiting or self.ended or self.gone:
             return True
         return not self.pulling and self.has_room()
 
     def has_room(self) -> bool:
         """Tell whether nobody is as far behind as one may be."""
-        return all(len(seat) < self.size for seat in [*self.seats.values()])
+        return all(len(consumer) < self.size for consumer in [*self.consumers.values()])
 
     def give(self, read: list[Any]) -> None:
         """Hand out what was read; nothing if whoever read has been cancelled."""
         with self.lock:
             self.let_go()
             self.pulling = False
-            if read and type(read[-1]) is Outcome and read[-1].last:
+            if read and type(read[-1]) is PullResult and read[-1].last:
                 self.ended = read.pop()
-            for seat in self.seats.values():
-                seat.waiting.extend(read if read and type(read[0]) is Outcome else renewed(read))
+            for consumer in self.consumers.values():
+                consumer.waiting.extend(read if read and type(read[0]) is PullResult else isolated(read))
         self.wake()
 
     def wake(self) -> None:
         """Let all look again."""
-        for seat in [*self.seats.values()]:
-            if seat.signal is not None:
-                seat.signal.notify()
+        for consumer in [*self.consumers.values()]:
+            if consumer.signal is not None:
+                consumer.signal.notify()
 
     def leave(self, number: int) -> bool:
         """Let a consumer go; return whether it was the last one."""
         self.forget(number)
         with self.lock:
             self.let_go()
-            return not self.seats
+            return not self.consumers
 
     def forget(self, number: int) -> None:
         """Take note that a consumer is gone; also from a finalizer, which may not take the lock."""
@@ -190,16 +190,16 @@ class Shared:
     def let_go(self) -> None:
         """Hold nothing for consumers that are gone."""
         while self.gone:
-            self.seats.pop(self.gone.popleft(), None)
+            self.consumers.pop(self.gone.popleft(), None)
 
 
 class Consumer(Closable, Generic[T]):
     """One of several consumers of an iteration: read it with `for` or `async for`, once. See `Dataset.tee`."""
 
-    def __init__(self, shared: Shared, number: int) -> None:
+    def __init__(self, shared: TeeState, number: int) -> None:
         self._shared = shared
         self._number = number
-        self._seat = shared.seats[number]
+        self._consumer = shared.consumers[number]
         weakref.finalize(self, shared.forget, number).atexit = False  # at exit the iterator says why it ends
 
     def __iter__(self) -> Self:
@@ -209,76 +209,76 @@ class Consumer(Closable, Generic[T]):
         return self
 
     def __next__(self) -> T:
-        seat = self._seat
-        for item in seat.items:
+        consumer = self._consumer
+        for item in consumer.items:
             return item
         shared, number, outcome = self._shared, self._number, HERE
         try:
             while True:
-                with Interrupts() as interrupts, DeferredSigint(interrupts):
-                    outcome = settled(shared, number, seat, interrupts)
-                for item in seat.items:
+                with DeferredInterrupts() as interrupts, DeferredSigint(interrupts):
+                    outcome = settled(shared, number, consumer, interrupts)
+                for item in consumer.items:
                     return item
-                if seat.taken or outcome is not HERE:
-                    return delivered(seat.taken, outcome, StopIteration)
+                if consumer.taken or outcome is not HERE:
+                    return delivered(consumer.taken, outcome, StopIteration)
         finally:
-            del self, shared, seat, outcome  # a traceback may keep this frame
+            del self, shared, consumer, outcome  # a traceback may keep this frame
 
     async def __anext__(self) -> T:
-        seat = self._seat
-        for item in seat.items:
+        consumer = self._consumer
+        for item in consumer.items:
             return item
         shared, number, outcome = self._shared, self._number, HERE
         try:
             while True:
-                outcome = await settled_async(shared, number, seat)
-                for item in seat.items:
+                outcome = await settled_async(shared, number, consumer)
+                for item in consumer.items:
                     return item
-                if seat.taken or outcome is not HERE:
-                    return delivered(seat.taken, outcome, StopAsyncIteration)
+                if consumer.taken or outcome is not HERE:
+                    return delivered(consumer.taken, outcome, StopAsyncIteration)
         finally:
-            del self, shared, seat, outcome  # a traceback may keep this frame
+            del self, shared, consumer, outcome  # a traceback may keep this frame
 
     def close(self) -> None:
         """Read no more. The others go on; the last one to be closed ends the pipeline."""
-        self._seat.leave()
+        self._consumer.leave()
         if self._shared.leave(self._number):
             self._shared.iterator.close()
 
     async def aclose(self) -> None:
         """Read no more, as `close` does, without blocking the event loop."""
-        self._seat.leave()
+        self._consumer.leave()
         if self._shared.leave(self._number):
             await self._shared.iterator.aclose()
 
 
-def settled(shared: Shared, number: int, seat: Seat, interrupts: Interrupts) -> Outcome:
+def settled(shared: TeeState, number: int, consumer: ConsumerBuffer, interrupts: DeferredInterrupts) -> PullResult:
     """Return what a consumer is told when it need not wait any more; what is to be read it has read."""
-    while not seat.taken:
+    while not consumer.taken:
         outcome = shared.look(number)
         if outcome is PULL:
             pull(shared, interrupts)
         elif outcome is None:
-            thread_wait(seat, partial(shared.may_look, number), interrupts)
+            thread_wait(consumer, partial(shared.may_look, number), interrupts)
         else:
             return outcome
     return HERE
 
 
-async def settled_async(shared: Shared, number: int, seat: Seat) -> Outcome:
+async def settled_async(shared: TeeState, number: int, consumer: ConsumerBuffer) -> PullResult:
     """Return what a consumer is told when it need not wait any more; what is to be read it has read."""
-    while not seat.taken:
+    while not consumer.taken:
         outcome = shared.look(number)
         if outcome is PULL:
             await pull_async(shared)
         elif outcome is None:
-            await loop_wait(seat, partial(shared.may_look, number))
+            await loop_wait(consumer, partial(shared.may_look, number))
         else:
             return outcome
     return HERE
 
 
-def pull(shared: Shared, interrupts: Interrupts) -> None:
+def pull(shared: TeeState, interrupts: DeferredInterrupts) -> None:
     """Read on for all consumers; one that is interrupted meanwhile leaves it to the others."""
     read: list[Any] = []
     try:
@@ -292,7 +292,7 @@ def pull(shared: Shared, interrupts: Interrupts) -> None:
         del shared, read  # a traceback may keep this frame
 
 
-async def pull_async(shared: Shared) -> None:
+async def pull_async(shared: TeeState) -> None:
     """Read on for all consumers; one that is cancelled meanwhile leaves it to the others."""
     read: list[Any] = []
     try:
@@ -306,36 +306,36 @@ async def pull_async(shared: Shared) -> None:
         del shared, read  # a traceback may keep this frame
 
 
-def failed(shared: Shared, error: Exception) -> Outcome:
+def failed(shared: TeeState, error: Exception) -> PullResult:
     """Return an error with the traceback that it had before it was raised here, whose frames know a consumer."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code not in RAISING:
         trace = trace.tb_next
-    return Outcome(error, trace and trace.tb_next, ended_by(shared.iterator, error))
+    return PullResult(error, trace and trace.tb_next, ended_by(shared.iterator, error))
 
 
-def thread_wait(seat: Seat, ready: Callable[[], object], interrupts: Interrupts) -> None:
+def thread_wait(consumer: ConsumerBuffer, ready: Callable[[], object], interrupts: DeferredInterrupts) -> None:
     """Wait until `ready()`, or until Ctrl-C."""
-    if seat.signal is None:
-        seat.signal = ThreadSignal()
-    if not isinstance(seat.signal, ThreadSignal):
+    if consumer.signal is None:
+        consumer.signal = ThreadSignal()
+    if not isinstance(consumer.signal, ThreadSignal):
         raise TypeError("this consumer was begun with `async for`: go on with it")
-    interrupts.to_stop(partial(seat.signal.gate.put, None))
-    seat.signal.until(lambda: ready() or interrupts.came)
+    interrupts.to_stop(partial(consumer.signal.gate.put, None))
+    consumer.signal.until(lambda: ready() or interrupts.came)
     interrupts.check()
 
 
-async def loop_wait(seat: Seat, ready: Callable[[], object]) -> None:
+async def loop_wait(consumer: ConsumerBuffer, ready: Callable[[], object]) -> None:
     """Wait until `ready()` on the loop that runs; the consumer may have been begun on another one."""
     loop = asyncio.get_running_loop()
-    if seat.signal is None or (isinstance(seat.signal, LoopSignal) and seat.signal.loop is not loop):
-        seat.signal = LoopSignal(loop, threadsafe=True)
-    if not isinstance(seat.signal, LoopSignal):
+    if consumer.signal is None or (isinstance(consumer.signal, LoopSignal) and consumer.signal.loop is not loop):
+        consumer.signal = LoopSignal(loop, threadsafe=True)
+    if not isinstance(consumer.signal, LoopSignal):
         raise TypeError("this consumer was begun with `for`: go on with it")
-    await seat.signal.until(ready)
+    await consumer.signal.until(ready)
 
 
-def delivered(taken: deque[Any], outcome: Outcome, stop: type[Exception]) -> Any:
+def delivered(taken: deque[Any], outcome: PullResult, stop: type[Exception]) -> Any:
     """Return the element that was taken, or raise the error in its place, or what a consumer was told.
 
     When it has left `taken` nothing may be called: Ctrl-C could come when that has returned, and the element be lost.
@@ -343,7 +343,7 @@ def delivered(taken: deque[Any], outcome: Outcome, stop: type[Exception]) -> Any
     first = None
     try:
         for first in iter(taken.popleft, None) if taken else ():
-            if type(first) is not Outcome:
+            if type(first) is not PullResult:
                 return first[0]
             outcome = first
             break
@@ -359,5 +359,5 @@ def delivered(taken: deque[Any], outcome: Outcome, stop: type[Exception]) -> Any
 
 def consumers(iterator: DatasetIterator[T], count: int, size: int) -> tuple[Consumer[T], ...]:
     """Return consumers of an iterator that are at most `size` elements apart."""
-    shared = Shared(iterator, count, size)
+    shared = TeeState(iterator, count, size)
     return tuple([Consumer[T](shared, number) for number in range(count)])

@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.dataset import Dataset
+from asyncdata.elements.tensors import is_tensor, tensor_content
+from asyncdata.engines.thread import new_loop
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import Options
-from asyncdata.runtime.threads import new_loop
-from asyncdata.tensors import is_tensor, tensor_content
 
 __all__ = ("check_resumes", "check_transform", "leaves_nothing", "virtual_time")
 
@@ -35,7 +35,7 @@ END: Final = object()
 
 Array: TypeAlias = npt.NDArray[Any]
 
-PATIENCE: Final = 10.0
+LEAK_TIMEOUT: Final = 10.0
 """Seconds within which whatever a pipeline started must be gone; starting processes take seconds on a busy machine."""
 
 INPUTS: Final[tuple[Sequence[Any], ...]] = ((), (7,), range(10), range(300))
@@ -105,7 +105,7 @@ def leaves_nothing() -> Generator[None]:
     threads, descriptors = set(threading.enumerate()), open_descriptors()
     yield
     gc.collect()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + LEAK_TIMEOUT
     left = [thread for thread in threading.enumerate() if thread not in threads]
     for thread in left:
         thread.join(max(0.0, deadline - time.monotonic()))
@@ -179,7 +179,7 @@ def read_async(ds: Dataset[Any], count: int) -> list[Any]:
             while len(found) < count and (element := await anext(elements, END)) is not END:
                 found.append(element)
         if left := asyncio.all_tasks() - {asyncio.current_task()}:
-            _, left = await asyncio.wait(left, timeout=PATIENCE)
+            _, left = await asyncio.wait(left, timeout=LEAK_TIMEOUT)
         assert not left, f"tasks left behind: {left}"
         return found
 

@@ -11,46 +11,46 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast, o
 
 import numpy.typing as npt
 
-from asyncdata.arguments import check_choice, check_flag
 from asyncdata.devices.choice import check_device
+from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
+from asyncdata.elements.structure import leaf, map_leaves, same_structure
+from asyncdata.elements.validation import check_choice, check_flag
 from asyncdata.errors import PlanError
-from asyncdata.formats.limits import KEPT_RECORD_BYTES
-from asyncdata.kept.cache import FileCache
-from asyncdata.optimize import check_rules
+from asyncdata.executors.function_call import Call
+from asyncdata.formats.record_limits import KEPT_RECORD_BYTES
+from asyncdata.graph.node import Node, check_arguments, check_count, check_integer, check_parallel
+from asyncdata.graph.optimizer import check_rules
 from asyncdata.options import AUTOTUNE, Options
-from asyncdata.plan import Node, check_arguments, check_count, check_integer, check_parallel
-from asyncdata.runtime.executors import Call
-from asyncdata.spec import RaggedTensorSpec, TensorSpec
+from asyncdata.persistence.file_cache import FileCache
 from asyncdata.storage import local_path
-from asyncdata.structure import leaf, map_leaves, same_structure
 from asyncdata.transforms.batch import Batch
+from asyncdata.transforms.bucket_by_token_count import BucketByTokenCount
 from asyncdata.transforms.cache import Cache, MemoryCache
 from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
 from asyncdata.transforms.distinct import Distinct
 from asyncdata.transforms.fields import Field, fields_of
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.global_shuffle import shuffled
 from asyncdata.transforms.group_by_reducer import GroupByReducer, Reducer
-from asyncdata.transforms.groups import Buckets, KeyWindows
-from asyncdata.transforms.ignore_errors import Budget, IgnoreErrors
+from asyncdata.transforms.group_by_window import Buckets, KeyWindows
+from asyncdata.transforms.ignore_errors import ErrorBudget, IgnoreErrors
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map, call_for, check_synchronous, declared
 from asyncdata.transforms.map_batches import MapBatches
-from asyncdata.transforms.pack import PackSequences
-from asyncdata.transforms.padded import PaddedBatch, Padding
-from asyncdata.transforms.permute import shuffled
+from asyncdata.transforms.pack_sequences import PackSequences
+from asyncdata.transforms.padded_batch import PaddedBatch, Padding
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 from asyncdata.transforms.ragged_batch import RaggedBatch
 from asyncdata.transforms.rate_limit import RateLimit
 from asyncdata.transforms.rebatch import Rebatch
+from asyncdata.transforms.rejection_resample import Resample
 from asyncdata.transforms.repeat import Concatenate, Repeat
-from asyncdata.transforms.resample import Resample
 from asyncdata.transforms.scan import Scan
-from asyncdata.transforms.select import Skip, Take
 from asyncdata.transforms.shard import Shard
+from asyncdata.transforms.take_and_skip import Skip, Take
 from asyncdata.transforms.take_while import TakeWhile
-from asyncdata.transforms.token_count import BucketByTokenCount
 from asyncdata.transforms.unbatch import Unbatch
 from asyncdata.transforms.unique import Unique
 from asyncdata.transforms.window import Window
@@ -764,7 +764,7 @@ class Transformations(Generic[T]):
         0 integer division or modulo by zero
         [1, 0]
         """
-        logged, budget = check_flag("ignore_errors", "log_warning", log_warning), Budget.of(max_errors, max_share)
+        logged, budget = check_flag("ignore_errors", "log_warning", log_warning), ErrorBudget.of(max_errors, max_share)
         return self._next(IgnoreErrors.of(self._plan, budget, logged, on_error))
 
     def assert_cardinality(self, expected_cardinality: int) -> Dataset[T]:

@@ -21,7 +21,7 @@ from harness import AtMost, Report, Row
 
 import asyncdata as ad
 from asyncdata.devices.simulated import Accelerator
-from asyncdata.memory import POOL
+from asyncdata.memory.buffer_pool import POOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

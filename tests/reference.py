@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from asyncdata.elements.ragged import Ragged
+from asyncdata.executors.element_rng import epoch_key, mixed
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.ragged import Ragged
-from asyncdata.runtime.random import epoch_key, mixed
-from asyncdata.transforms.permute import permuted
+from asyncdata.transforms.global_shuffle import permuted
 from asyncdata.transforms.shuffle import drain_order, slots
 
 Elements = Iterable[Any]

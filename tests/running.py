@@ -13,8 +13,8 @@ from typing import Any
 from unittest import mock
 
 import asyncdata as ad
-from asyncdata.processes import errand
-from asyncdata.runtime import executors
+from asyncdata.executors import function_call
+from asyncdata.executors.process import task
 from tests.reference import failed
 
 __all__ = ("WAYS", "impatient", "read_async", "read_plain", "results", "unnamed")
@@ -87,9 +87,9 @@ def results(ds: ad.Dataset) -> list[Any]:
 def impatient() -> Iterator[None]:
     """Every group is given up after each call that is made for it."""
     with (
-        mock.patch.object(executors, "BETWEEN", 0.0),
-        mock.patch.object(executors, "LATE", -1.0),
-        mock.patch.object(errand, "LATE", -1.0),
+        mock.patch.object(function_call, "BETWEEN", 0.0),
+        mock.patch.object(function_call, "LATE", -1.0),
+        mock.patch.object(task, "LATE", -1.0),
     ):
         yield
 

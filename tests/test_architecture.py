@@ -21,40 +21,26 @@ PACKAGE = Path(__file__).parents[1] / "asyncdata"
 
 # A module may import from the layers above its own, and from its own package within its own layer.
 LAYERS = (
-    ("closing", "copying", "forks", "sole"),
+    ("errors", "runtime.closing", "runtime.forks"),
+    ("runtime.optional_packages",),
     ("memory",),
-    ("room",),
-    ("errors", "levels", "structure", "arguments", "options", "distributed", "ragged", "spec", "tensors", "trying"),
-    ("integrations.packages", "whole", "renewing"),
-    ("columns", "zeros"),
-    ("formats",),
-    ("runtime.anchors", "runtime.interrupts", "runtime.machine", "runtime.packing"),
-    ("runtime.tickets",),
-    ("runtime.dealing",),
-    ("runtime.block", "runtime.budget", "runtime.queue"),
-    ("runtime.executors", "runtime.usage"),
-    ("runtime.random", "runtime.scope", "runtime.work"),
-    ("runtime.lanes", "runtime.pump"),
-    ("runtime.in_flight",),
-    ("runtime.autotune",),
-    ("runtime.abreast",),
-    ("processes",),
-    ("runtime.tuned",),
-    ("runtime.stage",),
-    ("plan",),
-    ("rows",),
-    ("storage",),
-    ("sources", "transforms"),
-    ("optimize",),
-    ("runtime.bridge", "runtime.by_hand", "runtime.pipeline", "runtime.threads"),
-    ("stats",),
-    ("beside", "devices"),
-    ("attributes",),
-    ("contents",),
-    ("identity", "sizes"),
+    ("elements",),
+    ("options",),
+    ("runtime",),
+    ("formats", "storage"),
+    ("executors",),
+    ("executors.process",),
+    ("executors.autotuned_workers",),
+    ("graph",),
+    ("sources",),
+    ("transforms",),
+    ("graph.optimizer",),
+    ("engines",),
+    ("devices", "engines.process"),
+    ("graph.attributes", "graph.content_hash", "graph.identity", "graph.state_sizes"),
     ("checkpoint",),
-    ("kept",),
-    ("epochs", "transformations"),
+    ("graph.epochs", "persistence"),
+    ("transformations",),
     ("iterator",),
     ("integrations",),
     ("web",),
@@ -116,10 +102,10 @@ each_module = pytest.mark.parametrize("module", modules(), ids=lambda module: mo
 def layer(name: str) -> int | None:
     """The number of the layer of module `name`, None for a package that only holds others together."""
     inner = name.removeprefix("asyncdata").lstrip(".")
-    for number, members in enumerate(LAYERS):
-        if any(inner == member or inner.startswith(f"{member}.") for member in members):
-            return number
-    return None
+    numbers = {member: number for number, members in enumerate(LAYERS) for member in members}
+    while inner and inner not in numbers:
+        inner = inner.rpartition(".")[0]
+    return numbers.get(inner)
 
 
 def imported_modules(module: Module) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-from asyncdata.tee import Shared
+from asyncdata.tee import TeeState
 from asyncdata.testing import leaves_nothing
 from tests.reference import Boom, failed
 
@@ -136,8 +136,8 @@ def test_each_element_that_who_is_behind_takes_lets_the_others_go_on_by_one(size
 
 def test_elements_that_are_there_are_taken_without_asking_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
-    look = Shared.look
-    monkeypatch.setattr(Shared, "look", lambda shared, number: [looks.append(number), look(shared, number)][1])
+    look = TeeState.look
+    monkeypatch.setattr(TeeState, "look", lambda shared, number: [looks.append(number), look(shared, number)][1])
     for first, second in zip(*ad.Dataset.range(10_000).tee(2, 1000), strict=True):
         assert first == second
     assert len(looks) < 1_000

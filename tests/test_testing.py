@@ -49,7 +49,7 @@ def test_check_transform_names_the_case() -> None:
 
 
 def test_check_transform_sees_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testing, "PATIENCE", 0.1)
+    monkeypatch.setattr(testing, "LEAK_TIMEOUT", 0.1)
     gate = threading.Event()
 
     def leak(ds: ad.Dataset) -> ad.Dataset:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from asyncdata.integrations import packages
+from asyncdata.runtime import optional_packages
 
 __all__ = ("require",)
 
 
 def require(name: str) -> Any:
     """Return the module `name`, or say how to install it."""
-    return packages.require(name, "the demonstration", "'asyncdata[demo]'")
+    return optional_packages.require(name, "the demonstration", "'asyncdata[demo]'")

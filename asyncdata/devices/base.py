@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.devices.pinned_memory import PinnedMemory
-from asyncdata.tensors import is_numbers, is_tensor
+from asyncdata.elements.tensors import is_numbers, is_tensor
 
 __all__ = ("DONE", "Device", "Done", "Event", "Sent", "is_array")
 

@@ -10,7 +10,7 @@ from asyncdata.devices.cuda import CudaDevice
 from asyncdata.devices.jax import JaxDevice
 from asyncdata.devices.simulated import Accelerator, SimulatedDevice
 from asyncdata.errors import PlanError
-from asyncdata.memory import POOL
+from asyncdata.memory.buffer_pool import POOL
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 
 __all__ = ("check_device", "device_for")

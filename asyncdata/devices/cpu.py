@@ -7,8 +7,8 @@ from typing import Any
 
 from asyncdata.devices.base import DONE, Event, Sent, is_array
 from asyncdata.devices.parts import reusable
-from asyncdata.integrations.packages import require
-from asyncdata.tensors import tensor_of
+from asyncdata.elements.tensors import tensor_of
+from asyncdata.runtime.optional_packages import require
 
 __all__ = ("CpuDevice",)
 

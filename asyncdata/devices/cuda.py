@@ -11,9 +11,9 @@ from typing import Any, Final
 from asyncdata.devices.base import Event, Sent, is_array
 from asyncdata.devices.parts import reusable
 from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
+from asyncdata.elements.tensors import tensor_of
 from asyncdata.errors import DeviceNotFoundError
-from asyncdata.integrations.packages import require
-from asyncdata.tensors import tensor_of
+from asyncdata.runtime.optional_packages import require
 
 __all__ = ("CudaDevice",)
 

@@ -12,14 +12,14 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Final
 
-from asyncdata import forks
 from asyncdata.devices.base import Device
 from asyncdata.devices.queue import DeviceQueue
 from asyncdata.devices.sender import Pause, Sender, Task
+from asyncdata.engines.base import END_TIMEOUT, Engine
 from asyncdata.errors import StageError
-from asyncdata.runtime.bridge import PATIENCE, Engine
-from asyncdata.runtime.interrupts import Interrupts
+from asyncdata.runtime import forks
 from asyncdata.runtime.queue import AT_EXIT, BlockQueue
+from asyncdata.runtime.sigint import DeferredInterrupts
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 
 __all__ = ("DeviceEngine",)
@@ -43,7 +43,7 @@ class DeviceEngine:
         """Begin to copy."""
         ENGINES.add(self)
         SENDERS.add(self.sender)
-        forks.own(self)
+        forks.register(self)
         try:
             self.sender.thread.start()
         except RuntimeError as error:  # there can be no more threads
@@ -57,7 +57,7 @@ class DeviceEngine:
         self.queue.stopped = True
         forks.keep_for_ever(self)
 
-    def wait(self, ready: Callable[[], object], interrupts: Interrupts) -> None:
+    def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts) -> None:
         self.host.wait(lambda: self.ahead.advance() or ready(), interrupts)
 
     async def wait_async(self, ready: Callable[[], object]) -> None:
@@ -76,7 +76,7 @@ class DeviceEngine:
     def join(self) -> None:
         self.host.join()
         if threading.current_thread() is not self.sender.thread:
-            self.sender.thread.join(PATIENCE)
+            self.sender.thread.join(END_TIMEOUT)
 
     async def join_async(self) -> None:
         await self.host.join_async()
@@ -84,7 +84,7 @@ class DeviceEngine:
         self.sender.on_end = lambda: loop.call_soon_threadsafe(ended.set)
         if not self.sender.over:
             with suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), PATIENCE)
+                await asyncio.wait_for(ended.wait(), END_TIMEOUT)
 
     @contextmanager
     def paused(self) -> Generator[None]:
@@ -112,7 +112,7 @@ SENDERS: Final[weakref.WeakSet[Sender]] = weakref.WeakSet()
 @atexit.register
 def end_engines() -> None:
     """End what still copies when the interpreter exits: a thread may not be in the midst of a device's library then."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + END_TIMEOUT
     senders = list(SENDERS)
     for engine in list(ENGINES):
         engine.stop(AT_EXIT)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from asyncdata.devices.base import DONE, Event, Sent, is_array
+from asyncdata.elements.tensors import as_array, is_tensor
 from asyncdata.errors import PlanError
-from asyncdata.integrations.packages import require
-from asyncdata.tensors import as_array, is_tensor
+from asyncdata.runtime.optional_packages import require
 
 __all__ = ("JaxDevice",)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from asyncdata.structure import map_leaves
+from asyncdata.elements.structure import map_leaves
 
 __all__ = ("put_together", "reusable", "taken_apart")
 

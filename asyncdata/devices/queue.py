@@ -11,11 +11,11 @@ from asyncdata.devices.base import Device, Sent
 from asyncdata.devices.parts import put_together
 from asyncdata.devices.sender import Batch, Credit, End, Task
 from asyncdata.devices.static import StaticArrays
+from asyncdata.engines.base import Engine, LoopEngine
 from asyncdata.errors import ClosedError, StageError
+from asyncdata.executors.function_call import noted
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.bridge import Engine, LoopEngine
-from asyncdata.runtime.executors import noted
-from asyncdata.runtime.queue import BlockQueue, Depth, Signal
+from asyncdata.runtime.queue import BlockQueue, BufferSize, Signal
 from asyncdata.runtime.tickets import Tickets
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 
@@ -42,7 +42,7 @@ class DeviceQueue(BlockQueue):
     """
 
     def __init__(self, host: Engine, device: Device, node: PrefetchToDevice, tasks: SimpleQueue[Task]) -> None:
-        super().__init__(Depth(node.buffer_size), NOBODY, host)
+        super().__init__(BufferSize(node.buffer_size), NOBODY, host)
         self.source = host.queue
         self.device = device
         self.label = node.label()
@@ -99,7 +99,7 @@ class DeviceQueue(BlockQueue):
             self.asked_all = True
             self.tasks.put(End(self.source.failure()))
         else:
-            self.source.crave()
+            self.source.request_more()
         return False
 
     # from the sender to the consumer
@@ -111,7 +111,7 @@ class DeviceQueue(BlockQueue):
         """Tell whether nothing is to be waited for before the next batch is given out."""
         return not self.fills or not self.credits or self.asked_all
 
-    def crave(self) -> None:
+    def request_more(self) -> None:
         """Do nothing: `advance` asks the pipeline for more."""
 
     def first(self) -> Block | None:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 from asyncdata.devices.base import Device, Event, Sent
 from asyncdata.devices.parts import taken_apart
 from asyncdata.devices.staging import OnHost, Staging
+from asyncdata.executors.function_call import noted
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.executors import noted
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.tickets import Tickets
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice

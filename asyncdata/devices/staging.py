@@ -9,7 +9,7 @@ import numpy as np
 
 from asyncdata.devices.base import Device
 from asyncdata.devices.pinned_memory import Array, HostMemory, PinnedMemory
-from asyncdata.tensors import array_and_dtype, from_array_and_dtype, is_tensor
+from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, is_tensor
 
 __all__ = ("OnHost", "Staging")
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from asyncdata.devices.base import Device
+from asyncdata.elements.structure import map_leaves
 from asyncdata.errors import StructureError
-from asyncdata.structure import map_leaves
 
 __all__ = ("StaticArrays",)
 

@@ -10,10 +10,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from asyncdata.columns import Columns
+from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import DataLossError
-from asyncdata.formats.csv_grid import Grid, plain_grid, quoted_grid
-from asyncdata.formats.limits import MAX_RECORD_BYTES, offset_in, record_too_long
+from asyncdata.formats.csv_vectorized import Grid, plain_grid, quoted_grid
+from asyncdata.formats.record_limits import MAX_RECORD_BYTES, offset_in, record_too_long
 
 __all__ = ("Column", "CsvParser", "Dialect", "Strings", "Table")
 
@@ -101,14 +101,14 @@ class Table:
     fits: Callable[[int], bool]
     expected: str
 
-    def read(self, grid: Grid) -> Columns | None:
+    def read(self, grid: Grid) -> ColumnBatch | None:
         """Return the values of records that have all as many fields, `None` if something is wrong with one."""
         if not self.fits(grid.width):
             return None
         try:
             fields, width = grid.fields, grid.width
             columns = [one.converted(fields[one.index :: width], self.missing) for one in self.columns]
-            return Columns(tuple(columns), len(columns[0]))
+            return ColumnBatch(tuple(columns), len(columns[0]))
         except ValueError:
             return None
 
@@ -186,7 +186,7 @@ class CsvParser:
         self._at = 0
         self._rest = bytearray()  # the beginning of a record
         self._enough = 0  # the size that `_rest` must have, so that to look for its end again is worth it
-        self._found: list[Any] | Columns = []  # what was found last, of which `_given` have been returned
+        self._found: list[Any] | ColumnBatch = []  # what was found last, of which `_given` have been returned
         self._given = 0
         self._begin = 0  # where the first of `_found` begins
         self._next = 0  # where the record after the last of them begins
@@ -220,7 +220,7 @@ class CsvParser:
         """Say that no more data will come."""
         self._finished = True
 
-    def parse(self, limit: int) -> list[Any] | Columns:
+    def parse(self, limit: int) -> list[Any] | ColumnBatch:
         """Return at most `limit` records of what was fed, in order; [] when it needs more data or has ended."""
         if self._given == len(self._found):
             self._begin, self._given = self._next, 0
@@ -231,7 +231,7 @@ class CsvParser:
         self._given += len(found)
         return found
 
-    def _window(self) -> list[Any] | Columns:
+    def _window(self) -> list[Any] | ColumnBatch:
         """Return the records that end in the next window which any record ends in."""
         while not self._splitter.lost and self._more():
             last = self._finished and self._at >= len(self._data)
@@ -248,7 +248,7 @@ class CsvParser:
             return [DataLossError(f"{self._name}: it has no header: it is empty")]
         return []
 
-    def _records(self, data: bytes, last: bool) -> tuple[list[Any] | Columns, int]:
+    def _records(self, data: bytes, last: bool) -> tuple[list[Any] | ColumnBatch, int]:
         """Return the records at the beginning of `data`, but for the header, and how many bytes they are."""
         grid = self._splitter.grid(data, last) if len(data) <= min(self._most, GRID_BYTES) else None
         if grid is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 from asyncdata.errors import DataLossError
-from asyncdata.formats.limits import MAX_RECORD_BYTES, offset_in, record_too_long
+from asyncdata.formats.record_limits import MAX_RECORD_BYTES, offset_in, record_too_long
 
 __all__ = ("LineParser",)
 

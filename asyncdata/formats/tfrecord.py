@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from asyncdata import forks
 from asyncdata.errors import ClosedError, DataLossError, PlanError
 from asyncdata.formats.compression import compressor, decompressor
-from asyncdata.formats.limits import MAX_RECORD_BYTES, offset_in, record_too_long
+from asyncdata.formats.record_limits import MAX_RECORD_BYTES, offset_in, record_too_long
+from asyncdata.runtime import forks
 
 if TYPE_CHECKING:
     import os
@@ -489,7 +489,7 @@ class TFRecordWriter:
         self._compressor = compressor(getattr(told, "compression_type", told))
         self._unbuffered = FileIO(path, "wb")
         self._file = BufferedWriter(self._unbuffered, WRITE_BYTES)
-        forks.own(self)
+        forks.register(self)
 
     def disown(self) -> None:
         """Close the file in a forked child without what is not written yet, which the parent writes."""

@@ -7,11 +7,11 @@ from functools import cache
 from types import new_class
 from typing import TYPE_CHECKING, Any, Final
 
+from asyncdata.elements.structure import map_leaves
 from asyncdata.errors import PlanError
 from asyncdata.integrations.loader import Loader
-from asyncdata.integrations.packages import require
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.structure import map_leaves
+from asyncdata.runtime.optional_packages import require
 
 if TYPE_CHECKING:
     from asyncdata.dataset import Dataset

@@ -7,11 +7,11 @@ from inspect import currentframe
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from asyncdata.closing import Closable
+from asyncdata.graph.node import check_count
 from asyncdata.integrations.lightning import batches_ahead, epoch_to_begin, was_last_batch
 from asyncdata.integrations.ranks import state_of_all, state_of_this
 from asyncdata.iterator import DatasetIterator, state_before_latest
-from asyncdata.plan import check_count
+from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.tickets import END
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from types import FrameType
 from typing import Any, Final, cast
 
 from asyncdata.checkpoint import merge_states
-from asyncdata.distributed import of_torch
 from asyncdata.errors import ResumeError
+from asyncdata.runtime.rank import of_torch
 
 __all__ = ("state_of_all", "state_of_this")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from asyncdata.elements.structure import leaf, map_leaves
+from asyncdata.elements.tensors import is_numbers, tensor_of
 from asyncdata.errors import StructureError
-from asyncdata.structure import leaf, map_leaves
-from asyncdata.tensors import is_numbers, tensor_of
 
 __all__ = ("to_tensors",)
 

@@ -7,10 +7,10 @@ from functools import cache
 from types import new_class
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from asyncdata.integrations.packages import require
+from asyncdata.graph.node import check_count
 from asyncdata.integrations.tensors import to_tensors
 from asyncdata.iterator import DatasetIterator
-from asyncdata.plan import check_count
+from asyncdata.runtime.optional_packages import require
 
 if TYPE_CHECKING:
     from asyncdata.dataset import Dataset

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, NoReturn, TypeAlias, final
 
-from asyncdata.columns import Columns
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.elements.structure import nbytes
 from asyncdata.errors import StageError
-from asyncdata.runtime.tickets import NOTHING, AfterSkip, Joined, Tickets
-from asyncdata.structure import nbytes
+from asyncdata.runtime.tickets import NOTHING, JoinedTickets, Tickets, TicketsAfterSkip
 
 __all__ = ("DELIVERED", "Block", "Blocks", "Demand", "Failure", "fail")
 
@@ -62,10 +62,10 @@ class Block:
         self.items = items
         self.tickets = tickets
         self.failed = failed
-        self.columns: Sequence[Columns] = ()
+        self.columns: Sequence[ColumnBatch] = ()
 
     @classmethod
-    def of_columns(cls, columns: Sequence[Columns], tickets: Tickets) -> Block:
+    def of_columns(cls, columns: Sequence[ColumnBatch], tickets: Tickets) -> Block:
         """Return a block of items that lie in columns, in parts that follow each other."""
         block = cls.__new__(cls)
         block.columns = columns
@@ -146,14 +146,14 @@ class Block:
         if not stay:
             return self.part(start, len(self)) if start else self
         places = [*stay, *range(start, len(self))]
-        return self.at(places, AfterSkip(self.tickets, places, skip))
+        return self.at(places, TicketsAfterSkip(self.tickets, places, skip))
 
     @staticmethod
     def join(blocks: Sequence[Block]) -> Block:
         """Return the items of all `blocks`, in order, as one block."""
         if len(blocks) == 1:
             return blocks[0]
-        tickets = Joined.of([block.tickets for block in blocks])
+        tickets = JoinedTickets.of([block.tickets for block in blocks])
         columns = [block.columns for block in blocks]
         if all(columns):
             return Block.of_columns([*chain.from_iterable(columns)], tickets)
@@ -163,11 +163,11 @@ class Block:
         return Block(items, tickets, any(block.failed for block in blocks))
 
 
-def cut(columns: Sequence[Columns], start: int, stop: int) -> list[Columns]:
+def cut(columns: Sequence[ColumnBatch], start: int, stop: int) -> list[ColumnBatch]:
     """Return items `start` to `stop` of columns in parts that follow each other."""
     if len(columns) == 1:
         return [columns[0][start:stop]]
-    parts: list[Columns] = []
+    parts: list[ColumnBatch] = []
     for part in columns:
         rows = len(part)
         begin, end = max(0, start), min(stop, rows)

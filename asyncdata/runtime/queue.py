@@ -17,13 +17,13 @@ from typing import Any, Final, Protocol
 from asyncdata.errors import ClosedError
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.budget import Budget, Share
+from asyncdata.runtime.memory_budget import MemoryBudget, Reservation
 
 __all__ = (
     "AT_EXIT",
     "MOST_BYTES",
     "BlockQueue",
-    "Depth",
+    "BufferSize",
     "LoopQueue",
     "LoopSignal",
     "Signal",
@@ -130,7 +130,7 @@ class ThreadSignal:
             self.gate.put(None)
 
 
-class Depth:
+class BufferSize:
     """How many items a buffer may hold: fixed, or with AUTOTUNE more as it proves too small.
 
     When a reader finds it empty, it doubles if it was full before (the rule of tf.data's first prefetch tuner). It
@@ -141,11 +141,11 @@ class Depth:
 
     __slots__ = ("auto", "each", "filled", "items", "share", "since", "weight", "why", "written")
 
-    def __init__(self, items: int, share: Share | None = None, first: tuple[int, int] = (2, 0)) -> None:
+    def __init__(self, items: int, share: Reservation | None = None, first: tuple[int, int] = (2, 0)) -> None:
         self.auto = items == AUTOTUNE
         self.items, self.weight = first if self.auto else (items, 0)
         self.why = "to begin with"
-        self.share = share or Budget().share()
+        self.share = share or MemoryBudget().share()
         if self.weight:
             self.fit()
         self.filled = False
@@ -212,7 +212,7 @@ class Depth:
 class BlockQueue:
     """A queue of blocks, bounded in items. A reader that waits adds one to what may be held, if that is fixed."""
 
-    def __init__(self, depth: Depth, writer: Signal, reader: Signal) -> None:
+    def __init__(self, depth: BufferSize, writer: Signal, reader: Signal) -> None:
         self.depth = depth
         self.writer = writer
         self.reader = reader
@@ -273,7 +273,7 @@ class BlockQueue:
 
     # the reader's side
 
-    def crave(self) -> None:
+    def request_more(self) -> None:
         """Say that the reader is about to wait: one item more may be written than the depth says."""
         self.depth.starved()
         self.hungry = 1
@@ -320,7 +320,7 @@ class BlockQueue:
         self.hungry = 0
         self.taken = taken
         if hungry and taken == self.written:  # else what it waits for is on its way
-            self.crave()
+            self.request_more()
         else:
             self.writer.notify()
 
@@ -336,7 +336,7 @@ class BlockQueue:
 class LoopQueue(BlockQueue):
     """A queue that a task writes to."""
 
-    def __init__(self, depth: Depth, writer: LoopSignal, reader: Signal) -> None:
+    def __init__(self, depth: BufferSize, writer: LoopSignal, reader: Signal) -> None:
         super().__init__(depth, writer, reader)
         self.task = writer
 
@@ -372,7 +372,7 @@ class LoopQueue(BlockQueue):
 class ThreadQueue(BlockQueue):
     """A queue that a plain thread writes to."""
 
-    def __init__(self, depth: Depth, reader: Signal) -> None:
+    def __init__(self, depth: BufferSize, reader: Signal) -> None:
         super().__init__(depth, signal := ThreadSignal(), reader)
         self.thread = signal
 

@@ -15,29 +15,29 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
 
-from asyncdata.runtime.anchors import Anchor, Placed
-from asyncdata.runtime.packing import pack, unpack
+from asyncdata.runtime.position_codec import pack_tickets, unpack_tickets
+from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 
 __all__ = (
     "END",
     "FRESH",
     "NOTHING",
     "UNORDERED",
-    "AfterSkip",
-    "Arrived",
-    "Children",
-    "Given",
-    "Joined",
-    "Kept",
-    "Listed",
+    "ChildTickets",
+    "ExplicitTickets",
+    "FilteredTickets",
+    "JoinedTickets",
     "Numbered",
     "Ordinals",
     "Position",
-    "Same",
+    "ReplayedTickets",
     "Start",
     "Ticket",
+    "TicketWrapper",
     "Tickets",
-    "Wrapped",
+    "TicketsAfterSkip",
+    "UnorderedTickets",
+    "WrappedTickets",
     "children",
     "decode_all",
     "decode_run",
@@ -96,7 +96,7 @@ class Tickets:
     def part(self, start: int, stop: int) -> Tickets:
         """Return the tickets of elements `start` to `stop`."""
         stop = min(stop, len(self))
-        return self if start == 0 and stop == len(self) else Part(self, start, stop)
+        return self if start == 0 and stop == len(self) else TicketSlice(self, start, stop)
 
     def run_from(self, ordinal: int) -> bool:
         """Tell whether the tickets are known to be `ordinal`, `ordinal + 1` and so on."""
@@ -139,7 +139,7 @@ NOTHING: Final = Ordinals(0, 0)
 
 
 @final
-class Part(Tickets):
+class TicketSlice(Tickets):
     """A part of other tickets."""
 
     __slots__ = ("start", "stop", "whole")
@@ -162,11 +162,11 @@ class Part(Tickets):
         return self.whole.run_from(ordinal - self.start)
 
     def part(self, start: int, stop: int) -> Tickets:
-        return Part(self.whole, self.start + start, min(self.start + stop, self.stop))
+        return TicketSlice(self.whole, self.start + start, min(self.start + stop, self.stop))
 
 
 @final
-class Joined(Tickets):
+class JoinedTickets(Tickets):
     """The tickets of blocks that follow each other."""
 
     __slots__ = ("parts", "stops")
@@ -205,11 +205,11 @@ class Joined(Tickets):
                 stop = part.stop
             else:
                 return Ordinals(first.start, stop)
-        return first if len(parts) == 1 else Joined(parts)
+        return first if len(parts) == 1 else JoinedTickets(parts)
 
 
 @final
-class Kept(Tickets):
+class FilteredTickets(Tickets):
     """The elements at some places of a block; what stands between them has been dropped for good."""
 
     __slots__ = ("places", "whole")
@@ -231,7 +231,7 @@ class Kept(Tickets):
 
 
 @final
-class AfterSkip(Tickets):
+class TicketsAfterSkip(Tickets):
     """The elements at some places of a block; of all others the first `skip` are left out, here and in later blocks."""
 
     __slots__ = ("places", "skip", "whole")
@@ -253,7 +253,7 @@ class AfterSkip(Tickets):
         return {"skip": self.skip - passed, "from": position} if passed < self.skip else position
 
 
-class Same(Tickets):
+class TicketWrapper(Tickets):
     """The tickets of the same elements, with another position."""
 
     __slots__ = ("whole",)
@@ -275,7 +275,7 @@ class Same(Tickets):
 
 
 @final
-class Arrived(Same):
+class UnorderedTickets(TicketWrapper):
     """Elements in the order in which they got ready; those in `missing` were read as well, up to the end of `last`.
 
     A position holds the input's: that gives first what is missing, which then comes out in any order.
@@ -294,7 +294,7 @@ class Arrived(Same):
 
 
 @final
-class Wrapped(Same):
+class WrappedTickets(TicketWrapper):
     """The same elements, with a position that adds what a transformation remembers."""
 
     __slots__ = ("wrap",)
@@ -308,7 +308,7 @@ class Wrapped(Same):
 
 
 @final
-class Children(Tickets):
+class ChildTickets(Tickets):
     """Elements that came from inside element `parent`; `outside` and the inner position make the position."""
 
     __slots__ = ("inner", "parent", "wrap")
@@ -329,7 +329,7 @@ class Children(Tickets):
 
 
 @final
-class Listed(Tickets):
+class ExplicitTickets(Tickets):
     """Tickets one by one, each with the position that follows it; `positions` has one more, the first."""
 
     __slots__ = ("positions", "tickets")
@@ -352,7 +352,7 @@ class Listed(Tickets):
 
 
 @final
-class Given(Tickets):
+class ReplayedTickets(Tickets):
     """Elements that are given once more, `back[start:stop]`, before a pipeline goes on at `position`."""
 
     __slots__ = ("back", "position", "start", "stop")
@@ -370,12 +370,12 @@ class Given(Tickets):
         return self.back[self.start + index]
 
     def at(self, count: int) -> Position:
-        return going_on(self.position, [Given(self.back, self.start + count, len(self.back), END)])
+        return going_on(self.position, [ReplayedTickets(self.back, self.start + count, len(self.back), END)])
 
 
 def children(parent: Ticket, inner: Tickets) -> Tickets:
     """Return the tickets of elements from inside element `parent`, where a position is [parent, inner position]."""
-    return Children(parent, inner, lambda position: [encode(parent), position])
+    return ChildTickets(parent, inner, lambda position: [encode(parent), position])
 
 
 @dataclass(frozen=True)
@@ -409,7 +409,7 @@ class Start:
 
     def told(self) -> Position:
         """Return the start as a position."""
-        position = going_on(self.position, [Given(self.back, 0, len(self.back), END)])
+        position = going_on(self.position, [ReplayedTickets(self.back, 0, len(self.back), END)])
         return {"skip": self.skip, "from": position} if self.skip else position
 
 
@@ -438,7 +438,7 @@ def encode_runs(tickets: Tickets) -> list[Any]:
     """Return tickets as JSON, ordinals that follow each other as one: the first and how many there are."""
     if is_run(tickets):
         return [{"run": [tickets[0], len(tickets)]}]
-    if isinstance(tickets, Joined) and any(map(is_run, tickets.parts)):
+    if isinstance(tickets, JoinedTickets) and any(map(is_run, tickets.parts)):
         return list(chain.from_iterable(map(encode_runs, tickets.parts)))
     return encode_all([*tickets])
 
@@ -450,7 +450,7 @@ def is_run(tickets: Tickets) -> bool:
 
 def encode_all(tickets: Sequence[Ticket]) -> list[Any]:
     """Return tickets as JSON, packed where there are many."""
-    packed = pack(tickets)
+    packed = pack_tickets(tickets)
     return [encode(ticket) for ticket in tickets] if packed is None else [packed]
 
 
@@ -486,11 +486,11 @@ def decode_run(told: Any) -> Sequence[Ticket]:
         first, count = cast("dict[str, list[int]]", told)["run"]
         return range(first, first + count)
     if isinstance(told, dict) and "packed" in told:
-        return unpack(cast("dict[str, Any]", told))
+        return unpack_tickets(cast("dict[str, Any]", told))
     if isinstance(told, dict) and "state" in told:
         run = cast("dict[str, Any]", told)
-        anchor, number = Anchor.of(run), run["number"]
-        return [Placed.at(number + place, anchor) for place in range(run.get("count", 1))]
+        snapshot, number = SourceSnapshot.of(run), run["number"]
+        return [RestorableItem.at(number + place, snapshot) for place in range(run.get("count", 1))]
     return [decode(told)]
 
 
@@ -498,8 +498,8 @@ def encode(ticket: Ticket) -> Any:
     """Return a ticket as JSON: a pair as a list, what has members or a state as an object."""
     if isinstance(ticket, tuple):
         return [encode(part) for part in cast("tuple[Any, ...]", ticket)]
-    if isinstance(ticket, Placed):
-        return ticket.anchor.position(int(ticket))
+    if isinstance(ticket, RestorableItem):
+        return ticket.snapshot.position(int(ticket))
     return {"of": joined(encode_runs(ticket))} if isinstance(ticket, Tickets) else ticket
 
 
@@ -511,7 +511,7 @@ def decode(told: Any) -> Ticket:
         return decode_run(told)[0]
     if isinstance(told, dict):
         members = [*chain.from_iterable(map(decode_run, cast("dict[str, list[Any]]", told)["of"]))]
-        return Given(members, 0, len(members), END)
+        return ReplayedTickets(members, 0, len(members), END)
     return told
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from asyncdata.elements.spec import TensorSpec
 from asyncdata.formats.csv import CsvParser, Dialect, Table
-from asyncdata.formats.limits import MAX_RECORD_BYTES
-from asyncdata.plan import PHYSICAL
-from asyncdata.sources.parsed import ParsedFile
-from asyncdata.spec import TensorSpec
+from asyncdata.formats.record_limits import MAX_RECORD_BYTES
+from asyncdata.graph.node import PHYSICAL
+from asyncdata.sources.parsed_files import ParsedFile
 
 __all__ = ("CsvFile",)
 

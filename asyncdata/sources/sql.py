@@ -24,17 +24,17 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.columns import Columns
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.elements.spec import TensorSpec
 from asyncdata.errors import StructureError, annotate
-from asyncdata.plan import ELSEWHERE, REPLACEABLE
+from asyncdata.executors.iterator_bridge import END, InlineBridge, IteratorBridge, LoopBridge, Notify, ThreadBridge
+from asyncdata.executors.scope import LooplessScope, Scope
+from asyncdata.graph.node import ELSEWHERE, REPLACEABLE
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.pump import END, HerePump, LoopPump, Pump, Tell, ThreadPump
-from asyncdata.runtime.scope import Apart, Scope
 from asyncdata.runtime.tickets import Ordinals
-from asyncdata.sources.files import stamps
-from asyncdata.sources.generator import Pumped
+from asyncdata.sources.file_list_digest import stamps
+from asyncdata.sources.iterators import Pumped
 from asyncdata.sources.stateful import StreamPlace
-from asyncdata.spec import TensorSpec
 
 __all__ = ("Connect", "QueryRows", "read_only_sqlite", "to_the_end")
 
@@ -105,10 +105,12 @@ class QueryRows(Pumped):
     def signature(self) -> Any:
         return tuple([TensorSpec((), dtype) for dtype in self.dtypes])
 
-    def pump(self, scope: Scope, place: StreamPlace) -> Pump:
-        if isinstance(scope, Apart):
+    def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
+        if isinstance(scope, LooplessScope):
             left, ends = scope.left, scope.ends
-            return HerePump(lambda: self.reading(cast("Connection", self.connect()), left, ends), self.columns, LARGEST)
+            return InlineBridge(
+                lambda: self.reading(cast("Connection", self.connect()), left, ends), self.columns, LARGEST
+            )
         return RowPump(scope, self, place.first)
 
     def reading(self, connection: Connection, left: Callable[[], bool], ends: list[Callable[[], object]]) -> Reading:
@@ -167,16 +169,16 @@ class QueryRows(Pumped):
         if width != len(self.dtypes):
             raise StructureError(f"the query gives {width} columns, and output_types has {len(self.dtypes)}")
 
-    def converted(self, items: list[Any]) -> list[Any] | Columns:
+    def converted(self, items: list[Any]) -> list[Any] | ColumnBatch:
         try:
             return self.columns(items)
         except UNFIT:  # one by one, to find out of which row
             return [item if type(item) is Failure else self.row(item) for item in items]
 
-    def columns(self, rows: list[Any]) -> Columns:
+    def columns(self, rows: list[Any]) -> ColumnBatch:
         """Return rows with their types; an error if that is not possible of one, or if it is none but a failure."""
         columns = zip(self.dtypes, zip(*rows, strict=True), strict=True)
-        return Columns(tuple([values_of(column, dtype) for dtype, column in columns]), len(rows))
+        return ColumnBatch(tuple([values_of(column, dtype) for dtype, column in columns]), len(rows))
 
     def row(self, item: Sequence[Any]) -> Any:
         """Return one row with its types, or what is wrong with it."""
@@ -205,7 +207,7 @@ class QueryRows(Pumped):
         return (*super().contents, stamps([path, f"{path}-wal"]))
 
     @property
-    def resumption(self) -> str:
+    def resume_note(self) -> str:
         return f"{self.label()} runs its query again and drops the rows up to the place"
 
 
@@ -231,11 +233,11 @@ class Fetched:
     for as long as it takes to move references, once for each group and for each time that rows are taken.
     """
 
-    def __init__(self, columns: Callable[[list[Any]], Columns]) -> None:
+    def __init__(self, columns: Callable[[list[Any]], ColumnBatch]) -> None:
         self.columns = columns
         self.lock = Lock()
         self.rows: list[Any] = []
-        self.parts: deque[Columns | list[Any]] = deque()
+        self.parts: deque[ColumnBatch | list[Any]] = deque()
         self.laid = 0  # rows in the parts
 
     def __len__(self) -> int:
@@ -258,7 +260,7 @@ class Fetched:
         with self.lock:
             rows, self.rows = self.rows, []
         end = [rows.pop()] if rows and rows[-1] is END else []
-        parts: list[Columns | list[Any]] = [part for part in (rows, end) if part]
+        parts: list[ColumnBatch | list[Any]] = [part for part in (rows, end) if part]
         if rows:
             with suppress(Exception):
                 parts[0] = self.columns(rows)
@@ -279,10 +281,10 @@ class Fetched:
             self.laid -= len(part)
             return part if isinstance(part, list) else self.block(part, limit)
 
-    def block(self, first: Columns, limit: int) -> Block:
+    def block(self, first: ColumnBatch, limit: int) -> Block:
         """Return columns, and those that follow them up to the limit."""
         found, count = [first], len(first)
-        while self.parts and isinstance(part := self.parts[0], Columns) and count + len(part) <= limit:
+        while self.parts and isinstance(part := self.parts[0], ColumnBatch) and count + len(part) <= limit:
             found.append(part)
             count += len(part)
             self.laid -= len(part)
@@ -290,7 +292,7 @@ class Fetched:
         return Block.of_columns(found, Ordinals(0, count))
 
 
-class RowPump(ThreadPump):
+class RowPump(ThreadBridge):
     """Connects in a thread, where a plain driver stays; an async one goes on as a task of the engine's loop."""
 
     largest = LARGEST
@@ -300,11 +302,11 @@ class RowPump(ThreadPump):
         self.node = node
         self.first = first
         self.promised: Promised | None = None
-        self.awaited: LoopPump | None = None
+        self.awaited: LoopBridge | None = None
         self.ends: list[Callable[[], object]] = []
         super().__init__(scope, self.connected, "asyncdata-sql", first, Fetched(node.columns))
 
-    def connected(self) -> tuple[Iterable[Any], Tell | None]:
+    def connected(self) -> tuple[Iterable[Any], Notify | None]:
         """Return the rows of a plain connection; none of one that is only promised, which is kept."""
         made = self.node.connect()
         if not is_promise(made):
@@ -324,7 +326,7 @@ class RowPump(ThreadPump):
             if items or self.promised is None:
                 return items
             promised = self.promised
-            self.awaited = LoopPump(
+            self.awaited = LoopBridge(
                 self.scope, self.scope.loop, lambda: (self.node.awaited_rows(promised), None), self.first
             )
         return await self.awaited.pull(limit)

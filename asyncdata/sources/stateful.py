@@ -12,11 +12,11 @@ from operator import index
 from typing import Any, Protocol, Self, TypeVar, cast, final, runtime_checkable
 
 from asyncdata.errors import PlanError, ResumeError
-from asyncdata.runtime.anchors import Anchor, Placed
-from asyncdata.runtime.pump import Tell
+from asyncdata.executors.iterator_bridge import Notify
+from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 from asyncdata.runtime.tickets import Position, Tickets
 
-__all__ = ("Anchored", "Stateful", "StreamPlace", "begun")
+__all__ = ("SnapshotTickets", "Stateful", "StreamPlace", "begun")
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -67,7 +67,7 @@ class Stateful(Protocol):
         ...
 
 
-def begun(label: str, source: T, iterate: Callable[[T], R], state: str | None) -> tuple[R, Tell | None]:
+def begun(label: str, source: T, iterate: Callable[[T], R], state: str | None) -> tuple[R, Notify | None]:
     """Return an iterator of `source` that is set to a state, and how it tells its own if it has one.
 
     An iterable that is asked for the state of its iterator knows none before that has begun, or still that of the last
@@ -153,27 +153,27 @@ class StreamPlace:
 
 
 @final
-class Anchored(Tickets):
-    """Elements `start` to `stop` of a source that has states; the first of the `anchors` is not after `start`."""
+class SnapshotTickets(Tickets):
+    """Elements `start` to `stop` of a source that has states; the first of the `snapshots` is not after `start`."""
 
-    __slots__ = ("anchors", "start", "stop")
+    __slots__ = ("snapshots", "start", "stop")
 
-    def __init__(self, start: int, stop: int, anchors: Sequence[Anchor]) -> None:
+    def __init__(self, start: int, stop: int, snapshots: Sequence[SourceSnapshot]) -> None:
         self.start = start
         self.stop = stop
-        self.anchors = anchors
+        self.snapshots = snapshots
 
     def __len__(self) -> int:
         return self.stop - self.start
 
-    def __getitem__(self, index: int) -> Placed:
+    def __getitem__(self, index: int) -> RestorableItem:
         number = self.start + index
-        return Placed.at(number, self.anchor(number))
+        return RestorableItem.at(number, self.snapshot(number))
 
     def at(self, count: int) -> Position:
         number = self.start + count
-        return self.anchor(number).position(number)
+        return self.snapshot(number).position(number)
 
-    def anchor(self, number: int) -> Anchor:
+    def snapshot(self, number: int) -> SourceSnapshot:
         """Return the last state before an element."""
-        return self.anchors[bisect_right(self.anchors, number, key=lambda anchor: anchor.number) - 1]
+        return self.snapshots[bisect_right(self.snapshots, number, key=lambda snapshot: snapshot.number) - 1]

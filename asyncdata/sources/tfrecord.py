@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from asyncdata.formats.limits import MAX_RECORD_BYTES
+from asyncdata.executors.scope import Scope
+from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.formats.tfrecord import FRAMING, RecordParser, read_large
+from asyncdata.graph.node import PHYSICAL
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import PHYSICAL
 from asyncdata.runtime.block import Blocks, Demand
-from asyncdata.runtime.scope import Scope
 from asyncdata.runtime.tickets import Position, Ticket
-from asyncdata.sources.parsed import Found, ParsedFile, Parser
-from asyncdata.sources.record_index import Indexes
+from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile, Parser
+from asyncdata.sources.tfrecord_random_access import IndexCache
 from asyncdata.storage import BLOCK_BYTES, FileStream
 
 __all__ = ("RecordFile",)
@@ -26,13 +26,13 @@ class RecordFile(ParsedFile):
 
     method: ClassVar[str] = "TFRecordDataset"
 
-    indexes: Indexes | None = field(default=None, metadata=PHYSICAL)
+    indexes: IndexCache | None = field(default=None, metadata=PHYSICAL)
     max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
 
     def parser(self) -> RecordParser:
         return RecordParser(self.path, compressed=bool(self.compression), most=self.max_record_bytes)
 
-    def beside(self, stream: object, parser: Parser, want: Demand) -> Iterator[Found]:
+    def beside(self, stream: object, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
         """Yield large records that lie in the page cache, from the one on that the parser has a part of."""
         if not isinstance(stream, FileStream) or not isinstance(parser, RecordParser) or (at := parser.cut) is None:
             return
@@ -40,14 +40,14 @@ class RecordFile(ParsedFile):
             begin, at = at, at + sum(map(len, records)) + FRAMING * len(records)
             parser.jump(at)
             stream.seek(at)
-            yield Found(records, begin, end=at)
+            yield ParsedChunk(records, begin, end=at)
 
     @property
     def cardinality(self) -> int:
         return UNKNOWN_CARDINALITY if self.indexes is None else self.indexes.of(self.path).count
 
     @property
-    def addressable(self) -> bool:
+    def random_access(self) -> bool:
         return self.indexes is not None
 
     def seek(self, count: int) -> Position:

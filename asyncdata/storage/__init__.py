@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from asyncdata.storage.append_file import AppendFile as AppendFile
+from asyncdata.storage.atomic_write import cache_folder as cache_folder
+from asyncdata.storage.atomic_write import sync_folder as sync_folder
+from asyncdata.storage.atomic_write import write_whole as write_whole
 from asyncdata.storage.base import BLOCK_BYTES as BLOCK_BYTES
 from asyncdata.storage.base import Buffer as Buffer
 from asyncdata.storage.base import Entry as Entry
 from asyncdata.storage.base import Runner as Runner
 from asyncdata.storage.base import Store as Store
 from asyncdata.storage.base import Stream as Stream
-from asyncdata.storage.files import cache_folder as cache_folder
-from asyncdata.storage.files import sync_folder as sync_folder
-from asyncdata.storage.files import write_whole as write_whole
-from asyncdata.storage.growing import GrowingFile as GrowingFile
 from asyncdata.storage.local import FileStream as FileStream
 from asyncdata.storage.local import LocalStore as LocalStore
 from asyncdata.storage.local import RandomFile as RandomFile
@@ -25,11 +25,11 @@ from asyncdata.storage.registry import store_for as store_for
 
 __all__ = (
     "BLOCK_BYTES",
+    "AppendFile",
     "Buffer",
     "Entry",
     "FileLock",
     "FileStream",
-    "GrowingFile",
     "LocalStore",
     "RandomFile",
     "Runner",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
-from asyncdata.runtime.budget import Budget
+from asyncdata.runtime.memory_budget import MemoryBudget
 
 __all__ = ("BLOCK_BYTES", "Buffer", "Ended", "Entry", "Runner", "Store", "Stream")
 
@@ -40,7 +40,7 @@ class Runner(Protocol):
     """Who runs what a stream does beside its reader, and says how much memory that may take: a pipeline's scope."""
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> MemoryBudget:
         """How many bytes the buffers of the pipeline may hold."""
         ...
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, final
 
-from asyncdata import forks
 from asyncdata.errors import ClosedError, PlanError
+from asyncdata.runtime import forks
 
 __all__ = ("FileLock",)
 
@@ -28,7 +28,7 @@ class FileLock:
         if self.flock is None and self.msvcrt is None:
             raise PlanError("elements are kept in files only where the system can lock these, which this one cannot")
         self.inherited, self.descriptor = False, -1
-        forks.own(self)  # before there is a descriptor, which a child would hold the lock with
+        forks.register(self)  # before there is a descriptor, which a child would hold the lock with
         self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0))
 
     @classmethod

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from asyncdata.errors import DataLossError, PlanError
-from asyncdata.integrations.packages import require
+from asyncdata.runtime.optional_packages import require
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.options import StorageOptions

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
-from asyncdata import forks
 from asyncdata.errors import PlanError
+from asyncdata.runtime import forks
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.local import LocalStore
 from asyncdata.storage.objects import ObjectStore

@@ -9,30 +9,20 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple, final
 
-from asyncdata.columns import Columns, divided
+from asyncdata.elements.columns import ColumnBatch, divided
+from asyncdata.elements.structure import prefixed, stack
 from asyncdata.errors import ResumeError, StructureError
-from asyncdata.plan import Node, PlaceBelow, Unary, nodes_of, repeated_ones, scaled
+from asyncdata.executors.function_call import describe, noted
+from asyncdata.executors.retry import unwrapped
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import Node, PlaceBelow, Unary, nodes_of, repeated_ones, scaled
+from asyncdata.graph.stages import Fold, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.dealing import Deal, listed
-from asyncdata.runtime.executors import describe, noted
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Fold, Step
-from asyncdata.runtime.tickets import (
-    END,
-    NOTHING,
-    Given,
-    Position,
-    Start,
-    Ticket,
-    Tickets,
-    going_on,
-    plain,
-)
-from asyncdata.structure import prefixed, stack
+from asyncdata.runtime.resharding import Resharding, listed
+from asyncdata.runtime.tickets import END, NOTHING, Position, ReplayedTickets, Start, Ticket, Tickets, going_on, plain
 from asyncdata.transforms.map import Map
-from asyncdata.trying import unwrapped
 
-__all__ = ("Batch", "Batcher", "Passed", "Spot", "alone", "remade")
+__all__ = ("Batch", "BatchState", "Batcher", "PassedTickets", "alone", "remade")
 
 FEW: Final = 32
 """Fewer rows of one array than this are stacked quicker as elements."""
@@ -117,10 +107,10 @@ class Batch(Unary):
             return self.made(block.items, block.tickets, 0)
         return self.joined(block.columns, block.tickets, 0, len(block))
 
-    def joined(self, columns: Sequence[Columns], tickets: Tickets, start: int, stop: int) -> Any:
+    def joined(self, columns: Sequence[ColumnBatch], tickets: Tickets, start: int, stop: int) -> Any:
         """Return a batch of columns, whose elements have the tickets from `start` to `stop`, or the failure."""
         try:
-            return Columns.stacked(columns)
+            return ColumnBatch.stacked(columns)
         except Exception as error:
             return noted(error, self.written, tickets.part(start, stop))
 
@@ -139,8 +129,8 @@ class Batch(Unary):
     def seek(self, count: int) -> Position:
         return [self.input.seek(count * self.size)]
 
-    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
-        return [self.input.dealt([listed(at)[0] for at in positions], deal)]
+    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+        return [self.input.resharded([listed(at)[0] for at in positions], deal)]
 
 
 class Batcher(Step):
@@ -172,7 +162,7 @@ class Batcher(Step):
             if piece.failed:
                 self.overtaken = self.count
                 after = self.spot(piece.tickets, 1)
-                out.append(Block(piece.items, Passed(alone(piece.tickets[0]), before, after), True))
+                out.append(Block(piece.items, PassedTickets(alone(piece.tickets[0]), before, after), True))
                 continue
             self.hold(piece)
             if self.count >= self.size:
@@ -184,11 +174,11 @@ class Batcher(Step):
         self.held.append(block)
         self.count += len(block)
 
-    def spot(self, tickets: Tickets, done: int) -> Spot:
+    def spot(self, tickets: Tickets, done: int) -> BatchState:
         """Return where things stand after `done` of some elements."""
-        return Spot(tickets, done, [piece.tickets for piece in self.held], self.overtaken > 0)
+        return BatchState(tickets, done, [piece.tickets for piece in self.held], self.overtaken > 0)
 
-    def cut(self, before: Spot) -> Block:
+    def cut(self, before: BatchState) -> Block:
         """Return every full batch that is held."""
         whole, stops = Block.join(self.held), self.stops()
         end, columns, tickets = stops[-1], whole.columns, whole.tickets
@@ -199,7 +189,7 @@ class Batcher(Step):
         elif len(stops) == 1 and end == self.count:
             batches = [self.node.joined(columns, tickets, 0, end)]
         else:
-            columns = Columns.gathered(columns)
+            columns = ColumnBatch.gathered(columns)
             batches = columns[0].small_batches(stops) if len(columns) == 1 else []
             if not batches:
                 joined, parts = self.node.joined, divided(columns, stops)
@@ -208,7 +198,7 @@ class Batcher(Step):
         self.overtaken = max(0, self.overtaken - end)
         last = self.held[-1]  # which made the first of these batches full: a part of `whole` would keep all before it
         self.held = [last.part(len(last) - self.count, len(last))] if self.count else []
-        return Block(batches, Batches(whole.tickets, stops, before), Failure in set(map(type, batches)))
+        return Block(batches, BatchTickets(whole.tickets, stops, before), Failure in set(map(type, batches)))
 
     def stops(self) -> Sequence[int]:
         """Return where in what is held each full batch ends."""
@@ -218,11 +208,11 @@ class Batcher(Step):
         if self.held and not self.drop_remainder:
             whole = Block.join(self.held)
             batch = self.node.whole(whole)
-            before, after = self.spot(self.last, len(self.last)), Spot(self.last, len(self.last))
-            yield Block([batch], Passed(whole.tickets, before, after), type(batch) is Failure)
+            before, after = self.spot(self.last, len(self.last)), BatchState(self.last, len(self.last))
+            yield Block([batch], PassedTickets(whole.tickets, before, after), type(batch) is Failure)
 
 
-class Spot(NamedTuple):
+class BatchState(NamedTuple):
     """A position in the input: after `done` of some elements, with others held that were read before."""
 
     tickets: Tickets
@@ -241,7 +231,7 @@ class Spot(NamedTuple):
 
 
 @final
-class Batches(Tickets):
+class BatchTickets(Tickets):
     """The tickets of full batches, cut from elements that follow each other at `stops`.
 
     `before` is where things stood before.
@@ -249,7 +239,7 @@ class Batches(Tickets):
 
     __slots__ = ("before", "stops", "whole")
 
-    def __init__(self, whole: Tickets, stops: Sequence[int], before: Spot) -> None:
+    def __init__(self, whole: Tickets, stops: Sequence[int], before: BatchState) -> None:
         self.whole = whole
         self.stops = stops
         self.before = before
@@ -261,16 +251,16 @@ class Batches(Tickets):
         return self.whole.part(self.stops[index - 1] if index else 0, self.stops[index])
 
     def at(self, count: int) -> Position:
-        return Spot(self.whole, self.stops[count - 1]).position() if count else self.before.position()
+        return BatchState(self.whole, self.stops[count - 1]).position() if count else self.before.position()
 
 
 @final
-class Passed(Tickets):
+class PassedTickets(Tickets):
     """The ticket of one thing that went out, a failure or the last batch, and where things stood before and after."""
 
     __slots__ = ("after", "before", "ticket")
 
-    def __init__(self, ticket: Ticket, before: Spot, after: Spot) -> None:
+    def __init__(self, ticket: Ticket, before: BatchState, after: BatchState) -> None:
         self.ticket = ticket
         self.before = before
         self.after = after
@@ -342,7 +332,7 @@ async def remade(
                 return
             joined = isinstance(tickets[place], Tickets) or (in_batches and not found.failed)
             item = make(found) if joined else found.items[0]
-            yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
+            yield Block([item], ReplayedTickets(tickets, place, place + 1, END), type(item) is Failure)
 
 
 async def exactly(source: Blocks, want: Demand, count: int) -> Block | None:

@@ -8,27 +8,27 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from asyncdata import forks
+from asyncdata.elements.isolation import ISOLATED, isolate, isolated
+from asyncdata.elements.structure import nbytes
 from asyncdata.errors import StageError
-from asyncdata.plan import PHYSICAL, Node, Unary, picked
-from asyncdata.renewing import RENEWED, renew, renewed
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import PHYSICAL, Node, Unary, picked
+from asyncdata.graph.stages import Merge, Opener
+from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Merge, Opener
 from asyncdata.runtime.tickets import (
     END,
     FRESH,
-    Children,
+    ChildTickets,
     Ordinals,
     Position,
     Start,
     Ticket,
     Tickets,
-    Wrapped,
+    WrappedTickets,
     natural,
     plain,
 )
-from asyncdata.structure import nbytes
 
 __all__ = ("Cache", "MemoryCache")
 
@@ -76,7 +76,7 @@ class MemoryCache:
             begin = len(self.items)
             if self.complete or self.full or position > begin:
                 return
-            added = renewed(block.items[begin - position :])
+            added = isolated(block.items[begin - position :])
             if block.failed:
                 places = [place for place, item in enumerate(added) if type(item) is Failure]
                 if places and again is False:
@@ -113,7 +113,7 @@ class MemoryCache:
         with self.lock:  # others mend what failed, and add what does
             items = self.items[position : position + count]
             good = not self.odd or self.odd.isdisjoint(range(position, position + len(items)))
-        items = renewed(items, RENEWED)
+        items = isolated(items, ISOLATED)
         if good:
             return Block(items) if items else None
         places = [place for place, item in enumerate(items) if type(item) is Hole]
@@ -132,7 +132,7 @@ class MemoryCache:
                 if self.bytes + size > self.max_bytes:
                     return
                 self.bytes += size
-            self.items[position] = renew(item)
+            self.items[position] = isolate(item)
             self.odd.discard(position)
 
     def adopt(self, other: MemoryCache) -> None:
@@ -147,7 +147,7 @@ class MemoryCache:
             self.complete = self.complete or position == len(self.items)
 
 
-class Beyond:
+class BeyondTickets:
     """The input behind what is kept, opened where that ends, and anew where others have gone on from there."""
 
     def __init__(self, store: MemoryCache, start: Callable[[Start], Blocks]) -> None:
@@ -185,14 +185,14 @@ class Cache(Unary):
     store: MemoryCache = field(default_factory=MemoryCache, repr=False, metadata=PHYSICAL)
 
     @property
-    def hoards(self) -> bool:
+    def retains_elements(self) -> bool:
         return True
 
     def over(self, *inputs: Node) -> Cache:
         return Cache(*inputs, store=MemoryCache(self.store.max_bytes))
 
     @property
-    def resumption(self) -> str:
+    def resume_note(self) -> str:
         return f"{self.label()} is filled again"
 
     def stage(self) -> Merge:
@@ -205,7 +205,7 @@ class Cache(Unary):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield what is kept, then what the input has beyond it."""
-        place = self.told(position, CachePlace.of)
+        place = self.told(position, CachePosition.of)
         if place.input is not None:
             passing = self.passing(inputs[0](first_of_all(scope), want, Start.of(place.input)))
         elif self.input.in_order or self.store.complete:
@@ -220,9 +220,9 @@ class Cache(Unary):
         """Yield all but the first `done` elements; those that are not kept are read, also to be kept."""
         shared = self.input.repeatable or self.store.complete
         store = self.store if shared else MemoryCache(self.store.max_bytes)
-        again = self.input.addressable if shared else None
+        again = self.input.random_access if shared else None
         position = min(done, len(store.items))
-        async with aclosing(Beyond(store, lambda start: opener(first_of_all(scope), want, start))) as beyond:
+        async with aclosing(BeyondTickets(store, lambda start: opener(first_of_all(scope), want, start))) as beyond:
             while True:
                 complete = store.complete  # asked first: others fill it meanwhile
                 block = store.kept(position, want.items)
@@ -276,7 +276,7 @@ class Cache(Unary):
         """Yield elements as they come, for the first time: a state tells where the input was."""
         async with aclosing(source):
             async for block in source:
-                tickets = Children(FIRST, block.tickets, lambda position: CachePlace(0, position).position())
+                tickets = ChildTickets(FIRST, block.tickets, lambda position: CachePosition(0, position).position())
                 yield Block(block.items, tickets, block.failed)
 
 
@@ -290,14 +290,14 @@ def first_of_all(scope: Scope) -> Scope:
 
 def lent(block: Block) -> Block:
     """Return a block of elements that are kept as well, for their reader."""
-    items = renewed(block.items)
+    items = isolated(block.items)
     return block if items is block.items else Block(items, block.tickets, block.failed)
 
 
 def numbered(block: Block, first: int, seeds: Seeds = None) -> Block:
     """Return a block with its elements' numbers for tickets; they are in an order that some seeds made."""
     numbers = Ordinals(first, first + len(block))
-    return block.ticketed(Wrapped(numbers, lambda _, done: CachePlace(done, None, seeds).position()))
+    return block.ticketed(WrappedTickets(numbers, lambda _, done: CachePosition(done, None, seeds).position()))
 
 
 FIRST = -1
@@ -309,7 +309,7 @@ Seeds: TypeAlias = Sequence[Sequence[int]] | None
 
 
 @dataclass(frozen=True)
-class CachePlace:
+class CachePosition:
     """How many elements are done; the input's position while it has no order; the seeds of what is kept in a file."""
 
     done: int = 0
@@ -322,9 +322,9 @@ class CachePlace:
         return {**told, "seeds": [list(pair) for pair in self.seeds]} if self.seeds else told
 
     @staticmethod
-    def of(position: Position) -> CachePlace:
+    def of(position: Position) -> CachePosition:
         """Return what a position says."""
-        place = CachePlace() if position is None else CachePlace(**position)
+        place = CachePosition() if position is None else CachePosition(**position)
         natural(place.done)
         return place
 

@@ -7,29 +7,29 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, cast, final
 
+from asyncdata.elements.default_values import zeros_like, zeros_of
 from asyncdata.errors import PlanError, StageError, StructureError
+from asyncdata.executors.function_call import noted
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import Node, Unary, check_count
+from asyncdata.graph.stages import Fold, Step
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import noted
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Fold, Step
 from asyncdata.runtime.tickets import (
     END,
-    Given,
-    Listed,
+    ExplicitTickets,
     Position,
-    Same,
+    ReplayedTickets,
     Start,
     Ticket,
     Tickets,
-    Wrapped,
+    TicketWrapper,
+    WrappedTickets,
     decode_all,
     encode_all,
     natural,
 )
 from asyncdata.transforms.shard import is_padding
-from asyncdata.zeros import zeros_like, zeros_of
 
 __all__ = ("AssertCardinality", "PadToCardinality")
 
@@ -59,8 +59,8 @@ class AssertCardinality(Unary):
         return self.expected
 
     @property
-    def addressable(self) -> bool:
-        return self.input.addressable
+    def random_access(self) -> bool:
+        return self.input.random_access
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return self.input.address(places)
@@ -101,7 +101,9 @@ class Counter(Step):
             raise StageError(f"assert_cardinality({shown(self.expected)}): there are more elements")
         come = self.come
         self.left -= len(block)
-        return Block(block.items, Wrapped(block.tickets, lambda count, inner: [come + count, inner]), block.failed)
+        return Block(
+            block.items, WrappedTickets(block.tickets, lambda count, inner: [come + count, inner]), block.failed
+        )
 
     def flush(self) -> Iterator[Block]:
         if self.left:
@@ -172,13 +174,13 @@ class PadToCardinality(Unary):
         models = [ticket[1] if is_padding(ticket) else ticket for ticket in tickets]
         if models[0] is None:
             for place in range(len(tickets)):
-                given = Given(tickets, place, place + 1, END)
+                given = ReplayedTickets(tickets, place, place + 1, END)
                 yield Block([self.with_mask(self.empty_element(), tickets[place], False)], given)
             return
         done = 0
         async with aclosing(self.input.open(scope, want, Start(END, models))) as source:
             async for block in source:
-                given = Given(tickets, done, done + len(block), END)
+                given = ReplayedTickets(tickets, done, done + len(block), END)
                 done += len(block)
                 valid = [not is_padding(ticket) for ticket in given]
                 items = self.marked(block.items, given, valid)
@@ -186,7 +188,7 @@ class PadToCardinality(Unary):
 
 
 @final
-class Marked(Same):
+class PaddedTickets(TicketWrapper):
     """The tickets of marked elements, with how many came before them and which was the last good one."""
 
     __slots__ = ("come", "good", "model")
@@ -239,7 +241,7 @@ class Padder(Step):
         if self.come >= self.node.count:
             raise StageError(f"{self.node.label()}: there are more elements; take({self.node.count}) first")
         good = [place for place, item in enumerate(block.items) if type(item) is not Failure]
-        tickets = Marked(block.tickets, self.come, self.model.ticket, good if block.failed else None)
+        tickets = PaddedTickets(block.tickets, self.come, self.model.ticket, good if block.failed else None)
         items = self.node.marked(block.items, block.tickets, [True] * len(block))
         if good:
             self.model = Model([block.tickets[good[-1]]], block.items[good[-1]])
@@ -260,6 +262,6 @@ class Padder(Step):
 
         self.come += count
         like = model.ticket[0] if model.ticket else None
-        tickets = Listed([("padding", like, number) for number in range(come, come + count)], position)
+        tickets = ExplicitTickets([("padding", like, number) for number in range(come, come + count)], position)
         items = [node.with_mask(item, tickets[place], False) for place in range(count)]
         return Block(items, tickets, Failure in set(map(type, items)))

@@ -12,16 +12,16 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from asyncdata.elements.tensors import is_tensor, tensor_content
 from asyncdata.errors import StructureError
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import REPLACEABLE, Node, Unary, check_arguments, check_count
+from asyncdata.graph.stages import Apply, Fold, Opener, Step
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import REPLACEABLE, Node, Unary, check_arguments, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.dealing import Deal, listed
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Apply, Fold, Opener, Step
+from asyncdata.runtime.resharding import Resharding, listed
 from asyncdata.runtime.tickets import END, Position, Start, Ticket, Tickets
-from asyncdata.tensors import is_tensor, tensor_content
-from asyncdata.transforms.label import Labeller
+from asyncdata.transforms.keyed import Labeller
 
 __all__ = ("Distinct", "key_digest")
 
@@ -104,15 +104,15 @@ class Distinct(Unary):
         check_arguments(call, plan)
         return Distinct(plan, call, most)
 
-    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
         """Let each share know the keys of all, the last ones of each last."""
         told: list[list[Any]] = [[at, ""] if at in (None, END) else listed(at) for at in positions]
         logs = [reversed(digests_of(log)) for _, log in told]
         latest = dict.fromkeys(digest for turn in zip_longest(*logs) for digest in turn if digest is not None)
-        return [self.input.dealt([inner for inner, _ in told], deal), told_digests([*latest][::-1])]
+        return [self.input.resharded([inner for inner, _ in told], deal), told_digests([*latest][::-1])]
 
-    def stage(self) -> Firsts:
-        return Firsts(self.key, self.max_keys)
+    def stage(self) -> FirstElements:
+        return FirstElements(self.key, self.max_keys)
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Give elements again; one of which no key could be told fails again."""
@@ -133,7 +133,7 @@ class Distinct(Unary):
 
 
 @dataclass(frozen=True)
-class Firsts:
+class FirstElements:
     """Works out keys, then drops what was there before."""
 
     key: Digester
@@ -147,7 +147,7 @@ class Firsts:
         def keyed(inner: Scope, demand: Demand, begin: Start) -> Blocks:
             return Apply((self.key,)).open(inner, inputs, demand, begin)
 
-        return Fold(lambda _: Remembering(self.max_keys)).open(scope, [keyed], want, start)
+        return Fold(lambda _: DistinctStep(self.max_keys)).open(scope, [keyed], want, start)
 
 
 def digests_of(told: str) -> list[bytes]:
@@ -161,7 +161,7 @@ def told_digests(digests: Sequence[bytes]) -> str:
     return b64encode(b"".join(digests)).decode()
 
 
-class Remembering(Step):
+class DistinctStep(Step):
     """Remembers keys. They stand in a log that only grows, so that a state is told by how long it was."""
 
     def __init__(self, max_keys: int | None) -> None:
@@ -210,7 +210,7 @@ class FirstTickets(Tickets):
     __slots__ = ("before", "failures", "log", "max_keys", "places", "whole")
 
     def __init__(
-        self, whole: Tickets, places: Sequence[int], step: Remembering, before: int, failures: Sequence[int]
+        self, whole: Tickets, places: Sequence[int], step: DistinctStep, before: int, failures: Sequence[int]
     ) -> None:
         self.whole = whole
         self.places = places

@@ -9,14 +9,14 @@ from operator import itemgetter, truth
 from types import CoroutineType
 from typing import Any
 
+from asyncdata.executors.function_call import Call, locate
+from asyncdata.graph.node import REPLACEABLE, Node, check_arguments, check_called, check_parallel
+from asyncdata.graph.stages import Apply
 from asyncdata.options import AUTOTUNE, UNKNOWN_CARDINALITY
-from asyncdata.plan import REPLACEABLE, Node, check_arguments, check_called, check_parallel
 from asyncdata.runtime.block import Failure
-from asyncdata.runtime.executors import Call, locate
-from asyncdata.runtime.stage import Apply
 from asyncdata.runtime.tickets import Ticket
-from asyncdata.transforms.called import Called, tuning_for
 from asyncdata.transforms.fields import Fields, check_fields, shown
+from asyncdata.transforms.function_node import Called, tuning_for
 
 __all__ = ("Filter", "Predicate")
 

@@ -9,14 +9,25 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final, Protocol
 
+from asyncdata.executors.function_call import Call
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, in_turn, node_of
+from asyncdata.graph.stages import Merge, Opener, breathe, split
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import PHYSICAL, REPLACEABLE, Node, in_turn, node_of
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.dealing import Deal, dealt_begun, listed
-from asyncdata.runtime.executors import Call
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Merge, Opener, breathe, split
-from asyncdata.runtime.tickets import END, FRESH, Children, Listed, Position, Start, Ticket, Tickets, plain, reopening
+from asyncdata.runtime.resharding import Resharding, listed, resharded_open_groups
+from asyncdata.runtime.tickets import (
+    END,
+    FRESH,
+    ChildTickets,
+    ExplicitTickets,
+    Position,
+    Start,
+    Ticket,
+    Tickets,
+    plain,
+    reopening,
+)
 
 __all__ = ("Catalog", "FlatMap", "from_inner", "inner_plan", "not_made")
 
@@ -45,7 +56,7 @@ def not_made(outer: Tickets, failure: Failure, later: Sequence[Position] = ()) -
     def position(count: int) -> Position:
         return [outer.at(count), *later] if count else [outer.at(count), None, *later]
 
-    return Block([failure], Listed([(outer[0], None)], position), True)
+    return Block([failure], ExplicitTickets([(outer[0], None)], position), True)
 
 
 async def from_inner(outer: Node, function: Call, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
@@ -115,7 +126,7 @@ class FlatMap(Node):
         return UNKNOWN_CARDINALITY if self.catalog is None else len(self.catalog)
 
     @property
-    def addressable(self) -> bool:
+    def random_access(self) -> bool:
         return self.catalog is not None
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
@@ -152,19 +163,19 @@ class FlatMap(Node):
                 if found is not None:
                     for part in chain.from_iterable(split(one, want) for one in found):
                         is_empty = False
-                        yield part.ticketed(Children(ticket, part.tickets, inside))
+                        yield part.ticketed(ChildTickets(ticket, part.tickets, inside))
                 else:
                     start = Start.of(begun[0]) if begun else FRESH
                     async with aclosing(plan.open(scope.at(ticket), want, start)) as source:
                         async for part in source:
                             is_empty = False
-                            yield part.ticketed(Children(ticket, part.tickets, inside))
+                            yield part.ticketed(ChildTickets(ticket, part.tickets, inside))
                 begun = later
                 if is_empty:
                     await breathe()
 
-    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
-        outer, inners = dealt_begun(map(listed, positions), deal, self.input.dealt)
+    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+        outer, inners = resharded_open_groups(map(listed, positions), deal, self.input.resharded)
         return [outer, *inners]
 
 

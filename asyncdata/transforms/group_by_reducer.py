@@ -12,14 +12,25 @@ from types import CoroutineType
 from typing import Any, Final
 
 from asyncdata.errors import PlanError
+from asyncdata.executors.function_call import Call, ChunkSizer
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import REPLACEABLE, Node, Unary, check_arguments, check_called, picked
+from asyncdata.graph.stages import Merge, Opener, breathe, split
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import REPLACEABLE, Node, Unary, check_arguments, check_called, picked
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import Call, Pace
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Merge, Opener, breathe, split
-from asyncdata.runtime.tickets import END, FRESH, Given, Listed, Numbered, Position, Ticket, decode_all, encode, plain
-from asyncdata.transforms.label import Keyer, in_key_order
+from asyncdata.runtime.tickets import (
+    END,
+    FRESH,
+    ExplicitTickets,
+    Numbered,
+    Position,
+    ReplayedTickets,
+    Ticket,
+    decode_all,
+    encode,
+    plain,
+)
+from asyncdata.transforms.keyed import Keyer, in_key_order
 from asyncdata.transforms.map import Map
 
 __all__ = ("GroupByReducer", "Reducer")
@@ -98,7 +109,7 @@ class GroupByReducer(Unary):
         return None
 
     @property
-    def resumption(self) -> str:
+    def resume_note(self) -> str:
         return f"{METHOD}() reads everything again"
 
     def label(self) -> str:
@@ -112,8 +123,8 @@ class GroupByReducer(Unary):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Read everything, about a millisecond's worth at a time; failures pass, the rest follows at the end."""
-        place = self.told(position, Place.of)
-        groups, pace = Groups(self.calls, place), Pace(GROUP)
+        place = self.told(position, ReducerPosition.of)
+        groups, pace = ReducerStates(self.calls, place), ChunkSizer(GROUP)
         async with aclosing(inputs[0](scope, Demand(AT_ONCE), FRESH)) as source:
             async for block in source:
                 start = 0
@@ -132,26 +143,30 @@ class GroupByReducer(Unary):
 
 
 @dataclass(frozen=True)
-class Place:
+class ReducerPosition:
     """A position: which failures were delivered, by their tickets, and how many keys' elements were."""
 
     failed: Sequence[Ticket] = ()
     groups: int = 0
 
     @staticmethod
-    def of(position: Any) -> Place:
+    def of(position: Any) -> ReducerPosition:
         """Return what a position says."""
-        return Place() if position is None else Place(decode_all(position["failed"]), index(position["groups"]))
+        return (
+            ReducerPosition()
+            if position is None
+            else ReducerPosition(decode_all(position["failed"]), index(position["groups"]))
+        )
 
     def told(self) -> Position:
         """Return it as JSON."""
         return {"failed": [encode(ticket) for ticket in self.failed], "groups": self.groups}
 
 
-class Groups:
+class ReducerStates:
     """The states by key, and which failures have been delivered."""
 
-    def __init__(self, calls: Calls, place: Place) -> None:
+    def __init__(self, calls: Calls, place: ReducerPosition) -> None:
         self.calls = calls
         self.states: dict[Any, Any] = {}
         self.failed = list(place.failed)
@@ -168,7 +183,9 @@ class Groups:
                 self.failed.append(ticket)
         failed = self.failed
         tickets = [(FAILED, ticket) for ticket in failed[before:]]
-        return Block(found, Listed(tickets, lambda count: Place(failed[: before + count]).told()), True)
+        return Block(
+            found, ExplicitTickets(tickets, lambda count: ReducerPosition(failed[: before + count]).told()), True
+        )
 
     async def fold(self, pair: tuple[Any, Any], ticket: Ticket) -> Failure | None:
         """Take one element into the state of its key; if that fails the state stays as it was."""
@@ -190,7 +207,7 @@ class Groups:
         if type(made) is Failure:
             made.error.add_note(f"key {key!r:.80}")
         failed = self.failed
-        tickets = Listed([(KEY, number)], lambda count: Place(failed, number + count).told())
+        tickets = ExplicitTickets([(KEY, number)], lambda count: ReducerPosition(failed, number + count).told())
         return Block([made], tickets, type(made) is Failure)
 
 
@@ -202,4 +219,8 @@ async def called(call: Call, item: Any, ticket: Ticket) -> Any:
         found = call.one(item)
     except (Exception, CancelledError) as error:
         return call.failure(error, ticket)
-    return found if type(found) is not CoroutineType else call.refuse([found], Given([ticket], 0, 1, END)).items[0]
+    return (
+        found
+        if type(found) is not CoroutineType
+        else call.refuse([found], ReplayedTickets([ticket], 0, 1, END)).items[0]
+    )

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 from asyncdata.errors import PlanError, annotate
+from asyncdata.executors.function_call import Call, describe
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, Unary, check_called, check_count
+from asyncdata.graph.stages import Fold, Step
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import ELSEWHERE, PHYSICAL, Node, Unary, check_called, check_count
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.dealing import Deal, listed
-from asyncdata.runtime.executors import Call, describe
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Fold, Step
+from asyncdata.runtime.resharding import Resharding, listed
 from asyncdata.runtime.tickets import END, Position, Start, Ticket, Tickets, natural, plain
 
-__all__ = ("Budget", "IgnoreErrors")
+__all__ = ("ErrorBudget", "IgnoreErrors")
 
 log = logging.getLogger("asyncdata")
 
@@ -30,20 +30,20 @@ RECALLED: Final = 5
 
 
 @dataclass(frozen=True)
-class Budget:
+class ErrorBudget:
     """How many elements may be dropped, and which share of those that were seen; `None` for any."""
 
     max_errors: int | None = None
     max_share: float | None = None
 
     @staticmethod
-    def of(max_errors: Any, max_share: Any) -> Budget:
+    def of(max_errors: Any, max_share: Any) -> ErrorBudget:
         """Return the budget that the user asked for."""
         if max_errors is not None:
             check_count("ignore_errors", "max_errors", max_errors, 0)
         if max_share is not None and not (isinstance(max_share, (int, float)) and 0 <= max_share <= 1):
             raise PlanError(f"ignore_errors(max_share=) must be between 0 and 1, got {max_share!r}")
-        return Budget(max_errors, max_share)
+        return ErrorBudget(max_errors, max_share)
 
     def exceeded(self, dropped: int, seen: int) -> str | None:
         """Return what forbids so many errors among so many elements, `None` if nothing does."""
@@ -54,19 +54,21 @@ class Budget:
         return None
 
 
-UNLIMITED: Final = Budget()
+UNLIMITED: Final = ErrorBudget()
 
 
 @dataclass(frozen=True, eq=False)
 class IgnoreErrors(Unary):
     """The elements that did not fail; an error that exceeds the budget is raised in its place."""
 
-    budget: Budget = field(default=UNLIMITED, metadata=ELSEWHERE)
+    budget: ErrorBudget = field(default=UNLIMITED, metadata=ELSEWHERE)
     log_warning: bool = field(default=False, metadata=PHYSICAL)
     on_error: Call | None = field(default=None, metadata=PHYSICAL)
 
     @staticmethod
-    def of(plan: Node, budget: Budget, log_warning: bool, on_error: Callable[[Any, Any], Any] | None) -> IgnoreErrors:
+    def of(
+        plan: Node, budget: ErrorBudget, log_warning: bool, on_error: Callable[[Any, Any], Any] | None
+    ) -> IgnoreErrors:
         """Return the node for what the user asked for."""
         call = None if on_error is None else Call("ignore_errors", on_error)
         if call is not None and call.is_async:
@@ -79,24 +81,24 @@ class IgnoreErrors(Unary):
         return IgnoreErrors(plan, budget, log_warning, call)
 
     @property
-    def transparent(self) -> bool:
+    def preserves_tickets(self) -> bool:
         return self.budget == UNLIMITED
 
     def stage(self) -> Fold:
         return Fold(lambda _: Dropper(self))
 
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        if not self.transparent:
+        if not self.preserves_tickets:
             return super().run(scope, want, start)
         inner = Demand()
         return self.stage().run(Dropper(self), self.input.open(scope, inner, start), inner, want)
 
-    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
-        if self.transparent:
-            return super().deal(positions, deal)
+    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+        if self.preserves_tickets:
+            return super().reshard(positions, deal)
         told: list[list[Any]] = [[0, 0, at] if at in (None, END) else listed(at) for at in positions]
         seen, dropped = (sum(at[place] for at in told) // deal.share.num_shards for place in (0, 1))
-        return [seen, dropped, self.input.dealt([at[2] for at in told], deal)]
+        return [seen, dropped, self.input.resharded([at[2] for at in told], deal)]
 
     @property
     def cardinality(self) -> int:
@@ -105,7 +107,7 @@ class IgnoreErrors(Unary):
     @property
     def identity(self) -> str:
         """What is told and logged may change, and so may the budget: a run that has used it up goes on with more."""
-        return "ignore_errors()" if self.transparent else "ignore_errors_within()"
+        return "ignore_errors()" if self.preserves_tickets else "ignore_errors_within()"
 
     def label(self) -> str:
         shown = [f"{name}={value}" for name, value in vars(self.budget).items() if value is not None]
@@ -113,7 +115,7 @@ class IgnoreErrors(Unary):
 
 
 @dataclass
-class Account:
+class ErrorCounts:
     """What was seen and dropped so far, and how the last errors read."""
 
     seen: int = 0
@@ -126,10 +128,10 @@ class Dropper(Step):
 
     def __init__(self, node: IgnoreErrors) -> None:
         self.node = node
-        self.account = Account()
+        self.account = ErrorCounts()
 
     def resume(self, position: Position) -> Start:
-        if self.node.transparent:
+        if self.node.preserves_tickets:
             return Start.of(position)
         seen, dropped, inner = position
         self.account.seen, self.account.dropped = natural(seen), natural(dropped)
@@ -139,7 +141,9 @@ class Dropper(Step):
         before = (self.account.seen, self.account.dropped)
         if not block.failed:
             self.account.seen += len(block)
-            return block if self.node.transparent else block.ticketed(Survivors(block.tickets, None, before))
+            return (
+                block if self.node.preserves_tickets else block.ticketed(SurvivorTickets(block.tickets, None, before))
+            )
         kept: list[tuple[int, Any]] = []
         for place, item in enumerate(block.items):
             self.account.seen += 1
@@ -147,7 +151,9 @@ class Dropper(Step):
             if left is not DROPPED:
                 kept.append((place, left))
         items = [item for _, item in kept]
-        tickets = Survivors(block.tickets, [place for place, _ in kept], None if self.node.transparent else before)
+        tickets = SurvivorTickets(
+            block.tickets, [place for place, _ in kept], None if self.node.preserves_tickets else before
+        )
         return Block(items, tickets, Failure in set(map(type, items)))
 
     def drop(self, failure: Failure, ticket: Ticket) -> Any:
@@ -185,7 +191,7 @@ DROPPED: Final = object()
 
 
 @final
-class Survivors(Tickets):
+class SurvivorTickets(Tickets):
     """The elements at some places of a block, all if `None`; with how many were seen and dropped before it, if counted.
 
     Those that stand between them were dropped for good.

@@ -10,18 +10,27 @@ from itertools import chain
 from typing import Any, Final, final
 
 from asyncdata.errors import PlanError
+from asyncdata.executors.function_call import Call
+from asyncdata.executors.interleave_tuner import InterleaveTuner
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, check_count, check_parallel, parallel_label
+from asyncdata.graph.stages import INLINE_GROUP, Merge, Opener, breathe
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import PHYSICAL, REPLACEABLE, Node, check_count, check_parallel, parallel_label
-from asyncdata.runtime.abreast import Abreast
 from asyncdata.runtime.block import Block, Blocks, Demand
-from asyncdata.runtime.dealing import Deal, dealt_begun, named
-from asyncdata.runtime.executors import Call
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import INLINE_GROUP, Merge, Opener, breathe
+from asyncdata.runtime.resharding import Resharding, named, resharded_open_groups
 from asyncdata.runtime.tickets import Position, Ticket, Tickets, natural
 from asyncdata.transforms.flat_map import from_inner, not_made
-from asyncdata.transforms.slots import CyclePlace, Inputs, ParallelInputs, SerialInputs, Slot
-from asyncdata.transforms.weave import Closed, Drawn, Event, Opened, Passed, Rounds, Weave, Woven
+from asyncdata.transforms.interleave_inputs import CyclePlace, CycleSlot, Inputs, ParallelInputs, SerialInputs
+from asyncdata.transforms.interleave_position import (
+    CycleSnapshot,
+    Event,
+    FailedSlot,
+    InterleaveTickets,
+    RoundsDrawn,
+    SlotClosed,
+    SlotDrawn,
+    SlotOpened,
+)
 
 __all__ = ("CYCLE_LENGTH", "Interleave")
 
@@ -39,7 +48,7 @@ class Interleave(Node):
     block_length: int = 1
     workers: int | None = field(default=None, metadata=PHYSICAL)
     ordered: bool | None = field(default=None, metadata=PHYSICAL)
-    abreast: Abreast | None = field(default=None, repr=False, metadata=PHYSICAL)
+    tuner: InterleaveTuner | None = field(default=None, repr=False, metadata=PHYSICAL)
     """What AUTOTUNE knows of how many are to be read at once."""
 
     @staticmethod
@@ -52,8 +61,8 @@ class Interleave(Node):
         check_parallel("interleave", calls)
         if calls is not None and calls > length:
             raise PlanError(f"interleave(num_parallel_calls={calls}) must not exceed cycle_length={length}")
-        abreast = Abreast(length) if calls == AUTOTUNE else None
-        return Interleave(plan, call, length, size, calls, deterministic, abreast)
+        tuner = InterleaveTuner(length) if calls == AUTOTUNE else None
+        return Interleave(plan, call, length, size, calls, deterministic, tuner)
 
     def stage(self) -> Merge:
         return Merge(self.blocks)
@@ -75,9 +84,11 @@ class Interleave(Node):
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return from_inner(self.input, self.function, scope, want, tickets)
 
-    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
         places = [CyclePlace(**named(at, "outer")) for at in positions]
-        outer, begun = dealt_begun([[place.outer, *place.begun] for place in places], deal, self.input.dealt)
+        outer, begun = resharded_open_groups(
+            [[place.outer, *place.begun] for place in places], deal, self.input.resharded
+        )
         slots, waiting = begun[: self.cycle_length], begun[self.cycle_length :]
         return asdict(CyclePlace(outer, list(enumerate(slots)), waiting=waiting))
 
@@ -130,7 +141,7 @@ class Cycle:
     def __init__(self, inputs: Inputs, length: int, block_length: int, want: Demand, place: CyclePlace) -> None:
         self.inputs = inputs
         self.place = place
-        self.slots: list[Slot | None] = [None] * length
+        self.slots: list[CycleSlot | None] = [None] * length
         self.block_length = block_length
         self.want = want
         self.index = place.index
@@ -142,7 +153,7 @@ class Cycle:
         self.last: Tickets | None = None
         self.events: list[Event] = []
         self.waiting: Sequence[Position] = place.begun
-        self.before = Weave({}, None, place.outer, self.index, self.turn, self.waiting)
+        self.before = CycleSnapshot({}, None, place.outer, self.index, self.turn, self.waiting)
 
     def advance(self) -> None:
         self.index = (self.index + 1) % len(self.slots)
@@ -157,7 +168,7 @@ class Cycle:
     def emit(self) -> Block:
         block = Block.join(self.out)
         length = len(self.slots), self.block_length
-        block = block.ticketed(Woven(block.tickets, self.before, self.events, length))
+        block = block.ticketed(InterleaveTickets(block.tickets, self.before, self.events, length))
         self.out, self.count = [], 0
         self.mark()
         return block
@@ -166,7 +177,7 @@ class Cycle:
         """Let what comes now be told from here."""
         self.events = []
         lanes = {index: slot.lane for index, slot in enumerate(self.slots) if slot is not None}
-        self.before = Weave(lanes, self.last, self.place.outer, self.index, self.turn, self.waiting)
+        self.before = CycleSnapshot(lanes, self.last, self.place.outer, self.index, self.turn, self.waiting)
 
     async def reopen(self) -> None:
         """Fill the slots that were open when a state was saved."""
@@ -217,13 +228,13 @@ class Cycle:
         if isinstance(opened, tuple):
             self.last, failure = opened
             self.put(not_made(self.last, failure))
-            self.events.append(Passed(self.index, self.last))
+            self.events.append(FailedSlot(self.index, self.last))
         else:
             self.slots[self.index] = opened
             self.last = opened.outer
-            self.events.append(Opened(self.index, opened.lane))
+            self.events.append(SlotOpened(self.index, opened.lane))
 
-    async def fill_here(self, slot: Slot) -> None:
+    async def fill_here(self, slot: CycleSlot) -> None:
         """Wait for the slot whose turn it is; free it at its end."""
         if not await slot.fill(self.share()):
             await slot.close()
@@ -237,7 +248,7 @@ class Cycle:
         opened = len(self.slots) - self.slots.count(None)
         return self.block_length * max(1, self.want.items // (opened * self.block_length))
 
-    def draw(self, slot: Slot) -> None:
+    def draw(self, slot: CycleSlot) -> None:
         """Take what may be taken from this slot now; whole rounds at once where every slot has something."""
         room = self.want.items - self.count
         if self.block_length == 1 and (rounds := self.rounds(room)) > 1:
@@ -249,16 +260,16 @@ class Cycle:
         if self.turn == 0:
             self.advance()
 
-    def take(self, index: int, slot: Slot, count: int) -> Block:
+    def take(self, index: int, slot: CycleSlot, count: int) -> Block:
         """Take elements from one slot."""
         if slot.inner is not None:
-            self.events.append(Drawn(index, self.turn, slot.inner, slot.start, count))
+            self.events.append(SlotDrawn(index, self.turn, slot.inner, slot.start, count))
         return slot.take(count)
 
     def free(self, index: int) -> None:
         """Empty a slot whose dataset has come to its end."""
         self.slots[index] = None
-        self.events.append(Closed(index))
+        self.events.append(SlotClosed(index))
 
     def rounds(self, room: int) -> int:
         """Return how many rounds can be drawn without waiting."""
@@ -274,7 +285,7 @@ class Cycle:
         places = [*range(self.index, len(self.slots)), *range(self.index)]
         order = [(place, slot) for place in places if (slot := self.slots[place]) is not None]
         drawn = [(place, slot.inner, slot.start) for place, slot in order if slot.inner is not None]
-        self.events.append(Rounds(drawn, rounds))
+        self.events.append(RoundsDrawn(drawn, rounds))
         parts = [slot.take(rounds) for _, slot in order]
         items: list[Any] = list(chain.from_iterable(zip(*[part.items for part in parts], strict=True)))
         return Block(items, Turns([part.tickets for part in parts]), any(part.failed for part in parts))

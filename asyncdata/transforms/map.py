@@ -9,26 +9,26 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
-from asyncdata.arguments import check_choice
+from asyncdata.elements.validation import check_choice
 from asyncdata.errors import PlanError
+from asyncdata.executors.autotune import Tuning
+from asyncdata.executors.element_rng import Chance, Randomized
+from asyncdata.executors.function_call import Call
+from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.process.pool import PoolHandle, pool_of
+from asyncdata.executors.process.workers import pickled
+from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, OneForOne, check_arguments, check_count, check_integer
+from asyncdata.graph.stages import Apply
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import PHYSICAL, REPLACEABLE, Node, OneForOne, check_arguments, check_count, check_integer
-from asyncdata.processes.crew import Pool, pool_of
-from asyncdata.processes.lanes import pickled
-from asyncdata.runtime.autotune import Tuning
-from asyncdata.runtime.executors import Call
-from asyncdata.runtime.machine import usable_cores
-from asyncdata.runtime.random import Chance, Randomized
-from asyncdata.runtime.stage import Apply
-from asyncdata.runtime.work import Work
-from asyncdata.transforms.called import Called, tuning_for
+from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.transforms.fields import check_fields, fields_of
+from asyncdata.transforms.function_node import Called, tuning_for
 
 __all__ = ("EXECUTORS", "Map", "call_for", "check_synchronous", "declared", "workers_for")
 
 EXECUTORS: Final = (None, AUTOTUNE, "inline", "thread", "process")
 
-Where: TypeAlias = tuple[int | None, Pool | Executor | Tuning | None]
+Where: TypeAlias = tuple[int | None, PoolHandle | Executor | Tuning | None]
 """How many workers a map gets, `None` for one element after the other in the engine's own thread, and whose."""
 
 
@@ -48,7 +48,7 @@ def workers_for(call: Call, calls: int | None, executor: Executor | str | int | 
     if executor == "inline":
         call.prompt()
     if executor == "process":
-        pickled(Work((call,)))
+        pickled(GroupWork((call,)))
         return calls or AUTOTUNE, pool_of(usable_cores() if calls in (None, AUTOTUNE) else calls)
     if isinstance(executor, Executor):
         return calls or AUTOTUNE, executor

@@ -6,15 +6,15 @@ from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from asyncdata.columns import Columns
-from asyncdata.plan import REPLACEABLE
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.elements.structure import stack
+from asyncdata.executors.function_call import Call
+from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import REPLACEABLE
+from asyncdata.graph.stages import Fold
 from asyncdata.runtime.block import Block, Blocks, Demand
-from asyncdata.runtime.executors import Call
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Fold
 from asyncdata.runtime.tickets import Ticket
-from asyncdata.runtime.work import Work
-from asyncdata.structure import stack
 from asyncdata.transforms.batch import Batch, Batcher
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.map_batches import rows
@@ -34,7 +34,7 @@ class MapAndBatch(Batch):
         return MapAndBatch(mapped.input, batch.size, batch.drop_remainder, mapped.functions)
 
     def stage(self) -> Fold:
-        return Fold(lambda scope: VectorBatcher(self, Work(self.functions).at(scope.epoch)))
+        return Fold(lambda scope: VectorBatcher(self, GroupWork(self.functions).at(scope.epoch)))
 
     def at_once(self, most: int) -> None:
         """Return nothing: functions of the user's are called."""
@@ -58,7 +58,7 @@ class VectorBatcher(Batcher):
     the next elements fill up the batch.
     """
 
-    def __init__(self, node: MapAndBatch, work: Work) -> None:
+    def __init__(self, node: MapAndBatch, work: GroupWork) -> None:
         super().__init__(node)
         self.work = work
         self.waiting: list[Block] = []
@@ -94,10 +94,10 @@ class VectorBatcher(Batcher):
     def at_once(self, block: Block) -> Block | None:
         """Return the results of a call for all elements; `None` if it fails."""
         try:
-            result = Columns.stacked(block.columns) if block.columns else stack(block.items)
+            result = ColumnBatch.stacked(block.columns) if block.columns else stack(block.items)
             for call in self.work.calls:
                 result = call.one(result)
-            columns = Columns.of(result)
+            columns = ColumnBatch.of(result)
             if columns is not None and len(columns) == len(block):
                 return Block.of_columns([columns], block.tickets)
             return Block(rows(result, len(block)), block.tickets)

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any
 
+from asyncdata.elements.structure import stack, unstack
 from asyncdata.errors import StructureError
-from asyncdata.plan import PHYSICAL, REPLACEABLE, Node, OneForOne, check_arguments, check_count
+from asyncdata.executors.function_call import ENDLESS, Call, Deadline
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, OneForOne, check_arguments, check_count
+from asyncdata.graph.stages import Apply, Fold, Opener, Step, split
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import ENDLESS, Call, Term
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Apply, Fold, Opener, Step, split
 from asyncdata.runtime.tickets import FRESH, Ordinals, Start, Ticket
-from asyncdata.structure import stack, unstack
-from asyncdata.transforms.called import Called
+from asyncdata.transforms.function_node import Called
 from asyncdata.transforms.map import workers_for
 
 __all__ = ("MapBatches",)
@@ -32,7 +32,7 @@ class Batched(Call):
 
     __slots__ = ()
 
-    def run(self, block: Block, term: Term = ENDLESS) -> Block:
+    def run(self, block: Block, term: Deadline = ENDLESS) -> Block:
         """Call the function on what is good of each of some blocks."""
         done: list[Block] = []
         for part in block.items:

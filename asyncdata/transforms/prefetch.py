@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from asyncdata.graph.node import PHYSICAL, OneForOne
+from asyncdata.graph.stages import Transfer
 from asyncdata.options import AUTOTUNE
-from asyncdata.plan import PHYSICAL, OneForOne
-from asyncdata.runtime.stage import Transfer
 
 __all__ = ("Prefetch",)
 
@@ -25,7 +25,7 @@ class Prefetch(OneForOne):
         return None
 
     @property
-    def transparent(self) -> bool:
+    def preserves_tickets(self) -> bool:
         return True
 
     @property

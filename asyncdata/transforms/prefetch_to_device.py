@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from asyncdata.errors import PlanError
-from asyncdata.plan import PHYSICAL, Node, OneForOne, Planned, check_count
-from asyncdata.runtime.stage import Stage
+from asyncdata.graph.node import PHYSICAL, Node, OneForOne, Planned, check_count
+from asyncdata.graph.stages import Stage
 
 __all__ = ("MODES", "PrefetchToDevice", "check_last", "split_at_device")
 
@@ -40,7 +40,7 @@ class PrefetchToDevice(OneForOne):
         return None
 
     @property
-    def transparent(self) -> bool:
+    def preserves_tickets(self) -> bool:
         return True
 
     def label(self) -> str:

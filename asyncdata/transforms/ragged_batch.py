@@ -9,15 +9,15 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.arguments import check_dtype
+from asyncdata.elements.ragged import Ragged
+from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
+from asyncdata.elements.structure import array_of, leaf, map_leaves, stack
+from asyncdata.elements.tensors import any_tensor, is_tensor
+from asyncdata.elements.validation import check_dtype
 from asyncdata.errors import PlanError, StructureError
-from asyncdata.plan import Node
-from asyncdata.ragged import Ragged
-from asyncdata.spec import RaggedTensorSpec, TensorSpec
-from asyncdata.structure import array_of, leaf, map_leaves, stack
-from asyncdata.tensors import any_tensor, is_tensor
+from asyncdata.graph.node import Node
 from asyncdata.transforms.batch import Batch
-from asyncdata.transforms.padded import are_sequences, join_leaves
+from asyncdata.transforms.padded_batch import are_sequences, join_leaves
 
 __all__ = ("RaggedBatch",)
 

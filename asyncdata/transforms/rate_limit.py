@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from asyncdata.errors import PlanError
-from asyncdata.plan import PHYSICAL, Node, OneForOne, check_count
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import PHYSICAL, Node, OneForOne, check_count
+from asyncdata.graph.stages import Opener
 from asyncdata.runtime.block import Blocks, Demand
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Opener
 from asyncdata.runtime.tickets import Start
 
 __all__ = ("RateLimit",)
@@ -72,7 +72,7 @@ class RateLimit(OneForOne):
         return Metered(self.per_second, self.burst)
 
     @property
-    def transparent(self) -> bool:
+    def preserves_tickets(self) -> bool:
         return True
 
     @property

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, cycle, islice, takewhile
 from typing import Any
 
+from asyncdata.elements.structure import prefixed
 from asyncdata.errors import PlanError
-from asyncdata.plan import Node, check_count, scaled
+from asyncdata.graph.node import Node, check_count, scaled
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.dealing import Deal
-from asyncdata.runtime.tickets import Position, Start, Tickets, Wrapped, natural
-from asyncdata.structure import prefixed
+from asyncdata.runtime.resharding import Resharding
+from asyncdata.runtime.tickets import Position, Start, Tickets, WrappedTickets, natural
 from asyncdata.transforms.batch import Batch, Batcher
 from asyncdata.transforms.unbatch import Unbatch
 
@@ -72,8 +72,8 @@ class Rebatch(Batch):
         turns, rest = divmod(count, len(self.sizes))
         return [self.input.seek(turns * self.size + sum(self.sizes[:rest])), rest]
 
-    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
-        return Node.deal(self, positions, deal)
+    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+        return Node.reshard(self, positions, deal)
 
     def label(self) -> str:
         return f"rebatch({list(self.sizes)}{', drop_remainder=True' if self.drop_remainder else ''})"
@@ -123,4 +123,4 @@ class Rebatcher(Batcher):
             made = sum(isinstance(whole[place], Tickets) for place in range(count))
             return [*inner, (turn + made) % sizes]
 
-        return Block(block.items, Wrapped(whole, position), block.failed)
+        return Block(block.items, WrappedTickets(whole, position), block.failed)

@@ -11,17 +11,28 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from asyncdata.elements.isolation import is_unchanging
+from asyncdata.elements.structure import shared_spec
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import Node, Unary, UnseekableError, finite, repeated
+from asyncdata.graph.stages import Merge, Opener, breathe
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, Unary, UnseekableError, finite, repeated
-from asyncdata.renewing import is_unchanging
-from asyncdata.rows import FEW, Rows, is_row
 from asyncdata.runtime.block import Block, Blocks, Demand
-from asyncdata.runtime.dealing import Deal
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Merge, Opener, breathe
-from asyncdata.runtime.tickets import END, NOTHING, Children, Given, Position, Start, Ticket, Tickets, children, natural
-from asyncdata.structure import shared_spec
-from asyncdata.transforms.draw import Choices, Draws
+from asyncdata.runtime.resharding import Resharding
+from asyncdata.runtime.tickets import (
+    END,
+    NOTHING,
+    ChildTickets,
+    Position,
+    ReplayedTickets,
+    Start,
+    Ticket,
+    Tickets,
+    children,
+    natural,
+)
+from asyncdata.sources.random_access import FEW, InMemorySource, is_row
+from asyncdata.transforms.mixture_reader import Choices, MixtureReader
 
 __all__ = ("Concatenate", "Repeat", "from_parts", "in_turn", "turn_and_places")
 
@@ -49,8 +60,8 @@ class Repeat(Unary):
         return f"repeat({'' if self.count < 0 else self.count})"
 
     @property
-    def addressable(self) -> bool:
-        return self.input.addressable and finite(self.input.cardinality)
+    def random_access(self) -> bool:
+        return self.input.random_access and finite(self.input.cardinality)
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         if self.count == 1:
@@ -66,7 +77,7 @@ class Repeat(Unary):
         return END if turn >= self.count >= 0 else [turn, self.input.seek(place)]
 
     @property
-    def transparent(self) -> bool:
+    def preserves_tickets(self) -> bool:
         return self.count == 1
 
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
@@ -80,7 +91,12 @@ class Repeat(Unary):
         repetition, places = self.told(position or (0,), turn_and_places)
         while self.count < 0 or repetition < self.count:
             inner, later = places[0] if places else None, places[1:]
-            if isinstance(self.input, Rows) and finite(self.input.cardinality) and not later and is_row(inner):
+            if (
+                isinstance(self.input, InMemorySource)
+                and finite(self.input.cardinality)
+                and not later
+                and is_row(inner)
+            ):
                 async with aclosing(self.rows(self.input, want, repetition, inner or 0)) as source:
                     async for block in source:
                         yield block
@@ -96,7 +112,7 @@ class Repeat(Unary):
                 await breathe()
             repetition, places = repetition + 1, later
 
-    async def rows(self, source: Rows, want: Demand, turn: int, place: int) -> Blocks:
+    async def rows(self, source: InMemorySource, want: Demand, turn: int, place: int) -> Blocks:
         """Yield the rows of a source in memory, of several turns in one block where as many are wanted."""
         size = source.size
         start, end = turn * size + min(place, size), sys.maxsize if self.count < 0 else self.count * size
@@ -105,15 +121,18 @@ class Repeat(Unary):
             yield several_turns(source, start, stop)
             start = stop
 
-    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
         if self.count == 1:
-            return self.input.dealt(positions, deal)
+            return self.input.resharded(positions, deal)
         told = [None if at == END else turn_and_places(at or (0,)) for at in positions]
         running = [place for place in told if place is not None]
         behind_all = self.count if None in told else 0  # one that has come to its end has taken its part of every turn
         last = max(behind_all, *[turn + len(places) for turn, places in running])
         turns = range(min(turn for turn, _ in running), last)
-        return [turns.start, *[self.input.dealt([place_in(turn, at) for at in told], deal.at(turn)) for turn in turns]]
+        return [
+            turns.start,
+            *[self.input.resharded([place_in(turn, at) for at in told], deal.at(turn)) for turn in turns],
+        ]
 
 
 def block_end(start: int, stop: int, size: int) -> int:
@@ -127,7 +146,7 @@ def block_end(start: int, stop: int, size: int) -> int:
     return stop - rest if rest < FEW else stop
 
 
-def several_turns(source: Rows, start: int, stop: int) -> Block:
+def several_turns(source: InMemorySource, start: int, stop: int) -> Block:
     """Return rows, counted from the beginning of the first turn."""
     size = source.size
     (turn, first), (last, rest) = divmod(start, size), divmod(stop, size)
@@ -145,7 +164,7 @@ def several_turns(source: Rows, start: int, stop: int) -> Block:
     return Block(rows + source.rows(0, rest) if rest else rows, tickets)
 
 
-def repeated_block(source: Rows, times: int) -> list[Block]:
+def repeated_block(source: InMemorySource, times: int) -> list[Block]:
     """Return the block of all rows so many times, with elements of its own each time if they can be changed."""
     block = source.block(0, source.size)
     some = source.rows(0, 1) if block.columns else block.items
@@ -194,8 +213,8 @@ class Concatenate(Node):
         return INFINITE_CARDINALITY if INFINITE_CARDINALITY in sizes else UNKNOWN_CARDINALITY
 
     @property
-    def addressable(self) -> bool:
-        return self.first.addressable and self.second.addressable and finite(self.first.cardinality)
+    def random_access(self) -> bool:
+        return self.first.random_access and self.second.random_access and finite(self.first.cardinality)
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         size = self.first.cardinality
@@ -248,7 +267,7 @@ def place_in(turn: int, place: tuple[int, Sequence[Position]] | None) -> Positio
 
 def in_turn(turn: int, tickets: Tickets, later: Sequence[Position]) -> Tickets:
     """Return the tickets of elements of one turn; `later` is where to begin in the following ones."""
-    return Children(turn, tickets, lambda position: [turn, position, *later])
+    return ChildTickets(turn, tickets, lambda position: [turn, position, *later])
 
 
 def part_and_place(position: Sequence[Any]) -> tuple[int, Position]:
@@ -274,13 +293,13 @@ async def from_parts(
             return open_part(parts[number], inner, Start(END, wanted[number]))
 
         async with AsyncExitStack() as stack:
-            draws = Draws(open_named, [NOTHING] * len(parts), stack)
+            draws = MixtureReader(open_named, [NOTHING] * len(parts), stack)
             start = 0
             while start < len(chosen):
                 drawn = await draws.draw(chosen[start : start + draws.room(want)])
                 if drawn.items:
                     stop = done + len(drawn.items)
-                    yield Block(drawn.items, Given(tickets, done, stop, END), drawn.failed)
+                    yield Block(drawn.items, ReplayedTickets(tickets, done, stop, END), drawn.failed)
                     start, done = start + len(drawn.items), stop
                 if drawn.ended is not None:  # an element is not there any more: the caller sees which
                     return

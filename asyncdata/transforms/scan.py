@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import ResumeError
-from asyncdata.plan import REPLACEABLE, Node, Unary, check_called, picked
+from asyncdata.executors.function_call import Call, ChunkSizer
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import REPLACEABLE, Node, Unary, check_called, picked
+from asyncdata.graph.stages import Merge, Opener, breathe
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import Call, Pace
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Merge, Opener, breathe
-from asyncdata.runtime.tickets import Position, Same, Start, Ticket, Tickets, going_on
+from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets, TicketWrapper, going_on
 
 __all__ = ("Scan",)
 
@@ -54,7 +54,7 @@ class Scan(Unary):
         return None
 
     @property
-    def resumption(self) -> str | None:
+    def resume_note(self) -> str | None:
         return None if is_told(self.initial) else f"{self.label()} is run again from the beginning"
 
     def label(self) -> str:
@@ -66,8 +66,8 @@ class Scan(Unary):
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Call the function over about a millisecond's worth of elements at a time, or await it for each."""
         begin, told, again = self.told(position or (None, None, 0), place_of)
-        run = Run(self.function, deepcopy(self.initial) if told is None else decoded(told["state"]))
-        since, pace = Since.of(lambda: begin, run.state) or Since(lambda: begin), Pace(GROUP)
+        run = ScanState(self.function, deepcopy(self.initial) if told is None else decoded(told["state"]))
+        since, pace = ScanCheckpoint.of(lambda: begin, run.state) or ScanCheckpoint(lambda: begin), ChunkSizer(GROUP)
         async with aclosing(inputs[0](scope, want, Start.of(begin))) as source:
             async for block in source:
                 start = 0
@@ -84,7 +84,7 @@ class Scan(Unary):
                         await breathe()
                     again = max(0, again - len(group))
 
-    def check(self, since: Since) -> None:
+    def check(self, since: ScanCheckpoint) -> None:
         """Raise if to go on from a place would mean to go on from another one than it was."""
         if not since.known and since.done and (self.input.once or not self.input.in_order):
             raise ResumeError(
@@ -93,7 +93,7 @@ class Scan(Unary):
             )
 
 
-class Since(NamedTuple):
+class ScanCheckpoint(NamedTuple):
     """A place to go on from, the state there if it can be told, and how many elements came after it.
 
     A state that cannot be told is that of the beginning.
@@ -105,13 +105,13 @@ class Since(NamedTuple):
     state: Any = None
 
     @staticmethod
-    def of(begin: Callable[[], Position], state: Any) -> Since | None:
+    def of(begin: Callable[[], Position], state: Any) -> ScanCheckpoint | None:
         """Return a place with its state, if that can be told."""
-        return Since(begin, 0, True, copied(state)) if is_told(state) else None
+        return ScanCheckpoint(begin, 0, True, copied(state)) if is_told(state) else None
 
-    def then(self, tickets: Tickets, state: Any) -> Since:
+    def then(self, tickets: Tickets, state: Any) -> ScanCheckpoint:
         """Return from where to go on after some more elements."""
-        here = Since.of(lambda: tickets.at(len(tickets)), state)
+        here = ScanCheckpoint.of(lambda: tickets.at(len(tickets)), state)
         return here or self._replace(done=self.done + len(tickets))
 
     def position(self, done: int, begin: Position) -> Position:
@@ -120,12 +120,12 @@ class Since(NamedTuple):
 
 
 @final
-class Scanned(Same):
+class Scanned(TicketWrapper):
     """The tickets of a group; from where to go on before and after it."""
 
     __slots__ = ("after", "before", "node")
 
-    def __init__(self, whole: Tickets, before: Since, after: Since, node: Scan) -> None:
+    def __init__(self, whole: Tickets, before: ScanCheckpoint, after: ScanCheckpoint, node: Scan) -> None:
         super().__init__(whole)
         self.before = before
         self.after = after
@@ -142,7 +142,7 @@ class Scanned(Same):
         return before.position(before.done + count, before.begin())
 
 
-class Run:
+class ScanState:
     """A state that is carried along."""
 
     def __init__(self, function: Call, state: Any) -> None:
@@ -150,7 +150,7 @@ class Run:
         self.state = state
         self.failed = False
 
-    async def over(self, block: Block, pace: Pace) -> list[Any]:
+    async def over(self, block: Block, pace: ChunkSizer) -> list[Any]:
         """Return what the function makes of some elements. One that fails leaves the state as it is."""
         if self.function.is_async:
             found = [await self.one_async(item, block.tickets[at]) for at, item in enumerate(block.items)]

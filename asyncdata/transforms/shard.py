@@ -2,7 +2,7 @@
 
 Elements have numbers, and those of share i are i, i + n and so on. When the number of shares changes, what the old ones
 have left is numbered anew, in the same order, and dealt like that. So a position tells the number of the next element,
-and for each earlier dealing from which number on each of its shares has left things.
+and for each earlier sharding from which number on each of its shares has left things.
 """
 
 from __future__ import annotations
@@ -12,15 +12,25 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
-from asyncdata.distributed import this_rank
+from asyncdata.elements.spec import TensorSpec
 from asyncdata.errors import PlanError
-from asyncdata.plan import ELSEWHERE, Node, PlaceBelow, Unary, UnseekableError, another, check_count, scaled
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import ELSEWHERE, Node, PlaceBelow, Unary, UnseekableError, another, check_count, scaled
+from asyncdata.graph.stages import Fold, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.dealing import Deal, Share
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Fold, Step
-from asyncdata.runtime.tickets import END, Given, Kept, Listed, Position, Start, Ticket, Tickets, natural
-from asyncdata.spec import TensorSpec
+from asyncdata.runtime.rank import this_rank
+from asyncdata.runtime.resharding import Resharding, Share
+from asyncdata.runtime.tickets import (
+    END,
+    ExplicitTickets,
+    FilteredTickets,
+    Position,
+    ReplayedTickets,
+    Start,
+    Ticket,
+    Tickets,
+    natural,
+)
 
 __all__ = ("Shard", "is_padding")
 
@@ -58,8 +68,8 @@ class Shard(Unary):
         return Share(self.num_shards, self.index)
 
     @property
-    def addressable(self) -> bool:
-        return self.input.addressable and not self.pad_remainder
+    def random_access(self) -> bool:
+        return self.input.random_access and not self.pad_remainder
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return self.input.address([self.index + place * self.num_shards for place in places])
@@ -84,11 +94,13 @@ class Shard(Unary):
         inner = self.input.signature
         return (inner, TensorSpec((), "bool")) if self.pad_remainder and inner is not None else inner
 
-    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
         told = [SharePlace.of(at) for at in positions]
         lowest = min((place for place in told if place is not None), key=lambda place: place.tally.number)
         taken = [END if place is None else place.next_of(share, len(told)) for share, place in enumerate(told)]
-        tally = Tally(deal.given % deal.share.num_shards, (*lowest.tally.earlier, Dealing(lowest.tally.number, taken)))
+        tally = ShardCount(
+            deal.given % deal.share.num_shards, (*lowest.tally.earlier, EarlierSharding(lowest.tally.number, taken))
+        )
         return tally.position(lowest.input)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
@@ -102,7 +114,7 @@ class Shard(Unary):
                 some = tickets[done : done + len(block)]
                 done += len(some)
                 valid = [not is_padding(ticket) for ticket in some]
-                yield with_mask(Block(block.items, Given(some, 0, len(some), END), block.failed), valid)
+                yield with_mask(Block(block.items, ReplayedTickets(some, 0, len(some), END), block.failed), valid)
 
 
 def is_padding(ticket: Ticket) -> bool:
@@ -118,8 +130,8 @@ def with_mask(block: Block, valid: Sequence[bool]) -> Block:
     return Block(pairs, block.tickets, block.failed)
 
 
-class Dealing(NamedTuple):
-    """An earlier dealing: the number of the next element in it, and the first that each share had not taken."""
+class EarlierSharding(NamedTuple):
+    """An earlier sharding: the number of the next element in it, and the first that each share had not taken."""
 
     number: int
     left: Sequence[int | str]
@@ -134,27 +146,29 @@ class Dealing(NamedTuple):
         return all(not isinstance(first, str) and self.number >= first for first in self.left)
 
 
-class Tally(NamedTuple):
-    """How many elements have come in the present dealing, and in earlier ones that took some of what comes now."""
+class ShardCount(NamedTuple):
+    """How many elements have come in the present sharding, and in earlier ones that took some of what comes now."""
 
     number: int = 0
-    earlier: tuple[Dealing, ...] = ()
+    earlier: tuple[EarlierSharding, ...] = ()
 
-    def passing(self, count: int) -> tuple[Sequence[int], Tally]:
+    def passing(self, count: int) -> tuple[Sequence[int], ShardCount]:
         """Return the places of those of the next `count` elements that nobody took, and the tally after all."""
         if not self.earlier:
-            return range(count), Tally(self.number + count)
+            return range(count), ShardCount(self.number + count)
         left = range(count)
-        earlier: list[Dealing] = []
-        for dealing in self.earlier:
-            numbered = enumerate(left, dealing.number)
-            earlier.append(dealing._replace(number=dealing.number + len(left)))
-            left = [place for number, place in numbered if not dealing.took(number)]
-        return left, Tally(self.number + len(left), tuple([dealing for dealing in earlier if not dealing.over()]))
+        earlier: list[EarlierSharding] = []
+        for sharding in self.earlier:
+            numbered = enumerate(left, sharding.number)
+            earlier.append(sharding._replace(number=sharding.number + len(left)))
+            left = [place for number, place in numbered if not sharding.took(number)]
+        return left, ShardCount(
+            self.number + len(left), tuple([sharding for sharding in earlier if not sharding.over()])
+        )
 
     def position(self, inner: Position) -> Position:
         """Return it as a position, with the input's."""
-        earlier = [[dealing.number, list(dealing.left)] for dealing in self.earlier]
+        earlier = [[sharding.number, list(sharding.left)] for sharding in self.earlier]
         return [self.number, inner, earlier] if earlier else [self.number, inner]
 
 
@@ -162,7 +176,7 @@ class SharePlace(NamedTuple):
     """A position: the input's, and the numbers of the element there."""
 
     input: Position = None
-    tally: Tally = Tally()
+    tally: ShardCount = ShardCount()
 
     @classmethod
     def of(cls, position: Position) -> SharePlace | None:
@@ -170,8 +184,8 @@ class SharePlace(NamedTuple):
         if position is None or position == END:
             return None if position else cls()
         number, inner, *rest = position
-        earlier = [Dealing(first, left) for first, left in (rest[0] if rest else ())]
-        return cls(inner, Tally(natural(number), tuple(earlier)))
+        earlier = [EarlierSharding(first, left) for first, left in (rest[0] if rest else ())]
+        return cls(inner, ShardCount(natural(number), tuple(earlier)))
 
     def next_of(self, index: int, shares: int) -> int:
         """Return the number of the first element from here on that share `index` is to get."""
@@ -184,7 +198,7 @@ class Sharder(Step):
     def __init__(self, node: Shard) -> None:
         self.shares, self.index = node.num_shards, node.index
         self.pad, self.drop = node.pad_remainder, node.drop_remainder
-        self.tally = Tally()
+        self.tally = ShardCount()
         self.waiting: list[Block] = []
         self.last = Block([])
 
@@ -206,7 +220,7 @@ class Sharder(Step):
         own = places = left[(self.index - before.number) % self.shares :: self.shares]
         if lost := block.source_failures(len(block)):  # every share raises them
             places = sorted({*own, *lost})
-        mine = block.at(places, Shared(block.tickets, places, before))
+        mine = block.at(places, ShardTickets(block.tickets, places, before))
         if self.drop:
             return self.whole_rows(mine, len(places) - places.index(own[-1]) if own else 0)
         return self.masked(block, mine) if self.pad else mine
@@ -234,24 +248,24 @@ class Sharder(Step):
     def flush(self) -> Iterator[Block]:
         for block in self.waiting:
             if lost := block.source_failures(len(block)):
-                yield block.at(lost, Kept(block.tickets, lost))
+                yield block.at(lost, FilteredTickets(block.tickets, lost))
         if self.pad and 0 < self.tally.number % self.shares <= self.index:
             last, tally = self.last, self.tally
 
             def position(count: int) -> Position:
                 return END if count else tally.position(last.tickets.at(1))
 
-            tickets = Listed([("padding", last.tickets[0])], position)
+            tickets = ExplicitTickets([("padding", last.tickets[0])], position)
             yield with_mask(Block(last.items, tickets, last.failed), [False])
 
 
 @final
-class Shared(Tickets):
+class ShardTickets(Tickets):
     """The elements of a block that are one share's, at some places, and the tally before the block."""
 
     __slots__ = ("before", "places", "whole")
 
-    def __init__(self, whole: Tickets, places: Sequence[int], before: Tally) -> None:
+    def __init__(self, whole: Tickets, places: Sequence[int], before: ShardCount) -> None:
         self.whole = whole
         self.places = places
         self.before = before

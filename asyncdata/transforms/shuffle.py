@@ -17,17 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import ResumeError
-from asyncdata.plan import ELSEWHERE, EVERYTHING, Node, PlaceBelow, Unary, repeated
+from asyncdata.executors.element_rng import Chance, epoch_key, mixed
+from asyncdata.executors.function_call import describe
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import ELSEWHERE, EVERYTHING, Node, PlaceBelow, Unary, repeated
+from asyncdata.graph.stages import Fold, Merge, Opener, Step, breathe, split
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.dealing import Deal, behind, named
-from asyncdata.runtime.executors import describe
-from asyncdata.runtime.random import Chance, epoch_key, mixed
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Fold, Merge, Opener, Step, breathe, split
+from asyncdata.runtime.resharding import Resharding, behind, named
 from asyncdata.runtime.tickets import (
     END,
     FRESH,
-    Listed,
+    ExplicitTickets,
     Position,
     Start,
     Ticket,
@@ -38,7 +38,7 @@ from asyncdata.runtime.tickets import (
     plain,
 )
 from asyncdata.transforms.repeat import from_parts, in_turn, turn_and_places
-from asyncdata.transforms.shelf import Shelf
+from asyncdata.transforms.shuffle_buffer import ColumnBuffer
 
 __all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "slots")
 
@@ -70,7 +70,7 @@ class Shuffle(Unary):
         return self.size
 
     @property
-    def hoards(self) -> bool:
+    def retains_elements(self) -> bool:
         return True
 
     @property
@@ -113,12 +113,12 @@ class Shuffle(Unary):
     def label(self) -> str:
         return f"shuffle({size_label(self.size, self.reshuffle)})"
 
-    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
+    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
         key = epoch_key(self.seed, deal.epoch if self.reshuffle else ())
         places = [place_told(at) for at in positions]
         mine = deal.mine([ticket for place in places for ticket in place.tickets(key)])
         held, rest = mine[: self.size], mine[self.size :]
-        inner = self.input.dealt([place.input for place in places], deal)
+        inner = self.input.resharded([place.input for place in places], deal)
         return behind(ShufflePlace(len(held), inner, held=encode_all(held)).told(), rest)
 
 
@@ -194,7 +194,7 @@ class Moves(NamedTuple):
         return Moves(order[1:][same], order[:-1][same], sorted_places[last], order[last])
 
 
-class Swap:
+class Exchanges:
     """Elements that come one after the other, each into a slot of its choice, from which it pushes what is there."""
 
     def __init__(self, places: npt.NDArray[Any], size: int) -> None:
@@ -236,7 +236,7 @@ def in_order(held: Any, order: npt.NDArray[Any]) -> Any:
     return [held[place] for place in order.tolist()] if isinstance(held, list) else held[order]
 
 
-class Journal:
+class ShuffleJournal:
     """The tickets that were held at some time, and each exchange since: what was held at any time after."""
 
     def __init__(self, held: list[Ticket]) -> None:
@@ -265,7 +265,7 @@ class Journal:
 class Shuffler(Step):
     """The buffer: items and their tickets by slot.
 
-    Once it is full, what of them are numbers lies in arrays: ordinals, and places on the shelf.
+    Once it is full, what of them are numbers lies in arrays: ordinals, and places on the column buffer.
     """
 
     def __init__(self, size: int, key: int, source: Node) -> None:
@@ -278,9 +278,9 @@ class Shuffler(Step):
         self.drained: int | None = None
         self.failed = False
         self.dense = True
-        self.journal: Journal | None = None
+        self.journal: ShuffleJournal | None = None
         self.expected = 0  # elements that were held already, and come first
-        self.shelf: Shelf | None = None
+        self.column_buffer: ColumnBuffer | None = None
         """Where rows of arrays lie; what is held of them is their place."""
 
     def begin(self, position: Position) -> Start:
@@ -341,16 +341,16 @@ class Shuffler(Step):
         self.tickets.extend(part.tickets)
 
     def kept(self, block: Block) -> Any:
-        """Return what is held of a block: elements, or places on the shelf as long as all are rows of one kind."""
-        if self.shelf is None and not len(self.held) and block.columns:
-            self.shelf = Shelf.like(block.columns[0])
-        if self.shelf is None:
+        """Return what is held of a block: elements, or places in the column buffer while all rows are of one kind."""
+        if self.column_buffer is None and not len(self.held) and block.columns:
+            self.column_buffer = ColumnBuffer.like(block.columns[0])
+        if self.column_buffer is None:
             return block.items
-        places = self.shelf.put_block(block)
+        places = self.column_buffer.put_block(block)
         if places is not None:
             return places.tolist() if isinstance(self.held, list) else places
-        self.held = self.shelf.look(np.asarray(self.held, np.intp)).elements() if len(self.held) else []
-        self.shelf = None
+        self.held = self.column_buffer.look(np.asarray(self.held, np.intp)).elements() if len(self.held) else []
+        self.column_buffer = None
         return block.items
 
     def count(self, tickets: Tickets) -> None:
@@ -363,13 +363,13 @@ class Shuffler(Step):
 
     def exchange(self, block: Block) -> Block:
         """Put each item into its slot; what was there comes out."""
-        if self.shelf is not None:
+        if self.column_buffer is not None:
             self.held = np.asarray(self.held, np.intp)
         kept, before = self.kept(block), self.seen
         places = slots(before, before + len(block), self.size, self.key)
         self.count(block.tickets)
         tickets, since = self.numbered(block.tickets, places)
-        swap = Swap(places, self.size)
+        swap = Exchanges(places, self.size)
         items, tickets = swap.of(self.held, kept), swap.of(self.tickets, tickets)
 
         def position(count: int) -> Position:
@@ -378,7 +378,7 @@ class Shuffler(Step):
 
         return self.block(items, tickets, position)
 
-    def numbered(self, tickets: Tickets, places: npt.NDArray[Any]) -> tuple[Any, tuple[Journal, int] | None]:
+    def numbered(self, tickets: Tickets, places: npt.NDArray[Any]) -> tuple[Any, tuple[ShuffleJournal, int] | None]:
         """Return tickets to be held, and where their exchange is written down, which that of ordinals need not be."""
         if self.dense:
             self.tickets = np.asarray(self.tickets, np.int64)
@@ -386,10 +386,10 @@ class Shuffler(Step):
         listed = list(tickets)
         return listed, self.note(places.tolist(), listed)
 
-    def note(self, places: list[int], tickets: list[Ticket]) -> tuple[Journal, int]:
+    def note(self, places: list[int], tickets: list[Ticket]) -> tuple[ShuffleJournal, int]:
         """Write down an exchange, and return where."""
         if self.journal is None or self.journal.count > self.size:
-            self.journal = Journal(list(self.tickets))
+            self.journal = ShuffleJournal(list(self.tickets))
         return self.journal, self.journal.add(places, tickets)
 
     def flush(self) -> Iterator[Block]:
@@ -407,9 +407,11 @@ class Shuffler(Step):
         yield self.block(items, tickets, position)
 
     def block(self, items: Any, tickets: Any, position: Callable[[int], Position]) -> Block:
-        listed = Listed(cast("list[Any]", tickets) if isinstance(tickets, list) else tickets.tolist(), position)
-        if self.shelf is not None:
-            return Block.of_columns([self.shelf.take(np.asarray(items, np.intp))], listed)
+        listed = ExplicitTickets(
+            cast("list[Any]", tickets) if isinstance(tickets, list) else tickets.tolist(), position
+        )
+        if self.column_buffer is not None:
+            return Block.of_columns([self.column_buffer.take(np.asarray(items, np.intp))], listed)
         return Block(items, listed, self.failed and Failure in set(map(type, items)))
 
 
@@ -427,7 +429,7 @@ class ShuffleRepeat(Unary):
         return self.size
 
     @property
-    def hoards(self) -> bool:
+    def retains_elements(self) -> bool:
         return True
 
     def stage(self) -> Merge:

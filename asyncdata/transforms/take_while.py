@@ -9,12 +9,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from asyncdata.executors.function_call import ChunkSizer
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import REPLACEABLE, Node, Unary, check_arguments
+from asyncdata.graph.stages import Merge, Opener
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import REPLACEABLE, Node, Unary, check_arguments
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import Pace
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Merge, Opener
 from asyncdata.runtime.tickets import END, Position, Start, Ticket
 from asyncdata.transforms.filter import Predicate
 
@@ -54,7 +54,7 @@ class TakeWhile(Unary):
 
     async def passing(self, source: Blocks, want: Demand) -> Blocks:
         """Yield elements up to the first for which the predicate is false, about a millisecond's worth at a time."""
-        pace = Pace(GROUP)
+        pace = ChunkSizer(GROUP)
         async with aclosing(source):
             async for block in source:
                 start = 0

@@ -11,22 +11,25 @@ from functools import partial
 from itertools import accumulate
 from typing import Any, final
 
-from asyncdata.columns import Columns
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.elements.spec import TensorSpec
+from asyncdata.elements.structure import leaf, map_leaves, unprefixed, unstack
 from asyncdata.errors import PlanError
-from asyncdata.plan import PHYSICAL, Node, Unary, another, regrouped, repeated_ones, scaled
+from asyncdata.executors.function_call import noted
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import PHYSICAL, Node, Unary, another, regrouped, repeated_ones, scaled
+from asyncdata.graph.stages import Fold, Step
+from asyncdata.memory.refcount import is_only_reference
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.dealing import Deal, dealt_begun, listed
-from asyncdata.runtime.executors import noted
-from asyncdata.runtime.machine import lock_is_held
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Fold, Step
+from asyncdata.runtime.host_resources import lock_is_held
+from asyncdata.runtime.resharding import Resharding, listed, resharded_open_groups
 from asyncdata.runtime.tickets import (
     END,
-    Children,
-    Given,
-    Listed,
+    ChildTickets,
+    ExplicitTickets,
     Ordinals,
     Position,
+    ReplayedTickets,
     Start,
     Ticket,
     Tickets,
@@ -34,12 +37,9 @@ from asyncdata.runtime.tickets import (
     plain,
     reopening,
 )
-from asyncdata.sole import is_sole
-from asyncdata.spec import TensorSpec
-from asyncdata.structure import leaf, map_leaves, unprefixed, unstack
 from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.map import Map
-from asyncdata.transforms.padded import PaddedBatch
+from asyncdata.transforms.padded_batch import PaddedBatch
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.ragged_batch import RaggedBatch
 from asyncdata.transforms.shard import Shard
@@ -47,7 +47,7 @@ from asyncdata.transforms.shard import Shard
 __all__ = ("Unbatch",)
 
 
-class Seen(Enum):
+class Visibility(Enum):
     """Whether anybody but its one reader sees the arrays of an element."""
 
     NEVER = "never"
@@ -82,7 +82,7 @@ class Unbatch(Unary):
             if (rows := found.get(parent)) is None or row >= len(rows):
                 return
             item = another(rows.items[row]) if names[place] in often else rows.items[row]
-            yield Block([item], Given(tickets, place, place + 1, END), type(item) is Failure)
+            yield Block([item], ReplayedTickets(tickets, place, place + 1, END), type(item) is Failure)
 
     @property
     def method(self) -> str:
@@ -95,17 +95,17 @@ class Unbatch(Unary):
         return Fold(lambda _: Unbatcher(self.method, by_place, rows, seen))
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> Visibility:
         """Whether others see the elements of the input: not those of a batch, nor what a function makes and gives."""
         source = self.input
         while isinstance(source, Prefetch):
             source = source.input
         if self.alone and isinstance(source, Batch):
-            return Seen.NEVER
-        return Seen.IF_KEPT if self.alone and isinstance(source, Map) and lock_is_held() else Seen.ALWAYS
+            return Visibility.NEVER
+        return Visibility.IF_KEPT if self.alone and isinstance(source, Map) and lock_is_held() else Visibility.ALWAYS
 
-    def deal(self, positions: Sequence[Position], deal: Deal) -> Position:
-        outer, rows = dealt_begun(map(listed, positions), deal, self.input.dealt)
+    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+        outer, rows = resharded_open_groups(map(listed, positions), deal, self.input.resharded)
         return [outer, *rows]
 
     @property
@@ -165,7 +165,7 @@ class Unbatcher(Step):
     """
 
     def __init__(
-        self, name: str, by_place: bool = True, most_rows: int | None = None, seen: Seen = Seen.ALWAYS
+        self, name: str, by_place: bool = True, most_rows: int | None = None, seen: Visibility = Visibility.ALWAYS
     ) -> None:
         self.name = name
         self.by_place = by_place
@@ -198,7 +198,7 @@ class Unbatcher(Step):
         found = [part for part in columns if part is not None]
         if len(found) < len(columns):
             return None
-        return Block.of_columns(found, Rows(block.tickets, [*accumulate(map(len, found))], self.by_place))
+        return Block.of_columns(found, RowTickets(block.tickets, [*accumulate(map(len, found))], self.by_place))
 
     def rows(self, block: Block) -> Block:
         """Return the rows of a block of one element."""
@@ -211,19 +211,21 @@ class Unbatcher(Step):
         except Exception as error:  # also what an element's own methods raise
             return self.failure(block, noted(error, self.name, block.tickets[0]), skip)
         count, element, skips = len(items) if columns is None else len(columns), block.tickets, self.skips
-        rows = Children(element[0], Ordinals(0, count), lambda row: self.after(element, row, count, skips))
+        rows = ChildTickets(element[0], Ordinals(0, count), lambda row: self.after(element, row, count, skips))
         out = Block(items, rows) if columns is None else Block.of_columns([columns], rows)
         return out.part(skip, count) if skip else out
 
-    def columns(self, block: Block, place: int) -> Columns | None:
+    def columns(self, block: Block, place: int) -> ColumnBatch | None:
         """Return an element as columns, if it can be one: its own, if nobody else sees it."""
-        owned = self.seen is Seen.NEVER or (self.seen is Seen.IF_KEPT and is_sole(block.items, place))
-        return Columns.of(block.items[place], owned)
+        owned = self.seen is Visibility.NEVER or (
+            self.seen is Visibility.IF_KEPT and is_only_reference(block.items, place)
+        )
+        return ColumnBatch.of(block.items[place], owned)
 
     def failure(self, block: Block, failure: Failure, skip: int) -> Block:
         """Return the failure of a whole element in its place."""
         skips = self.skips
-        place = Children(block.tickets[0], NO_ROW, lambda row: self.after(block.tickets, row, 1, skips))
+        place = ChildTickets(block.tickets[0], NO_ROW, lambda row: self.after(block.tickets, row, 1, skips))
         return Block([failure], place, True).part(skip, 1)
 
     def after(self, element: Tickets, row: int, rows: int, skips: Sequence[int]) -> Position:
@@ -231,11 +233,11 @@ class Unbatcher(Step):
         return [*after(element, row, rows, self.by_place), *skips]
 
 
-NO_ROW = Listed([None], lambda count: count)
+NO_ROW = ExplicitTickets([None], lambda count: count)
 
 
 @final
-class Rows(Tickets):
+class RowTickets(Tickets):
     """The rows of elements that follow each other, those of each up to one of `stops`."""
 
     __slots__ = ("by_place", "stops", "whole")

@@ -12,16 +12,16 @@ from typing import Any, Final, cast, final
 import numpy as np
 import numpy.typing as npt
 
+from asyncdata.elements.ragged import Ragged
+from asyncdata.elements.structure import leaves_of, open_level
+from asyncdata.elements.tensors import any_tensor, is_tensor, tensor_content
+from asyncdata.executors.function_call import noted
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import Unary
+from asyncdata.graph.stages import Fold, Step
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.plan import Unary
-from asyncdata.ragged import Ragged
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import noted
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Fold, Step
-from asyncdata.runtime.tickets import END, FRESH, Kept, Position, Start, Ticket, Tickets, going_on, natural
-from asyncdata.structure import leaves_of, open_level
-from asyncdata.tensors import any_tensor, is_tensor, tensor_content
+from asyncdata.runtime.tickets import END, FRESH, FilteredTickets, Position, Start, Ticket, Tickets, going_on, natural
 
 __all__ = ("Unique",)
 
@@ -34,7 +34,7 @@ class Unique(Unary):
     """The elements that are equal to none before them."""
 
     def stage(self) -> Fold:
-        return Fold(lambda _: Seen(self.by_place))
+        return Fold(lambda _: SeenElements(self.by_place))
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Give elements again; one that cannot be compared with others fails again."""
@@ -53,7 +53,7 @@ class Unique(Unary):
         return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
 
     @property
-    def resumption(self) -> str | None:
+    def resume_note(self) -> str | None:
         return "unique() reads again what came before" if self.by_place else None
 
 
@@ -77,7 +77,7 @@ def added(keys: set[Any], item: Any, ticket: Ticket) -> Failure | None:
     return None
 
 
-class Seen(Step):
+class SeenElements(Step):
     """Knows what has come; a failure passes."""
 
     def __init__(self, by_place: bool) -> None:
@@ -112,8 +112,8 @@ class Seen(Step):
         self.past = max(0, past - len(block))
         if not self.by_place:
             good = [place for place, item in zip(places, items, strict=True) if type(item) is not Failure]
-            self.given.append(Kept(block.tickets, good))
-        found = Found(block.tickets, places, before, None if self.by_place else (self.given, given))
+            self.given.append(FilteredTickets(block.tickets, good))
+        found = UniqueTickets(block.tickets, places, before, None if self.by_place else (self.given, given))
         late = bisect_left(places, past)
         return Block(items, found, Failure in set(map(type, items))).part(late, len(items))
 
@@ -143,7 +143,7 @@ class Seen(Step):
 
 
 @final
-class Found(Tickets):
+class UniqueTickets(Tickets):
     """The elements at some places of a block that comes after `before` others.
 
     A position is how many elements have come. Where they may come in another order, it tells those that were given,
@@ -171,8 +171,8 @@ class Found(Tickets):
         if self.given is None:
             return self.before + come
         blocks, number = self.given
-        here = cast("Kept", blocks[number])
-        known = [*blocks[:number], Kept(self.whole, [place for place in here.places if place < come])]
+        here = cast("FilteredTickets", blocks[number])
+        known = [*blocks[:number], FilteredTickets(self.whole, [place for place in here.places if place < come])]
         return [going_on(self.whole.at(come), known), sum(map(len, known))]
 
 

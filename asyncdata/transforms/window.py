@@ -8,29 +8,29 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
+from asyncdata.elements.isolation import isolated
+from asyncdata.elements.structure import LEAVES, open_level
 from asyncdata.errors import StructureError
-from asyncdata.plan import REPLACEABLE, Node, Unary, scaled
-from asyncdata.renewing import renewed
-from asyncdata.rows import Placed
+from asyncdata.executors.function_call import noted
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import REPLACEABLE, Node, Unary, scaled
+from asyncdata.graph.stages import Fold, Produce, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import noted
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Fold, Produce, Step
 from asyncdata.runtime.tickets import (
     END,
-    Given,
-    Kept,
-    Listed,
+    ExplicitTickets,
+    FilteredTickets,
     Ordinals,
     Position,
+    ReplayedTickets,
     Start,
     Ticket,
     Tickets,
-    Wrapped,
+    WrappedTickets,
     going_on,
     natural,
 )
-from asyncdata.structure import LEAVES, open_level
+from asyncdata.sources.random_access import IndexedSource
 from asyncdata.transforms.batch import remade
 
 __all__ = ("Make", "Members", "Window")
@@ -67,7 +67,7 @@ class Window(Unary):
         return self.frame.span
 
     @property
-    def hoards(self) -> bool:
+    def retains_elements(self) -> bool:
         return True
 
     @property
@@ -141,9 +141,9 @@ class Windower(Step):
         if self.held:
             last = self.held.pop()
             size = len(last)
-            behind = Wrapped(last.tickets, lambda count, inner: inner if count < size else tickets.at(place + 1))
+            behind = WrappedTickets(last.tickets, lambda count, inner: inner if count < size else tickets.at(place + 1))
             self.held.append(last.ticketed(behind))
-        position = Listed([tickets[place]], lambda count: [going_on(tickets.at(place + count), held), gap])
+        position = ExplicitTickets([tickets[place]], lambda count: [going_on(tickets.at(place + count), held), gap])
         return Block([block.items[place]], position, True)
 
     def fed(self, block: Block) -> Block:
@@ -159,7 +159,7 @@ class Windower(Step):
     def cut(self, count: int) -> Block:
         """Return the next windows, the last of which may have fewer elements."""
         whole = Block.join(self.held)
-        tickets = Windows(whole.tickets, count, self.frame, self.by_place)
+        tickets = WindowTickets(whole.tickets, count, self.frame, self.by_place)
         items, window, (_, shift, stride), span = whole.items, self.node.window, self.frame, self.frame.span
         made = [
             window(items[number * shift : number * shift + span : stride], tickets, number) for number in range(count)
@@ -183,7 +183,7 @@ class Windower(Step):
 
 
 @final
-class Windows(Tickets):
+class WindowTickets(Tickets):
     """The tickets of windows over elements that follow each other: those of their members.
 
     What a window has in common with the one before it is read again from its place, or told by ticket where the order
@@ -208,7 +208,7 @@ class Windows(Tickets):
 
     def __getitem__(self, index: int) -> Tickets:
         places = self.places(index)
-        return self.whole.part(places.start, places.stop) if places.step == 1 else Kept(self.whole, places)
+        return self.whole.part(places.start, places.stop) if places.step == 1 else FilteredTickets(self.whole, places)
 
     def at(self, count: int) -> Position:
         next_one, end = count * self.frame.shift, len(self.whole)
@@ -246,7 +246,7 @@ def check_parts(names: Sequence[list[str] | None], where: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Members(Placed):
+class Members(IndexedSource):
     """The elements of a window, which are there already, failures in their places."""
 
     items: Sequence[Any] = field(repr=False, metadata=REPLACEABLE)
@@ -277,13 +277,13 @@ class Members(Placed):
         while done < len(tickets):
             some = tickets[done : done + want.items]
             done += len(some)
-            yield block_of([self.items[place] for place in some], Given(some, 0, len(some), END))
+            yield block_of([self.items[place] for place in some], ReplayedTickets(some, 0, len(some), END))
 
 
 def block_of(items: Sequence[Any], tickets: Tickets) -> Block:
     """Return a block of elements that others may give as well: each raises a failure of its own."""
     failed = Failure in set(map(type, items))
-    good = renewed([*items])
+    good = isolated([*items])
     return Block([twin(i) if type(i) is Failure else i for i in good] if failed else good, tickets, failed)
 
 

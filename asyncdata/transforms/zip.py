@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any, final
 
-from asyncdata.columns import Columns
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.elements.spec import TensorSpec
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import Node, PlaceBelow, Unary
+from asyncdata.graph.stages import Fold, Merge, Opener, Step
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.plan import Node, PlaceBelow, Unary
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Fold, Merge, Opener, Step
-from asyncdata.runtime.tickets import END, Given, Numbered, Position, Start, Ticket, Tickets
-from asyncdata.spec import TensorSpec
+from asyncdata.runtime.tickets import END, Numbered, Position, ReplayedTickets, Start, Ticket, Tickets
 
 __all__ = ("Enumerate", "Zip")
 
@@ -43,8 +43,8 @@ class Zip(Node):
         return None if any(part is None for part in found) else self.rebuild(found)
 
     @property
-    def addressable(self) -> bool:
-        return all(node.addressable for node in self.nodes)
+    def random_access(self) -> bool:
+        return all(node.random_access for node in self.nodes)
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return list(zip(*[node.address(places) for node in self.nodes], strict=True))
@@ -89,10 +89,10 @@ class Zip(Node):
         """Put rows together; a row with a failure in it is that failure."""
         columns = [part.columns[0] for part in parts if len(part.columns) == 1 and not part.columns[0].integers]
         if len(columns) == len(parts):
-            together = Columns(self.rebuild([part.value for part in columns]), len(columns[0]))
-            return Block.of_columns([together], Rows([part.tickets for part in parts]))
+            together = ColumnBatch(self.rebuild([part.value for part in columns]), len(columns[0]))
+            return Block.of_columns([together], ZipTickets([part.tickets for part in parts]))
         rows: Iterable[tuple[Any, ...]] = zip(*[part.items for part in parts], strict=True)
-        tickets = Rows([part.tickets for part in parts])
+        tickets = ZipTickets([part.tickets for part in parts])
         if not any(part.failed for part in parts):
             items = list(rows) if self.rebuild is tuple else list(map(self.rebuild, rows))
             return Block(items, tickets)
@@ -105,7 +105,7 @@ class Zip(Node):
 
 
 @final
-class Rows(Tickets):
+class ZipTickets(Tickets):
     """The tickets of rows: those of their parts."""
 
     __slots__ = ("columns",)
@@ -133,8 +133,8 @@ class Enumerate(Unary):
         return Fold(lambda _: Enumerator(self.start))
 
     @property
-    def addressable(self) -> bool:
-        return self.input.addressable
+    def random_access(self) -> bool:
+        return self.input.random_access
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         inner = self.input.address(places)
@@ -153,7 +153,7 @@ class Enumerate(Unary):
         async with aclosing(self.input.open(scope, want, Start(END, [inner for _, inner in tickets]))) as source:
             async for block in source:
                 numbers = [number for number, _ in tickets[done : done + len(block)]]
-                given = Given(tickets, done, done + len(block), END)
+                given = ReplayedTickets(tickets, done, done + len(block), END)
                 done += len(block)
                 yield numbered(numbers, block, given)
 
@@ -181,7 +181,7 @@ class Enumerator(Step):
     def feed(self, block: Block) -> Block:
         numbers = range(self.next, self.next + len(block))
         self.next = numbers.stop
-        return numbered(numbers, block, Numbers(block.tickets, numbers))
+        return numbered(numbers, block, EnumerateTickets(block.tickets, numbers))
 
 
 def numbered(numbers: Sequence[int], block: Block, tickets: Tickets) -> Block:
@@ -193,7 +193,7 @@ def numbered(numbers: Sequence[int], block: Block, tickets: Tickets) -> Block:
 
 
 @final
-class Numbers(Tickets):
+class EnumerateTickets(Tickets):
     """The tickets of numbered elements."""
 
     __slots__ = ("numbers", "whole")

@@ -9,12 +9,12 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, NamedTuple, final
 
-from asyncdata import forks
-from asyncdata.closing import Closable
+from asyncdata.elements.structure import nbytes as weight_of
 from asyncdata.errors import ChannelFull, ClosedError, PlanError
-from asyncdata.plan import check_count
+from asyncdata.graph.node import check_count
+from asyncdata.runtime import forks
+from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.queue import LoopSignal
-from asyncdata.structure import nbytes as weight_of
 
 __all__ = ("Channel", "ChannelQueue", "Taken", "queue_of")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, cast
 
-from asyncdata.integrations.packages import require
+from asyncdata.runtime.optional_packages import require
 
 __all__ = ("BodyDecoder", "BodyError", "Decode", "format_of")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from asyncdata.errors import ChannelFull, ClosedError, PlanError
-from asyncdata.integrations.packages import require
+from asyncdata.runtime.optional_packages import require
 from asyncdata.web.channel import Channel
 from asyncdata.web.decoding import BodyDecoder, BodyError, Decode, format_of
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from asyncdata.errors import PlanError, ResumeError
-from asyncdata.plan import ELSEWHERE, Node
+from asyncdata.executors.function_call import noted
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import ELSEWHERE, Node
+from asyncdata.graph.stages import Produce
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.executors import noted
 from asyncdata.runtime.queue import LoopSignal
-from asyncdata.runtime.scope import Scope
-from asyncdata.runtime.stage import Produce
 from asyncdata.runtime.tickets import Ordinals, Position, Ticket
 from asyncdata.web.channel import Channel, queue_of
 
@@ -72,11 +72,11 @@ class Received(Node):
         return False
 
     @property
-    def homebound(self) -> str:
+    def process_bound_reason(self) -> str:
         return "a Channel belongs to its process"
 
     @property
-    def resumption(self) -> str:
+    def resume_note(self) -> str:
         return "from_channel(Channel) cannot go on from a state, as it keeps nothing"
 
     def label(self) -> str:

@@ -12,7 +12,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.devices.simulated import Accelerator
 from asyncdata.devices.staging import Staging
-from asyncdata.memory import POOL, plain_memory
+from asyncdata.memory.buffer_pool import POOL, plain_memory
 
 ROWS = np.arange(64 << 10, dtype=np.float32)
 

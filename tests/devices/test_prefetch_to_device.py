@@ -17,7 +17,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.devices.simulated import Accelerator, SimulatedArray
-from asyncdata.structure import map_leaves
+from asyncdata.elements.structure import map_leaves
 from asyncdata.testing import leaves_nothing
 from tests.marks import first_by_default
 from tests.reference import Boom

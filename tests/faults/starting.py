@@ -8,7 +8,7 @@ import sys
 import threading
 
 import asyncdata as ad
-from asyncdata.processes.starting import WorkerProcess
+from asyncdata.executors.process.spawn import WorkerProcess
 
 
 def mine(number: int) -> None:

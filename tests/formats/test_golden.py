@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from asyncdata.formats.compression import decompressor
-from asyncdata.formats.example import decode_example, make_example
+from asyncdata.formats.tf_example import decode_example, make_example
 from asyncdata.formats.tfrecord import RecordParser, frame
 
 DATA = Path(__file__).parents[1] / "data"

@@ -11,7 +11,7 @@ import pytest
 
 from asyncdata.errors import StructureError
 from asyncdata.formats.compression import decompressor
-from asyncdata.formats.example import (
+from asyncdata.formats.tf_example import (
     FixedLenFeature,
     VarLenFeature,
     make_example,

@@ -702,7 +702,7 @@ def shuffle(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 def shuffle_all(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     """Only where the elements can be had in any order."""
-    if not pipe.build().plan.addressable:
+    if not pipe.build().plan.random_access:
         return shuffle(draw, pipe)
     seed, anew = draw(st.integers(0, 3)), draw(st.booleans())
     return pipe.then(

@@ -11,11 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import asyncdata as ad
-from asyncdata.optimize import Planner
-from asyncdata.plan import Node
+from asyncdata.engines.no_loop import driven
+from asyncdata.executors.scope import LooplessScope
+from asyncdata.graph.node import Node
+from asyncdata.graph.optimizer import Planner
 from asyncdata.runtime.block import Demand, Failure
-from asyncdata.runtime.by_hand import driven
-from asyncdata.runtime.scope import Apart
 from asyncdata.testing import leaves_nothing
 from tests.laws.pipelines import Pipeline, pipelines
 from tests.reference import Failed, failed
@@ -26,7 +26,7 @@ OPTIONS = st.sampled_from([ad.Options(), ad.Options(optimize=False)])
 
 async def everything(plan: Node, size: int, found: list[Any]) -> None:
     """Take all elements of a plan, failures in their places; so many are asked for at once."""
-    async with aclosing(plan.open(Apart((0,)), Demand(size))) as source:
+    async with aclosing(plan.open(LooplessScope((0,)), Demand(size))) as source:
         async for block in source:
             assert 0 < len(block) <= size
             found += [failed(item.error) if type(item) is Failure else item for item in block.items]
@@ -99,7 +99,7 @@ def test_the_only_element_is_the_only_one(pipe: Pipeline, options: Any) -> None:
 @given(pipe=pipelines(), options=OPTIONS, place=st.integers(0, 30))
 def test_an_element_by_its_number_is_the_one_with_that_place(pipe: Pipeline, options: Any, place: int) -> None:
     ds = pipe.build().with_options(options)
-    assume(pipe.ordered and ds.plan.addressable)
+    assume(pipe.ordered and ds.plan.random_access)
     elements = pipe.elements()
     assume(place < len(elements))
     try:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncdata.devices.simulated import Accelerator, SimulatedArray
-from asyncdata.structure import map_leaves
+from asyncdata.elements.structure import map_leaves
 from asyncdata.testing import leaves_nothing
 from tests import reference
 from tests.laws.pipelines import Pipeline, pipelines

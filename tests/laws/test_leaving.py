@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.testing import leaves_nothing
+from tests.executors.process.children import children_of
 from tests.laws.pipelines import ALL_STEPS, SOURCES, Pipeline, Step, pipelines, sources
-from tests.processes.children import children_of
 from tests.running import WAYS, read_async
 
 PLACEMENTS = st.sampled_from(["thread", "current"])

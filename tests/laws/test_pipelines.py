@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import asyncdata as ad
-from asyncdata.runtime.autotune import Choice, Tuning
-from asyncdata.structure import conform, spec_of
+from asyncdata.elements.structure import conform, spec_of
+from asyncdata.executors.autotune import Choice, Tuning
 from asyncdata.testing import leaves_nothing
 from tests.laws import pipelines as steps
 from tests.laws.pipelines import Pipeline, pipelines

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import asyncdata as ad
-from asyncdata.plan import nodes_of
+from asyncdata.graph.node import nodes_of
 from tests.laws.pipelines import Pipeline, pipelines
 from tests.laws.test_resume import MOST, REWRITTEN, run
 from tests.running import read_async, read_plain
@@ -19,7 +19,7 @@ BESIDE = ad.Options(placement="process")
 FEW = settings(max_examples=max(4, settings().max_examples // 10))
 """Each example starts a process or several."""
 
-sent = pipelines().filter(lambda pipe: not any(node.homebound for node in nodes_of(pipe.build().plan)))
+sent = pipelines().filter(lambda pipe: not any(node.process_bound_reason for node in nodes_of(pipe.build().plan)))
 """Pipelines that may run in another process: none that belong to the consumer's loop."""
 
 

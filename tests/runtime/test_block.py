@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.tickets import Kept, Ordinals, children
+from asyncdata.runtime.tickets import FilteredTickets, Ordinals, children
 
 OOPS = Failure(ValueError("oops"))
 
@@ -36,7 +36,7 @@ def test_joined_ordinals_stay_ordinals_where_they_follow_each_other() -> None:
     followed = Block.join([block(0, 1), block(2, start=2)]).tickets
     assert (type(followed), list(followed)) == (Ordinals, [0, 1, 2])
     assert list(Block.join([block(0, 1), block(5, start=5)]).tickets) == [0, 1, 5]
-    odd = Block([0, 2], Kept(Ordinals(0, 3), [0, 2]))
+    odd = Block([0, 2], FilteredTickets(Ordinals(0, 3), [0, 2]))
     assert list(Block.join([odd, block(4, start=4)]).tickets) == [0, 2, 4]
 
 

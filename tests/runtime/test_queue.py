@@ -9,8 +9,8 @@ import pytest
 
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.budget import Budget
-from asyncdata.runtime.queue import Depth, LoopQueue, LoopSignal, ThreadSignal
+from asyncdata.runtime.memory_budget import MemoryBudget
+from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal, ThreadSignal
 from asyncdata.runtime.tickets import Ordinals
 
 
@@ -20,7 +20,7 @@ def block(*items: int) -> Block:
 
 def queue_of(depth: int) -> LoopQueue:
     loop = asyncio.get_running_loop()
-    return LoopQueue(Depth(depth), LoopSignal(loop), LoopSignal(loop))
+    return LoopQueue(BufferSize(depth), LoopSignal(loop), LoopSignal(loop))
 
 
 async def test_room_is_what_the_depth_leaves_in_chunks() -> None:
@@ -45,7 +45,7 @@ async def test_with_no_depth_only_a_waiting_reader_makes_room() -> None:
     waiting = asyncio.ensure_future(queue.room())
     await asyncio.sleep(0)
     assert not waiting.done()
-    queue.crave()
+    queue.request_more()
     assert await waiting == 1
 
 
@@ -137,7 +137,7 @@ async def test_notifying_a_closed_loop_does_nothing(threadsafe: bool) -> None:
 
 
 def test_a_fixed_depth_never_changes() -> None:
-    depth = Depth(3)
+    depth = BufferSize(3)
     depth.filled = True
     depth.each = 1e-6
     depth.starved()
@@ -145,7 +145,7 @@ def test_a_fixed_depth_never_changes() -> None:
 
 
 def test_a_depth_that_tunes_itself_doubles_when_it_was_full_and_is_found_empty() -> None:
-    depth = Depth(AUTOTUNE)
+    depth = BufferSize(AUTOTUNE)
     assert depth.items == 2
     depth.filled = True
     depth.starved()
@@ -155,7 +155,7 @@ def test_a_depth_that_tunes_itself_doubles_when_it_was_full_and_is_found_empty()
 
 
 def test_a_depth_that_tunes_itself_grows_while_it_holds_next_to_no_work() -> None:
-    depth = Depth(AUTOTUNE)
+    depth = BufferSize(AUTOTUNE)
     found: list[int] = []
     for depth.each in (4e-3, 1.2e-3, 1.2e-3, 1.2e-3, 4e-6, 4e-6, 4e-6, 0.0):
         depth.starved()
@@ -165,7 +165,7 @@ def test_a_depth_that_tunes_itself_grows_while_it_holds_next_to_no_work() -> Non
 
 @pytest.mark.parametrize(("size", "expected"), [(1 << 10, [8, 8, 24, 48, 96, 96]), (1 << 20, [2, 2, 6, 12, 24, 24])])
 def test_a_depth_that_tunes_itself_holds_less_work_of_what_no_cache_holds(size: int, expected: list[int]) -> None:
-    depth = Depth(AUTOTUNE, Budget(1 << 40).share())
+    depth = BufferSize(AUTOTUNE, MemoryBudget(1 << 40).share())
     depth.weigh(Block([bytes(size)], range(1)))
     found: list[int] = []
     for depth.each in (1e-3, 1e-3, 3e-4, 3e-4, 1e-4, 1e-4):
@@ -175,7 +175,7 @@ def test_a_depth_that_tunes_itself_holds_less_work_of_what_no_cache_holds(size: 
 
 
 def test_a_reader_that_takes_all_there_is_lets_a_depth_grow() -> None:
-    depth = Depth(AUTOTUNE)
+    depth = BufferSize(AUTOTUNE)
     found: list[int] = []
     for written, now in zip((0, 1, 1, 2, 3), (0.0, 4e-3, 8e-3, 8.4e-3, 4.0), strict=True):
         depth.emptied(written, now)
@@ -185,15 +185,15 @@ def test_a_reader_that_takes_all_there_is_lets_a_depth_grow() -> None:
 
 def test_a_depth_that_tunes_itself_is_bounded_in_bytes() -> None:
     """What it holds, and the quarter that the block being made may have, are within the budget; one item always is."""
-    budget = Budget(165 << 20)
-    depth = Depth(AUTOTUNE, budget.share())
+    budget = MemoryBudget(165 << 20)
+    depth = BufferSize(AUTOTUNE, budget.share())
     depth.items = 4096
     depth.weigh(Block([bytes(16 << 20)], range(1)))
     assert (depth.items, depth.chunk) == (8, 2)
-    other = Depth(AUTOTUNE, budget.share())
+    other = BufferSize(AUTOTUNE, budget.share())
     other.weigh(Block([bytes(16 << 20)], range(1)))
     assert (other.items, other.chunk) == (1, 1)
-    assert Depth(AUTOTUNE, budget.share(), (depth.items, depth.weight)).items == 1
+    assert BufferSize(AUTOTUNE, budget.share(), (depth.items, depth.weight)).items == 1
     del depth
     other.filled = True
     other.starved()
@@ -201,7 +201,7 @@ def test_a_depth_that_tunes_itself_is_bounded_in_bytes() -> None:
 
 
 def test_a_depth_does_not_grow_to_much_because_it_holds_little_work() -> None:
-    depth = Depth(AUTOTUNE, Budget(1 << 40).share())
+    depth = BufferSize(AUTOTUNE, MemoryBudget(1 << 40).share())
     depth.weigh(Block([bytes(24 << 20)], range(1)))
     depth.each = 0.0
     depth.starved()

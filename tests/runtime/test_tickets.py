@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncdata as ad
-from asyncdata.optimize import optimize
-from asyncdata.runtime.budget import Budget
-from asyncdata.runtime.pipeline import Pipeline
-from asyncdata.runtime.queue import Depth, LoopQueue, LoopSignal
+from asyncdata.engines.pipeline import Pipeline
+from asyncdata.graph.optimizer import optimize
+from asyncdata.runtime.memory_budget import MemoryBudget
+from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal
 from asyncdata.runtime.tickets import FRESH, Tickets
 
 
 async def delivered(ds: ad.Dataset[Any], optimized: bool) -> list[tuple[Any, Any]]:
     loop = asyncio.get_running_loop()
-    queue = LoopQueue(Depth(64), LoopSignal(loop), reader := LoopSignal(loop))
+    queue = LoopQueue(BufferSize(64), LoopSignal(loop), reader := LoopSignal(loop))
     plan = optimize(ds.plan, ad.Options(optimize=optimized, disabled_rules=("inject_prefetch",))).plan
-    running = asyncio.ensure_future(Pipeline(plan, queue, (0,), None, FRESH, Budget()).run())
+    running = asyncio.ensure_future(Pipeline(plan, queue, (0,), None, FRESH, MemoryBudget()).run())
     found: list[tuple[Any, Any]] = []
     while True:
         await reader.until(queue.may_read)

@@ -18,7 +18,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.formats import compression as compression_module
 from asyncdata.formats.compression import decompressor
-from asyncdata.formats.fixed import FixedParser
+from asyncdata.formats.fixed_length import FixedParser
 from asyncdata.formats.lines import LineParser
 from asyncdata.formats.tfrecord import LARGE, frame
 from asyncdata.testing import check_resumes

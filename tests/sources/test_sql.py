@@ -22,16 +22,16 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.columns import Columns
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.executors.iterator_bridge import ThreadBridge
 from asyncdata.experimental import SqlDataset
 from asyncdata.runtime.block import Block, Failure
-from asyncdata.runtime.pump import ThreadPump
 from asyncdata.sources import sql
 from asyncdata.sources.sql import Fetched, QueryRows, RowPump, to_the_end
 from asyncdata.testing import check_resumes, leaves_nothing
+from tests.executors.test_iterator_bridge import FakeScope
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain, results
-from tests.runtime.test_pump import FakeScope
 
 
 @pytest.fixture
@@ -149,9 +149,9 @@ def test_values_of_other_drivers_are_taken_for_what_they_say(path: str) -> None:
 
 
 def test_rows_lie_in_columns_of_which_batches_are_parts(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Columns] = []
-    elements = Columns.elements
-    monkeypatch.setattr(Columns, "elements", lambda self: [asked.append(self), elements(self)][1])
+    asked: list[ColumnBatch] = []
+    elements = ColumnBatch.elements
+    monkeypatch.setattr(ColumnBatch, "elements", lambda self: [asked.append(self), elements(self)][1])
     query = "SELECT i, i % 2, nullif(square, 4), name FROM numbers ORDER BY i"
     batches = list(SqlDataset("sqlite", path, query, (np.uint8, bool, np.float32, str)).batch(30))
     assert not asked
@@ -247,15 +247,15 @@ async def test_rows_that_are_put_into_columns_when_they_are_to_be_taken_are_wait
                 looked.set()
             return found
 
-    def columns(rows: list[Any]) -> Columns:
+    def columns(rows: list[Any]) -> ColumnBatch:
         if go_on.is_set():
             laying.set()
             looked.wait(5)
-        return Columns.ints(rows)
+        return ColumnBatch.ints(rows)
 
     scope: Any = FakeScope()
     rows = (number for number in range(24) if before(number) is None)
-    pump = ThreadPump(scope, lambda: (rows, None), "test-pump", 0, Watching(columns))
+    pump = ThreadBridge(scope, lambda: (rows, None), "test-pump", 0, Watching(columns))
     pump.pace.group, pump.pace.target = 8, 1e6  # then sixteen
     pump.ordered = 24
     pump.order(24)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.columns import Columns, divided
-from asyncdata.runtime.executors import Pace
+from asyncdata.elements.columns import ColumnBatch, divided
+from asyncdata.executors.function_call import ChunkSizer
 from asyncdata.testing import check_resumes, same
 from asyncdata.transforms.repeat import Concatenate
-from asyncdata.transforms.shelf import Shelf
+from asyncdata.transforms.shuffle_buffer import ColumnBuffer
 from tests.marks import first_by_default
 
 ROWS = 300
@@ -96,10 +96,10 @@ def test_it_resumes_anywhere(step: str) -> None:
 @pytest.mark.parametrize("step", ["shuffle", "repeat", "shuffle, repeat", "repeat, shuffle", "shard", "zip"])
 def test_no_element_is_made_for_a_batch(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    elements, measured = Columns.elements, Pace.measured
+    elements, measured = ColumnBatch.elements, ChunkSizer.measured
     # groups that are small, as on a machine that is busy, are made of elements
-    monkeypatch.setattr(Pace, "measured", lambda self, count, _: measured(self, count, 0.0))
-    monkeypatch.setattr(Columns, "elements", lambda self: [made.append(len(self)), elements(self)][1])
+    monkeypatch.setattr(ChunkSizer, "measured", lambda self, count, _: measured(self, count, 0.0))
+    monkeypatch.setattr(ColumnBatch, "elements", lambda self: [made.append(len(self)), elements(self)][1])
     ds = STEPS[step](DS({"x": np.arange(6400), "y": np.ones((6400, 2))})).batch(64)
     assert sum(len(batch["x"] if isinstance(batch, dict) else batch[0]["x"]) for batch in ds) > 2000
     assert sum(made) < 200
@@ -114,8 +114,8 @@ def test_batches_of_what_was_shuffled_are_the_consumers_own() -> None:
 
 
 def test_a_shelf_uses_its_places_again() -> None:
-    rows = Columns((np.arange(10), np.arange(20.0).reshape(10, 2)), 10)
-    shelf = Shelf.like(rows)
+    rows = ColumnBatch((np.arange(10), np.arange(20.0).reshape(10, 2)), 10)
+    shelf = ColumnBuffer.like(rows)
     assert shelf is not None
     for _ in range(100):
         places = shelf.put([rows[:6], rows[6:]])
@@ -134,30 +134,30 @@ def test_a_shelf_tells_structures_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "columns", [Columns.ints(range(10)), Columns(np.zeros((2, 1000)), 2)], ids=["integers", "large rows"]
+    "columns", [ColumnBatch.ints(range(10)), ColumnBatch(np.zeros((2, 1000)), 2)], ids=["integers", "large rows"]
 )
-def test_elements_do_better(columns: Columns) -> None:
-    assert Shelf.like(columns) is None
+def test_elements_do_better(columns: ColumnBatch) -> None:
+    assert ColumnBuffer.like(columns) is None
 
 
 def test_rows_that_are_nobody_elses_are_handed_on_once() -> None:
     array = np.arange(8)
-    columns = Columns(array, 8, owned=True)
-    taken = [Columns.stacked([columns[start : start + 4]]) for start in (0, 0, 2, 4, 4)]
+    columns = ColumnBatch(array, 8, owned=True)
+    taken = [ColumnBatch.stacked([columns[start : start + 4]]) for start in (0, 0, 2, 4, 4)]
     assert [rows.tolist() for rows in taken] == [[0, 1, 2, 3], [0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 7], [4, 5, 6, 7]]
     assert [np.shares_memory(rows, array) for rows in taken] == [True, False, False, True, False]
 
 
 def test_rows_are_not_handed_on_once_there_are_elements_of_them() -> None:
     array = np.arange(8)
-    columns = Columns(array, 8, owned=True)
+    columns = ColumnBatch(array, 8, owned=True)
     assert columns[4:].elements() == [4, 5, 6, 7]
-    assert not np.shares_memory(Columns.stacked([columns[:4]]), array)
+    assert not np.shares_memory(ColumnBatch.stacked([columns[:4]]), array)
 
 
 def test_a_part_that_is_used_up_is_no_longer_in_the_way() -> None:
     """Of columns that end with a batch the next ones are whole, and are handed on."""
     arrays = [np.arange(8), np.arange(8, 16), np.arange(16, 24)]
-    parts = [*divided([Columns(array, 8, owned=True) for array in arrays], range(8, 25, 8))]
+    parts = [*divided([ColumnBatch(array, 8, owned=True) for array in arrays], range(8, 25, 8))]
     assert [[len(columns) for columns in part] for part in parts] == [[8], [8], [8]]
-    assert all(np.shares_memory(Columns.stacked(part), array) for part, array in zip(parts, arrays, strict=True))
+    assert all(np.shares_memory(ColumnBatch.stacked(part), array) for part, array in zip(parts, arrays, strict=True))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.processes.lanes import pickled
+from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.process.workers import pickled
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.tickets import Ordinals
-from asyncdata.runtime.work import Work
 from asyncdata.testing import check_resumes, check_transform, virtual_time
 from asyncdata.transforms.filter import Predicate
 from tests.reference import Boom, Failed
@@ -203,7 +203,7 @@ def test_an_element_without_the_field_fails_in_its_place() -> None:
 
 
 def test_a_filter_of_fields_can_be_sent_to_a_process() -> None:
-    work = Work((Predicate(lambda name, number: name == "a" and number, reads=("name", "id")),))
+    work = GroupWork((Predicate(lambda name, number: name == "a" and number, reads=("name", "id")),))
     for calls in (work, cloudpickle.loads(pickled(work))):
         assert calls.run(Block(NAMED, Ordinals(0, 4))).items == [NAMED[2]]
 

@@ -8,7 +8,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes, check_transform
-from asyncdata.transforms import interleave, slots
+from asyncdata.transforms import interleave, interleave_inputs
 from tests import reference
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed
@@ -71,7 +71,7 @@ class Damaged(Sequence[int]):
 
 
 def test_what_is_ready_comes_before_what_ends_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "QUICK", 1e9)
+    monkeypatch.setattr(interleave_inputs, "QUICK", 1e9)
     monkeypatch.setattr(interleave, "INLINE_GROUP", 1e9)
     made = [ad.Dataset.range(3), ad.Dataset.from_iterable(Damaged())]
     together = ad.Options(placement="current")

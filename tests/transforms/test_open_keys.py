@@ -13,8 +13,8 @@ import pytest
 import asyncdata as ad
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.tickets import Ordinals
-from asyncdata.transforms import group_by_reducer, groups
-from asyncdata.transforms.group_by_reducer import Place
+from asyncdata.transforms import group_by_reducer, group_by_window
+from asyncdata.transforms.group_by_reducer import ReducerPosition
 
 FEW, MANY = 250, 2000
 SIZE = 8
@@ -69,8 +69,8 @@ def buckets(ds: ad.Dataset[int], keys: int) -> Any:
 
 def instructions_of_groups(make: Callable[..., Any], keys: int) -> int:
     """Count what an element costs while all keys are opened, some are closed, and the others given at the end."""
-    step = groups.Grouper(make(ad.Dataset.range(1), keys))
-    with counted(groups) as found:
+    step = group_by_window.Grouper(make(ad.Dataset.range(1), keys))
+    with counted(group_by_window) as found:
         for block in blocks(keys):
             step.feed(block)
         assert len([*step.flush()]) == len(step.groups)
@@ -87,7 +87,7 @@ def instructions_of_reducer(keys: int) -> int:
     calls = group_by_reducer.Calls.of(ad.Reducer(lambda key: 0, lambda state, x: state + x, lambda state: state))
 
     async def run() -> None:
-        states = group_by_reducer.Groups(calls, Place())
+        states = group_by_reducer.ReducerStates(calls, ReducerPosition())
         for block in blocks(keys):
             await states.add(block)
         for number, key in enumerate(range(keys)):
@@ -105,13 +105,13 @@ def test_an_element_of_a_reducer_costs_the_same_with_more_open_keys() -> None:
 
 def test_how_many_elements_are_asked_for_is_what_fills_a_group_at_the_earliest() -> None:
     ds = ad.Dataset.range(1).bucket_by_sequence_length(int, [1, 2], [3, 5, 4])
-    step, asked = groups.Grouper(ds.plan), []
+    step, asked = group_by_window.Grouper(ds.plan), []
     for key in [2, 2, 2, 1, 1, 1, 1, 2, 0, 1, 0, 0]:
         step.feed(Block([(key, key)], Ordinals(0, 1)))
         asked.append(step.need(1))
     assert asked == [3, 2, 1, 1, 1, 1, 1, 1, 1, 2, 1, 3]
     huge = ad.Dataset.range(1).group_by_window(int, lambda key, window: window, 1 << 60).plan.inputs[0]
-    assert groups.Grouper(huge).need(1) == groups.AT_ONCE
+    assert group_by_window.Grouper(huge).need(1) == group_by_window.AT_ONCE
 
 
 def test_states_in_and_behind_a_journal_are_those_of_open_groups() -> None:

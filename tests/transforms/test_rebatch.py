@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.elements.structure import spec_of
 from asyncdata.errors import PlanError
-from asyncdata.runtime.machine import lock_is_held
-from asyncdata.structure import spec_of
+from asyncdata.runtime.host_resources import lock_is_held
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
 from tests.marks import first_by_default

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata.graph.stages import Step
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.stage import Step
-from asyncdata.runtime.tickets import Ordinals, Same
+from asyncdata.runtime.tickets import Ordinals, TicketWrapper
 from asyncdata.transforms.batch import Batch, Batcher
 from asyncdata.transforms.map_batches import Grouper
 from asyncdata.transforms.rebatch import Rebatch, Rebatcher
@@ -22,7 +22,7 @@ from asyncdata.transforms.window import Window, Windower
 SOURCE = ad.Dataset.range(10).plan
 
 
-class Watched(Same):
+class Watched(TicketWrapper):
     """Tickets whose end can be seen."""
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_transform
-from asyncdata.transforms.shuffle import Swap, slots
+from asyncdata.transforms.shuffle import Exchanges, slots
 from tests import reference
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed
@@ -155,7 +155,7 @@ def test_a_block_is_exchanged_as_its_elements_are(size: int, count: int) -> None
     numbers, objects = np.arange(size), list(range(size))
     for turn in range(4):
         places, values = slots(turn * count, (turn + 1) * count, size, 5), np.arange(count) + size * 10 * (turn + 1)
-        swap = Swap(places, size)
+        swap = Exchanges(places, size)
         assert swap.of(numbers, values).tolist() == swap.of(objects, values.tolist())
         assert numbers.tolist() == objects
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.columns import Columns
+from asyncdata.elements.columns import ColumnBatch
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.tickets import Ordinals
 from asyncdata.testing import check_transform
-from asyncdata.transforms.select import Skipper
+from asyncdata.transforms.take_and_skip import Skipper
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain
 
@@ -26,16 +26,16 @@ def test_skip_keeps_its_contract(count: int) -> None:
 
 
 def test_many_are_dropped_at_once_and_more_that_lie_in_small_rows() -> None:
-    def asked_for(*inputs: list[Any] | Columns) -> list[int]:
+    def asked_for(*inputs: list[Any] | ColumnBatch) -> list[int]:
         step = Skipper(10_000)
         asked = [step.need(1)]
         for items in inputs:
             tickets = Ordinals(0, len(items))
-            step.feed(Block.of_columns([items], tickets) if isinstance(items, Columns) else Block(items, tickets))
+            step.feed(Block.of_columns([items], tickets) if isinstance(items, ColumnBatch) else Block(items, tickets))
             asked.append(step.need(1))
         return asked
 
-    small, large = (Columns(np.zeros((1000, width)), 1000) for width in (1, 1000))
+    small, large = (ColumnBatch(np.zeros((1000, width)), 1000) for width in (1, 1000))
     assert asked_for([1, 2], small, large, small, [1]) == [1024, 1024, 4096, 1024, 4096, 1024]
     assert asked_for(*9 * [small], [1] * 900)[-4:] == [3000, 2000, 1000, 100]
 

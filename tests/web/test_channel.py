@@ -224,7 +224,7 @@ def test_what_cannot_be_done_says_so() -> None:
         ds.head()
     with pytest.raises(TypeError, match="belongs to its process"):
         pickle.dumps(channel)
-    assert ds.plan.homebound == "a Channel belongs to its process"
+    assert ds.plan.process_bound_reason == "a Channel belongs to its process"
     with pytest.raises(ad.PlanError, match="max_age"):
         ad.Dataset.from_channel(channel, max_age=-1)
     with pytest.raises(ad.PlanError, match="min_version"):

@@ -1,0 +1,5 @@
+"""What an element is: structure, shapes and dtypes, columns, ragged rows, tensors."""
+
+from __future__ import annotations
+
+__all__ = ()

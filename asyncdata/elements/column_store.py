@@ -1,0 +1,78 @@
+"""ColumnStore: the rows that columns are a part of, in arrays and as elements, each made when somebody wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.elements.structure import rows_of
+
+__all__ = ("ColumnStore", "IntegerColumn", "LazyColumnStore")
+
+
+class ColumnStore:
+    """All rows, and their elements once somebody has asked for some.
+
+    `owned` if nobody else sees the arrays, but for the rows before `given`, which were handed on.
+    """
+
+    __slots__ = ("given", "made", "owned", "rows", "value")
+
+    def __init__(self, value: Any, rows: int, owned: bool = False) -> None:
+        self.value = value
+        self.rows = rows
+        self.owned = owned
+        self.given = 0
+        self.made: list[Any] | None = None
+
+    def elements(self) -> list[Any]:
+        if self.made is None:
+            self.made = rows_of(self.value, self.rows)
+        return self.made
+
+
+class LazyColumnStore(ColumnStore):
+    """Rows of which both the elements and the arrays are made when somebody wants them."""
+
+    __slots__ = ("make", "make_value", "weight")
+
+    value: Any
+
+    def __init__(self, rows: int, weight: int, make: Callable[[], list[Any]], make_value: Callable[[], Any]) -> None:
+        self.rows = rows
+        self.weight = weight
+        self.make = make
+        self.make_value = make_value
+        self.given, self.owned = 0, True
+        self.made = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "value":  # which has no value yet
+            raise AttributeError(name)
+        self.value = self.make_value()
+        return self.value
+
+    def elements(self) -> list[Any]:
+        self.made = self.made or self.make()
+        return self.made
+
+
+class IntegerColumn(LazyColumnStore):
+    """Python's integers, most likely a range."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Sequence[int]) -> None:
+        super().__init__(len(values), 8, lambda: list(values), lambda: integers(values))
+        self.values = values
+        self.owned = False
+
+
+def integers(values: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return integers as an array."""
+    if isinstance(values, range):
+        return np.arange(values.start, values.stop, values.step, dtype=np.int64)
+    return np.array(values, np.int64)

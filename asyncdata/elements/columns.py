@@ -1,0 +1,491 @@
+"""ColumnBatch: elements as arrays, one for each of their leaves, until the elements themselves are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Final, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.elements.column_store import ColumnStore, IntegerColumn, LazyColumnStore
+from asyncdata.elements.structure import (
+    is_number,
+    leading_dimension,
+    leaves_of,
+    map_leaves,
+    nbytes,
+    open_level,
+    rows_of,
+    stack,
+)
+from asyncdata.errors import StructureError
+from asyncdata.memory.buffer_pool import LARGE, Empty, joined
+from asyncdata.memory.output_buffers import OutputBuffer
+
+__all__ = ("ColumnBatch", "as_shared", "divided")
+
+STRINGS: Final[dict[type[Any], type[Any]]] = dict.fromkeys((str, bytes, type(None)), object)
+"""Types of leaves of which a batch has the objects themselves, and its dtype."""
+
+FEW: Final = 4
+SMALL: Final = 1 << 13
+"""From so many parts or elements on, of so many bytes at most, it takes less time to make one of them first."""
+
+PARTS: Final = 8
+"""Of arrays that are handed on in parts, each part is at least one of so many."""
+
+
+@final
+class ColumnBatch:
+    """Rows `start` to `stop` of a structure of arrays whose first axes have one length.
+
+    The elements are made at most once, all together, however they are taken; a batch needs none.
+
+    >>> columns = ColumnBatch((np.array([1, 2, 3]), np.array([b"a", b"b", b"c"], object)), 3)
+    >>> list(columns[1:])
+    [(np.int64(2), b'b'), (np.int64(3), b'c')]
+    >>> ColumnBatch.stacked([columns[2:], columns[:1]])
+    (array([3, 1]), array([b'c', b'a'], dtype=object))
+    """
+
+    __slots__ = ("start", "stop", "whole")
+
+    def __init__(self, value: Any, rows: int, owned: bool = False) -> None:
+        self.whole = ColumnStore(value, rows, owned)
+        self.start = 0
+        self.stop = rows
+
+    @staticmethod
+    def of(value: Any, owned: bool = False) -> ColumnBatch | None:
+        """Return the rows of an element if all its leaves are arrays of numbers, which stacked again are the same."""
+        if is_plain(value):
+            return ColumnBatch(value, len(value), owned) if len(value) else None
+        rows, problem = leading_dimension(value)
+        plain = problem is None and rows and all(map(is_plain, leaves_of(value)))
+        return ColumnBatch(value, rows, owned) if plain else None
+
+    @staticmethod
+    def made_of(items: list[Any]) -> ColumnBatch | None:
+        """Return elements in arrays of their own; `None` if what is taken out again, stacked, would not be the same."""
+        if not alike(items):
+            return None
+        try:
+            return ColumnBatch.of(stack(items), owned=True)
+        except Exception:  # noqa: BLE001 - which the batch says, in its place
+            return None
+
+    @staticmethod
+    def same_of(items: list[Any]) -> ColumnBatch | None:
+        """Return elements in arrays of their own; `None` if what is taken out again would not be the same.
+
+        Of those of several shapes no array is made in vain, unless they differ seldom.
+        """
+        if not is_row(items[0]):
+            return None
+        some = [items[0], items[len(items) // 2], items[-1]]
+        return (
+            ColumnBatch.made_of(items) if all(map(is_row, some)) and len({traits(one) for one in some}) == 1 else None
+        )
+
+    @staticmethod
+    def bundle(items: list[Any]) -> ColumnBatch | None:
+        """Return elements as `same_of` does, for their way to another process, where a batch of them is to be a copy;
+        `None` also if they go as well one by one."""
+        if len(items) < FEW or nbytes(items[0]) > SMALL:
+            return None
+        columns = ColumnBatch.same_of(items)
+        return None if columns is None else columns.shared()
+
+    @staticmethod
+    def room_for(element: Any, rows: int, empty: Empty) -> ColumnBatch | None:
+        """Return arrays for so many elements like this one, which is put into the first row.
+
+        Those of numbers are what `empty` gives. `None` if a row of them would not be the same.
+        """
+        if element is None or not every_row(lambda leaf: numeric(leaf) or type(leaf) in STRINGS, element):
+            return None
+        try:
+            arrays = map_leaves(lambda leaf, _: room(leaf, rows, empty), element)
+        except (StructureError, MemoryError):  # which the batch says, in its place
+            return None
+        columns = ColumnBatch(arrays, rows, True)
+        return columns if columns.put(0, element) else None
+
+    def put(self, row: int, element: Any) -> bool:
+        """Copy an element into its row; return whether it is like the others."""
+        return put(self.whole.value, row, element)
+
+    def fill(self, start: int, elements: Iterator[Any]) -> tuple[int, list[Any]]:
+        """Copy an element into each row from `start` on, until one is not like the others; return that, or nothing, in
+        a list, and where its row would be. Each is let go of before the next is made, which may lie in the same memory,
+        or be made in its row.
+        """
+        rows = self.whole.value
+        filling = OutputBuffer(leaves_of(rows))
+        with filling.giving():
+            if type(rows) is np.ndarray and rows.dtype != object:
+                return fill_array(rows, start, elements, filling)
+            for row in range(start, len(self)):
+                odd = self.take(row, elements, filling)
+                if odd:
+                    return row, odd
+        return len(self), []
+
+    def take(self, row: int, elements: Iterator[Any], filling: OutputBuffer) -> list[Any]:
+        """Copy the next element into a row, or return it, in a list, if it is not like the others."""
+        filling.row = row
+        element = next(elements)
+        places = filling.places()
+        if places and not is_made_in(element, places):
+            element, places = map_leaves(lambda leaf, _: copied(leaf), element), []
+        return [] if put(self.whole.value, row, element, places) else [element]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as these rows alone."""
+        if isinstance(self.whole, IntegerColumn):
+            return ColumnBatch.ints, (self.whole.values[self.start : self.stop],)
+        return ColumnBatch, (self.value, len(self), self.whole.owned)
+
+    @staticmethod
+    def ints(values: Sequence[int]) -> ColumnBatch:
+        """Return Python's integers, whose array is made when somebody wants that."""
+        columns = ColumnBatch.__new__(ColumnBatch)
+        columns.whole, columns.start, columns.stop = IntegerColumn(values), 0, len(values)
+        return columns
+
+    @staticmethod
+    def later(rows: int, weight: int, elements: Callable[[], list[Any]], value: Callable[[], Any]) -> ColumnBatch:
+        """Return elements of so many bytes, which share no memory, and arrays; both are made when they are wanted."""
+        columns = ColumnBatch.__new__(ColumnBatch)
+        columns.whole, columns.start, columns.stop = LazyColumnStore(rows, weight, elements, value), 0, rows
+        return columns
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __getitem__(self, span: slice[int | None, int | None, None]) -> ColumnBatch:
+        start, stop, _ = span.indices(self.stop - self.start)
+        return self.rows(start, max(start, stop))
+
+    def rows(self, start: int, stop: int) -> ColumnBatch:
+        """Return rows `start` to `stop` of these, which has as many."""
+        part = ColumnBatch.__new__(ColumnBatch)
+        part.whole, part.start, part.stop = self.whole, self.start + start, self.start + stop
+        return part
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.elements())
+
+    def __repr__(self) -> str:
+        return f"Columns({self.elements()!r})"
+
+    @property
+    def integers(self) -> bool:
+        """Whether the elements are Python's integers."""
+        return type(self.whole) is IntegerColumn
+
+    def at(self, places: Sequence[int]) -> ColumnBatch:
+        """Return the rows at some places, as a view of those that are a range; read-only if all are."""
+        if isinstance(self.whole, IntegerColumn):
+            values = self.whole.values[self.start : self.stop]
+            if isinstance(places, range) and isinstance(values, range):
+                return ColumnBatch.ints(values[places.start : places.stop : places.step])
+            return ColumnBatch.ints([values[place] for place in places])
+        at = slice(places.start, places.stop, places.step) if isinstance(places, range) else np.array(places, np.intp)
+        return ColumnBatch(
+            map_leaves(lambda leaf, _: as_shared(leaf, self.leaf(leaf)[at]), self.whole.value), len(places)
+        )
+
+    def elements(self) -> list[Any]:
+        """Return the elements."""
+        made = self.whole.elements()
+        return made if len(self) == len(made) else made[self.start : self.stop]
+
+    def shared(self) -> ColumnBatch:
+        """Return these rows as such that others see too: a batch of them is to be a copy."""
+        return ColumnBatch(self.value, len(self)) if self.whole.owned else self
+
+    @staticmethod
+    def apart(parts: Sequence[ColumnBatch]) -> list[Any]:
+        """Return the elements of parts, each in memory of its own: who keeps one keeps no others."""
+        return list(chain.from_iterable([part.singly() for part in parts]))
+
+    def singly(self) -> list[Any]:
+        if self.integers:
+            return self.elements()
+        return rows_of(map_leaves(lambda leaf, _: [row.copy() for row in self.leaf(leaf)], self.whole.value), len(self))
+
+    @property
+    def complete(self) -> bool:
+        """Whether the arrays tell all of the elements: not of objects of classes, which another process may not know,
+        nor of dicts that somebody may have written into."""
+        if self.integers or type(self.whole.value) is np.ndarray:
+            return True
+        return self.whole.made is None and tells_all(self.whole.value)
+
+    @property
+    def weight(self) -> int:
+        """The bytes of an element, as far as they are known."""
+        whole = self.whole
+        return whole.weight if isinstance(whole, LazyColumnStore) else max(1, nbytes(whole.value) // whole.rows)
+
+    @property
+    def bare(self) -> bool:
+        """Whether elements are rows of one array that others see too, and cheap to make and to stack."""
+        return not self.whole.owned and (self.integers or isinstance(self.whole.value, np.ndarray))
+
+    @property
+    def value(self) -> Any:
+        """The structure of arrays; for a part of their rows, of views."""
+        whole = self.whole
+        if len(self) == whole.rows:
+            return whole.value
+        return map_leaves(lambda leaf, _: self.leaf(leaf), whole.value)
+
+    def leaf(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return these rows of one array, as a view."""
+        return array[self.start : self.stop]
+
+    @staticmethod
+    def stacked(parts: Sequence[ColumnBatch]) -> Any:
+        """Return parts that follow each other as one structure, in arrays of their own."""
+        if len(parts) == 1:
+            return parts[0].batch()
+        found = concatenated(parts, [part.whole.value for part in parts])
+        return stack([element for part in parts for element in part]) if found is None else found
+
+    def batch(self) -> Any:
+        """Return these rows as one structure, in arrays of their own."""
+        whole = self.whole.value
+        if self.given():
+            return self.value
+        return map_leaves(lambda leaf, _: owned_copies(self.leaf(leaf)), whole)
+
+    def small_batches(self, stops: Sequence[int]) -> list[Any]:
+        """Return copies of the rows up to each of `stops`, all in one go; nothing unless they are small."""
+        if self.weight * stops[-1] > SMALL * len(stops):
+            return []
+        begin = self.start
+        spans = [slice(begin + start, begin + stop) for start, stop in zip(chain((0,), stops), stops, strict=False)]
+        try:
+            return copies(self.whole.value, spans)
+        except MemoryError:  # which the batch says, in its place
+            return []
+
+    @staticmethod
+    def gathered(parts: Sequence[ColumnBatch]) -> Sequence[ColumnBatch]:
+        """Return parts that follow each other, if they are many and small, as one, which is cut up in less time."""
+        if len(parts) < FEW or sum([len(part) * part.weight for part in parts]) > SMALL * len(parts):
+            return parts
+        try:
+            found = concatenated(parts, [part.whole.value for part in parts])
+        except MemoryError:  # which the batch says, in its place
+            return parts
+        return parts if found is None else [ColumnBatch(found, sum(map(len, parts)), owned=True)]
+
+    def given(self) -> bool:
+        """Tell whether these rows may be handed on as they are: nobody else sees them. From then on somebody does.
+
+        Those of a part keep all in memory, so that a small one is better copied.
+        """
+        whole = self.whole
+        mine = whole.owned and whole.made is None and self.start >= whole.given and len(self) * PARTS >= whole.rows
+        if mine:
+            whole.given = self.stop
+        return mine
+
+
+def as_shared(array: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return rows of an array; read-only if it is, also where they are a copy: users see no difference."""
+    if not array.flags.writeable:
+        rows.flags.writeable = False
+    return rows
+
+
+def divided(columns: Sequence[ColumnBatch], stops: Sequence[int]) -> Iterator[list[ColumnBatch]]:
+    """Yield the parts of columns that follow each other up to each of `stops`."""
+    parts = iter(columns)
+    part, begin, at = next(parts), 0, 0
+    end = len(part)
+    for stop in stops:
+        found: list[ColumnBatch] = []
+        while end < stop:
+            if at < end:  # else it was used up: with it the rest would be no longer whole, and copied
+                found.append(part.rows(at - begin, end - begin))
+            part, begin = next(parts), end
+            at, end = begin, begin + len(part)
+        found.append(part.rows(at - begin, stop - begin))
+        at = stop
+        yield found
+
+
+def is_plain(leaf: Any) -> bool:
+    """Tell whether rows of an array, stacked, are always a part of such an array."""
+    return type(leaf) is np.ndarray and leaf.ndim > 0 and leaf.dtype.kind in "biufc" and leaf.dtype.isnative
+
+
+def is_row(value: Any) -> bool:
+    """Tell whether a value is as a row of arrays is: Python's numbers would be NumPy's when they are taken out again,
+    and objects of classes might have lost what no array tells."""
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is tuple or kind is dict:
+        return all(map(is_row, value.values() if kind is dict else value))
+    return isinstance(value, np.generic) or (kind is np.ndarray and value.ndim > 0)
+
+
+def traits(row: Any) -> tuple[Any, ...]:
+    """Return the dtypes and shapes of the arrays and numbers in a row."""
+    return tuple([(leaf.dtype, leaf.shape) for leaf in leaves_of(row)])
+
+
+def tells_all(value: Any) -> bool:
+    """Tell whether arrays in tuples and dicts are all that there is."""
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is tuple or kind is dict:
+        return all(map(tells_all, value.values() if kind is dict else value))
+    return kind is np.ndarray
+
+
+def owned_copies(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a copy of rows."""
+    return joined([rows]) if rows.nbytes >= LARGE else rows.copy()
+
+
+def copies(value: Any, spans: Sequence[slice]) -> list[Any]:
+    """Return copies of some spans of the rows of a structure of arrays."""
+    level = open_level(value)
+    if level is None:
+        return [value[span].copy() for span in spans]
+    columns = [copies(part, spans) for part in level.parts]
+    return [level.rebuild([column[place] for column in columns]) for place in range(len(spans))]
+
+
+def every_row(test: Callable[[Any], bool], element: Any) -> bool:
+    """Tell whether an element has leaves, all of which pass a test."""
+    leaves = leaves_of(element)
+    return bool(leaves) and all(map(test, leaves))
+
+
+def alike(items: Sequence[Any]) -> bool:
+    """Tell whether elements are of one structure, with numbers of one type and arrays of one dtype."""
+    kinds = set(map(type, items))
+    kind = kinds.pop()
+    if kinds:
+        return False
+    if kind is np.ndarray:
+        return arrays_alike(items)
+    if kind is dict:
+        return dicts_alike(items)
+    return is_number(kind) or parts_alike(items)
+
+
+def arrays_alike(arrays: Sequence[npt.NDArray[Any]]) -> bool:
+    """Tell whether arrays are of numbers of one dtype, without metadata, which are not compared and would be lost."""
+    dtypes = {id(dtype): dtype for dtype in [array.dtype for array in arrays]}.values()
+    return numeric(arrays[0]) and len(set(dtypes)) == 1 and all(dtype.metadata is None for dtype in dtypes)
+
+
+def dicts_alike(dicts: Sequence[dict[Any, Any]]) -> bool:
+    """Tell whether dicts have the same strings as keys, in one order, and are alike; others may be equal and differ, as
+    1 and True."""
+    keys = list(dicts[0])
+    if not all(list(one) == keys for one in dicts) or set(map(type, chain.from_iterable(dicts))) - {str}:
+        return False
+    return all(alike([one[key] for one in dicts]) for key in keys)
+
+
+def parts_alike(items: Sequence[Any]) -> bool:
+    """Tell whether tuples, or objects of one class with parts, are alike."""
+    if type(items[0]) is tuple:  # quicker than to open each
+        return len(set(map(len, items))) == 1 and all(map(alike, zip(*items, strict=True)))
+    levels = [level for level in map(open_level, items) if level is not None]
+    if not levels or any(level.names != levels[0].names for level in levels):
+        return False
+    return all(map(alike, zip(*[level.parts for level in levels], strict=True)))
+
+
+def numeric(leaf: Any) -> bool:
+    """Tell whether a leaf, stacked, is an array of numbers."""
+    kind: type[Any] = type(leaf)  # pyright: ignore[reportUnknownVariableType]
+    return leaf.dtype.kind in "biufc" and leaf.dtype.isnative if kind is np.ndarray else is_number(kind)
+
+
+def room(leaf: Any, rows: int, empty: Empty) -> npt.NDArray[Any]:
+    """Return an array for so many rows like this leaf."""
+    if type(leaf) is np.ndarray:
+        return empty((rows, *leaf.shape), leaf.dtype)
+    like = stack([leaf])
+    return (np.empty if like.dtype == object else empty)((rows,), like.dtype)
+
+
+def is_made_in(element: Any, places: Sequence[npt.NDArray[Any]]) -> bool:
+    """Tell whether arrays of an element are all these places: then none is overwritten by another one."""
+    leaves = leaves_of(element)
+    return all(any(leaf is place for leaf in leaves) for place in places)
+
+
+def copied(leaf: Any) -> Any:
+    """Return a leaf that shares no memory."""
+    return np.array(leaf) if type(leaf) is np.ndarray else leaf
+
+
+def put(target: Any, row: int, value: Any, places: Sequence[npt.NDArray[Any]] = ()) -> bool:
+    """Copy a value into a row of arrays if it is like what they are for; what is one of these places lies there."""
+    if not isinstance(target, np.ndarray):
+        mine, other = open_level(target), open_level(value)
+        if mine is None or other is None or type(target) is not type(value) or mine.names != other.names:
+            return False
+        return all(put(part, row, piece, places) for part, piece in zip(mine.parts, other.parts, strict=True))
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is not np.ndarray and kind not in STRINGS and not is_number(kind):
+        return False
+    array = cast("npt.NDArray[Any]", value if kind is np.ndarray else np.array(value, STRINGS.get(kind)))
+    rows = cast("npt.NDArray[Any]", target)
+    if array.dtype != rows.dtype or array.shape != rows.shape[1:]:
+        return False
+    if not any(array is place for place in places):
+        rows[row] = array if rows.dtype != object else value
+    return True
+
+
+def fill_array(
+    rows: npt.NDArray[Any], start: int, arrays: Iterator[Any], filling: OutputBuffer
+) -> tuple[int, list[Any]]:
+    """Copy arrays into rows, as `Columns.fill` does."""
+    dtype, shape = rows.dtype, rows.shape[1:]
+    for row in range(start, len(rows)):
+        filling.row = row
+        array = next(arrays)
+        if filling.taken and array is filling.places()[0]:
+            del array
+            continue
+        if type(array) is np.ndarray and array.dtype is dtype and array.shape == shape:
+            rows[row] = array
+        elif not put(rows, row, array):
+            return row, [array]
+        del array
+    return len(rows), []
+
+
+def concatenated(parts: Sequence[ColumnBatch], values: Sequence[Any]) -> Any:
+    """Return rows of structures of the same arrays as one structure; `None` if they differ."""
+    first = values[0]
+    if isinstance(first, np.ndarray):
+        arrays = cast("Sequence[npt.NDArray[Any]]", values)
+        dtype, shape = arrays[0].dtype, arrays[0].shape[1:]
+        for array in arrays:
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape[1:] != shape:
+                return None
+        pieces = [part.leaf(array) for part, array in zip(parts, arrays, strict=True)]
+        return joined(pieces) if sum([piece.nbytes for piece in pieces]) >= LARGE else np.concatenate(pieces)
+    levels = [open_level(value) for value in values]
+    whole = levels[0]
+    if whole is None or any(level is None or level.names != whole.names for level in levels):
+        return None
+    if any(type(value) is not type(first) for value in values):
+        return None
+    columns = zip(*[level.parts for level in levels if level is not None], strict=True)
+    found = [concatenated(parts, column) for column in columns]
+    return None if any(one is None for one in found) else whole.rebuild(found)

@@ -1,0 +1,100 @@
+"""Renewing: elements for one more reader, who can change nobody else's: arrays are read-only, dicts and lists new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any, Final, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.elements.ragged import Ragged
+from asyncdata.elements.structure import open_level
+from asyncdata.elements.tensors import clone, is_tensor
+
+__all__ = ("ISOLATED", "is_unchanging", "isolate", "isolated", "read_only")
+
+CONSTANT: Final = (int, float, bool, complex, str, bytes, type(None), np.generic)
+"""Types of what nobody can change."""
+
+ISOLATED: Final = (*CONSTANT, np.ndarray)
+"""Types of what nobody can change where elements were renewed before."""
+
+A = TypeVar("A", bound=npt.NDArray[Any])
+
+
+def is_unchanging(value: Any) -> bool:
+    """Tell whether several readers may have one value that `isolate` returned, as none can put other parts into it."""
+    return isinstance(value, CONSTANT) or is_plain_array(value)
+
+
+def is_plain_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and cast("Any", value).dtype != object
+
+
+def are_of(values: Iterable[Any], kinds: tuple[type[Any], ...]) -> bool:
+    return all(issubclass(kind, kinds) for kind in set(map(type, values)))
+
+
+def read_only(array: A) -> A:
+    """Return a view of an array that cannot be written to; the array itself if it is so already."""
+    if not array.flags.writeable:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    if isinstance(view, np.ma.MaskedArray) and view.mask is not np.ma.nomask:
+        setattr(view, "_mask", read_only(np.asarray(view.mask)))  # noqa: B010  that of the others is writable
+    return view
+
+
+def isolated(items: list[Any], unchanging: tuple[type[Any], ...] = CONSTANT) -> list[Any]:
+    """Return elements for one more reader, as `isolate` does. `unchanging` are types of what needs no view."""
+    kinds = set(map(type, items))
+    if all(issubclass(kind, unchanging) for kind in kinds):
+        return items
+    if kinds == {tuple} and are_of(chain.from_iterable(items), unchanging):
+        return items
+    if kinds == {dict} and are_of(chain.from_iterable(map(dict[Any, Any].values, items)), unchanging):
+        return [item.copy() for item in items]
+    return list(map(isolate, items))
+
+
+def isolate(value: Any) -> Any:
+    """Return an element for one more reader: its arrays as read-only views, its dicts, lists and objects as new ones.
+
+    Objects that are no structure are as they were. So is one that cannot be taken apart or put together: a step that
+    does so says it.
+    """
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if issubclass(kind, CONSTANT):
+        return value
+    if issubclass(kind, np.ndarray):
+        return isolated_array(value)
+    if kind is list:
+        return isolated([*value])
+    try:
+        return isolated_parts(value)
+    except Exception:  # noqa: BLE001  which a step that needs the parts says
+        return value
+
+
+def isolated_parts(value: Any) -> Any:
+    """Return a tensor, ragged rows or a structure with parts for one more reader; any other object as it is."""
+    if is_tensor(value):
+        return clone(value)
+    if isinstance(value, Ragged):
+        return Ragged(read_only(value.values), read_only(value.row_splits))
+    level = open_level(value)
+    return value if level is None else level.rebuild(list(map(isolate, level.parts)))
+
+
+def isolated_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array that cannot be written to, of objects of which the same is true."""
+    if array.dtype != object or are_of(array.flat, CONSTANT):
+        return read_only(array)
+    made = array.copy()
+    for place, part in enumerate(array.flat):
+        made.flat[place] = isolate(part)
+    made.flags.writeable = False
+    return made

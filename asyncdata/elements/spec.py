@@ -1,0 +1,159 @@
+"""What a leaf of an element looks like: its shape and dtype."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.elements.ragged import Ragged
+from asyncdata.elements.tensors import as_array, from_array, is_tensor
+from asyncdata.elements.validation import check_dtype
+from asyncdata.errors import PlanError, StructureError
+
+__all__ = ("RaggedTensorSpec", "TensorSpec")
+
+Shape: TypeAlias = Sequence[int | None]
+
+
+@dataclasses.dataclass(frozen=True, init=False)
+class TensorSpec:
+    """Shape and dtype of one leaf, as `tf.TensorSpec`.
+
+    >>> import asyncdata as ad
+    >>> ad.TensorSpec(shape=(None, 3), dtype="float32")
+    TensorSpec(shape=(None, 3), dtype=float32)
+    """
+
+    shape: tuple[int | None, ...] | None
+    """Size of each dimension, `None` where any size will do; `None` for the whole if any shape will do."""
+
+    dtype: np.dtype[Any]
+    """NumPy dtype; `object` for `str`, `bytes` and any other Python object."""
+
+    def __init__(self, shape: Shape | None = None, dtype: npt.DTypeLike = np.float32) -> None:
+        if shape is not None and not hasattr(shape, "__iter__"):
+            raise PlanError(f"{type(self).__name__}(shape=) is a list of sizes, as {[shape]}, got {shape!r:.80}")
+        object.__setattr__(self, "shape", None if shape is None else tuple(shape))
+        kind = check_dtype(f"{type(self).__name__}(dtype=)", dtype)
+        object.__setattr__(self, "dtype", np.dtype(object) if kind.kind in "US" else kind)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype.name})"
+
+    def conform(self, value: Any, where: str) -> Any:
+        """Return `value` with this dtype, or raise `StructureError` if it cannot have this shape and dtype."""
+        if self.dtype == object and (self.shape is None or self.shape == ()):
+            return value
+        try:
+            if is_tensor(value):
+                return self.conform_tensor(value, where)
+            array = held(value, self.dtype)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise StructureError(f"{where}: expected {self}, got {value!r:.80} ({error})") from None
+        if not self.fits(array.shape):
+            raise StructureError(f"{where}: expected {self}, got an array of shape {array.shape}")
+        return array if array.ndim or isinstance(value, np.ndarray) else array[()]
+
+    def conform_tensor(self, tensor: Any, where: str) -> Any:
+        """Return a tensor with this dtype."""
+        given = as_array(tensor)
+        array = np.asarray(self.conform(given, where))
+        return tensor if array.dtype == given.dtype else from_array(array)
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Tell whether an array of `shape` is allowed."""
+        if self.shape is None:
+            return True
+        return len(shape) == len(self.shape) and all(
+            want is None or want == got for want, got in zip(self.shape, shape, strict=True)
+        )
+
+    def stacked(self, size: int | None) -> TensorSpec:
+        """Return what `size` of these look like when they are stacked, `None` for any number."""
+        return TensorSpec(None if self.shape is None else (size, *self.shape), self.dtype)
+
+    def row(self) -> TensorSpec:
+        """Return what this looks like at a place of its first axis."""
+        return TensorSpec(self.shape[1:] if self.shape else None, self.dtype)
+
+
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
+class RaggedTensorSpec(TensorSpec):
+    """Shape and dtype of a leaf that is a `Ragged`, as `tf.RaggedTensorSpec`: the second size is `None`.
+
+    `ragged_rank` tells how many axes are ragged, which in a `Ragged` is one; `PlanError` for another number.
+
+    >>> import asyncdata as ad
+    >>> spec = ad.RaggedTensorSpec(shape=(None, None), dtype="int32")
+    >>> list(ad.Dataset.from_generator(lambda: [[[1], [2, 3]]], output_signature=spec))
+    [Ragged([[1], [2, 3]])]
+    """
+
+    def __init__(
+        self, shape: Shape | None = None, dtype: npt.DTypeLike = np.float32, ragged_rank: int | None = None
+    ) -> None:
+        super().__init__(shape, dtype)
+        if ragged_rank not in (None, 1):
+            raise PlanError(f"RaggedTensorSpec: a Ragged has one ragged axis, got ragged_rank={ragged_rank!r}")
+        if self.shape is not None and (len(self.shape) < 2 or self.shape[1] is not None):
+            raise PlanError(f"RaggedTensorSpec: the second size of a Ragged is None, as in (3, None), got {self.shape}")
+
+    def conform(self, value: Any, where: str) -> Any:
+        """Return a `Ragged`, or a list of rows as one, with this dtype; raise `StructureError` if it does not fit."""
+        try:
+            ragged = value if isinstance(value, Ragged) else of_rows(value, self)
+            found = Ragged(held(ragged.values, self.dtype), ragged.row_splits)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise StructureError(f"{where}: expected {self}, got {value!r:.80} ({error})") from None
+        if self.shape is not None and not TensorSpec((*self.shape[:1], *self.shape[2:])).fits(sizes_of(found)):
+            raise StructureError(f"{where}: expected {self}, got a Ragged of shape {found.shape}")
+        return found
+
+    def stacked(self, size: int | None) -> TensorSpec:
+        """Return what `size` of these look like in a batch: an array of objects."""
+        return TensorSpec((size,), object)
+
+    def row(self) -> TensorSpec:
+        """Return what a row looks like."""
+        return TensorSpec(None if self.shape is None else self.shape[1:], self.dtype)
+
+
+def of_rows(rows: Any, spec: RaggedTensorSpec) -> Ragged:
+    """Return rows, which are arrays or lists, as a `Ragged`."""
+    if not isinstance(rows, (list, tuple, np.ndarray)):
+        raise TypeError("neither a Ragged nor a list of rows")
+    none = np.zeros([size or 0 for size in (spec.shape or (0, 0))[1:]], spec.dtype)
+    arrays = [held(row, spec.dtype) if len(row) else none for row in cast("Sequence[Any]", rows)]
+    return Ragged(np.concatenate([none, *arrays]), np.cumsum([0, *map(len, arrays)]))
+
+
+def sizes_of(ragged: Ragged) -> tuple[int, ...]:
+    """Return how many rows there are, and the shape of what is in a row."""
+    return (len(ragged), *ragged.values.shape[1:])
+
+
+def held(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return `value` as an array of a dtype; an error where numbers would be changed, but for rounding, or made of
+    strings, or bools of anything else."""
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if (kind is int and dtype.kind in "iu") or getattr(value, "dtype", float if kind is float else None) == dtype:
+        return np.asarray(value, dtype=dtype)
+    with np.errstate(over="raise", invalid="raise"):
+        array = np.asarray(value, dtype=dtype)
+    if dtype.kind in "biufc":
+        check_held(np.asarray(value), array)
+    return array
+
+
+def check_held(told: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
+    """Raise unless an array of bools or numbers has what was told."""
+    dtype, kind = array.dtype, told.dtype.kind
+    textual = kind in "US" or (kind == "O" and any(isinstance(one, (str, bytes)) for one in told.flat))
+    if textual or (dtype.kind == "b" != kind and told.size):
+        raise ValueError(f"{'a string' if textual else told.dtype} is no {dtype}")
+    if dtype.kind in "iu" and kind in "iufc" and not (told == array).all():
+        raise ValueError(f"{dtype} cannot hold it")

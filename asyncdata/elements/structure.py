@@ -1,0 +1,475 @@
+"""Nested elements: stack, unstack, slice, describe, check and measure them.
+
+What is structure is told in `levels`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import UserDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.elements.ragged import Ragged
+from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
+from asyncdata.elements.tensors import any_tensor, as_array, is_tensor, numpy_dtype, stack_tensors, tensor_bytes
+from asyncdata.elements.tree import LEAVES, TreeLevel, open_level
+from asyncdata.elements.validation import check_dtype
+from asyncdata.errors import PlanError, StructureError
+from asyncdata.memory.buffer_pool import LARGE, joined
+
+__all__ = (
+    "LEAVES",
+    "LeadingDimension",
+    "TreeLevel",
+    "as_arrays",
+    "check_all_tensors",
+    "check_signature",
+    "common_spec",
+    "conform",
+    "leading_dimension",
+    "leaves_of",
+    "map_leaves",
+    "nbytes",
+    "objects",
+    "open_level",
+    "paired",
+    "prefixed",
+    "rows_of",
+    "same_structure",
+    "shared_spec",
+    "slice_rows",
+    "spec_of",
+    "stack",
+    "unprefixed",
+    "unstack",
+)
+
+CURES = {
+    "shape": "make them equal, or take padded_batch, ragged_batch or bucket_by_sequence_length",
+    "parts": "make them equal, with as many parts in each",
+}
+"""What to do about leaves that are unlike, by what differs."""
+
+NUMBERS = frozenset({int, float, bool, complex})
+
+IN_MEMORY: Final = (dict, UserDict, MappingProxyType)
+"""Mappings whose parts are not read from elsewhere when they are asked for."""
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """Return the leaves of a structure, in its order."""
+    level = open_level(value)
+    return [value] if level is None else [leaf for part in level.parts for leaf in leaves_of(part)]
+
+
+def map_leaves(fn: Callable[[Any, str], Any], value: Any, where: str = "") -> Any:
+    """Return the structure with `fn(leaf, path)` in the place of each leaf."""
+    level = open_level(value)
+    if level is None:
+        return fn(value, where)
+    return level.rebuild(
+        [map_leaves(fn, part, where + name) for part, name in zip(level.parts, level.names, strict=True)]
+    )
+
+
+def stack(column: list[Any], where: str = "") -> Any:
+    """Stack elements of one structure into one element whose leaves have a new first axis.
+
+    Python ints become int64, floats float64, bools bool; arrays are stacked under NumPy's rules; `str`, `bytes`
+    and other objects become an object array, tensors of PyTorch a tensor. Raises `StructureError` that names leaf,
+    element and both shapes.
+    """
+    kinds = set(map(type, column))
+    if len(kinds) > 1:
+        return stack_mixed(column, kinds, where)
+    kind = kinds.pop()
+    if kind is np.ndarray:
+        return stack_arrays(column, where)
+    if kind in NUMBERS:
+        return numbers(column, where)
+    if kind is tuple:
+        check_same(column, list(map(len, column)), "parts", where)
+        return tuple([stack(list(part), f"{where}[{i}]") for i, part in enumerate(zip(*column, strict=True))])
+    if kind is dict:
+        return stack_dicts(column, where)
+    return stack_other(column, kind, where)
+
+
+def stack_dicts(column: list[dict[Any, Any]], where: str) -> dict[Any, Any]:
+    first = column[0].keys()
+    for index, element in enumerate(column):
+        if element.keys() != first:
+            raise StructureError(
+                f"{leaf(where)} of element {index} of the batch has keys {list(element)}, "
+                f"that of element 0 has {list(first)}"
+            )
+    return {key: stack([element[key] for element in column], f"{where}[{key!r}]") for key in first}
+
+
+def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
+    """Stack what is neither an array, a number, a tuple nor a dict."""
+    if is_number(kind) or is_tensor(column[0]):
+        return np.array(column) if is_number(kind) else stack_leaves_of_torch(column, where)
+    if issubclass(kind, np.ma.MaskedArray):
+        check_same(column, [array.shape for array in column], "shape", where)
+        return np.ma.stack(column)
+    if kind is list or (kind not in LEAVES and hasattr(kind, "__array__") and not issubclass(kind, np.generic)):
+        return stack_arrays([array_of(value, index, where) for index, value in enumerate(column)], where)
+    if kind in LEAVES:
+        return objects(column)
+    levels = [open_level(value) for value in column]
+    if levels[0] is None:
+        return objects(column)
+    opened = [arranged(level, levels[0].names) for level in levels if level is not None]
+    check_same(column, [level.names for level in opened], "parts", where)
+    parts = zip(*[level.parts for level in opened], strict=True)
+    return opened[0].rebuild([stack(list(p), where + name) for p, name in zip(parts, opened[0].names, strict=True)])
+
+
+def stack_leaves_of_torch(column: list[Any], where: str) -> Any:
+    """Stack tensors, all of which have one shape; `StructureError` if some leaves are none."""
+    check_all_tensors(column, where)
+    check_same(column, [tuple(tensor.shape) for tensor in column], "shape", where)
+    return stack_tensors(column)
+
+
+def check_all_tensors(column: list[Any], where: str) -> None:
+    """Raise `StructureError` if some leaves are tensors and others are not."""
+    tensors = [is_tensor(value) for value in column]
+    if not all(tensors):
+        odd = tensors.index(not tensors[0])
+        kinds = [f"a {type(column[place]).__name__}" for place in (odd, 0)]
+        raise StructureError(
+            f"{leaf(where)} of element {odd} of the batch is {kinds[0]}, that of element 0 is {kinds[1]}; make all of "
+            "them tensors with torch.as_tensor, or arrays with .numpy(), in a map"
+        )
+
+
+def arranged(level: TreeLevel, names: list[str]) -> TreeLevel:
+    """Return a level with its parts in the order of `names`, if those are its parts' names."""
+    if level.names == names or sorted(level.names) != sorted(names):
+        return level
+    by_name = dict(zip(level.names, level.parts, strict=True))
+    return TreeLevel([by_name[name] for name in names], names, level.rebuild)
+
+
+def is_number(kind: type[Any]) -> bool:
+    return kind in NUMBERS or (issubclass(kind, np.generic) and not issubclass(kind, (np.character, np.void)))
+
+
+def stack_mixed(column: list[Any], kinds: set[type[Any]], where: str) -> Any:
+    """Stack a column of several types: numbers and arrays mix under NumPy's rules, other leaves become objects."""
+    structured = [open_level(value) is not None for value in column]
+    if any(structured):
+        odd = structured.index(not structured[0]) if not all(structured) else first_change(list(map(type, column)))
+        raise StructureError(
+            f"{leaf(where)} of element {odd} of the batch is a {type(column[odd]).__name__}, "
+            f"that of element 0 a {type(column[0]).__name__}"
+        )
+    if any_tensor(column):
+        return stack_leaves_of_torch(column, where)
+    others = {kind for kind in kinds if not is_number(kind)}
+    if not others:
+        return numbers(column, where)
+    if others <= {np.ndarray, list}:
+        return stack_arrays([array_of(value, index, where) for index, value in enumerate(column)], where)
+    return objects(column)
+
+
+def stack_arrays(column: list[npt.NDArray[Any]], where: str) -> npt.NDArray[Any]:
+    shapes = [array.shape for array in column]
+    check_same(column, shapes, "shape", where)
+    if not shapes[0]:
+        return np.array(column)
+    join = joined if column[0].nbytes * len(column) >= LARGE else np.concatenate
+    return join(column).reshape((len(column), *shapes[0]))
+
+
+def array_of(value: Any, index: int, where: str) -> npt.NDArray[Any]:
+    try:
+        return asarray(value)
+    except ValueError as error:
+        cure = "; return a tuple if these are several values, as a list is one" if isinstance(value, list) else ""
+        raise StructureError(f"{leaf(where)} of element {index} of the batch is not an array: {error}{cure}") from None
+
+
+def asarray(value: Any) -> npt.NDArray[Any]:
+    """Return an array-like as an array; strings as objects, since NumPy's own lose zeros at their end."""
+    array = as_array(value) if is_tensor(value) else np.asarray(value)
+    if array.dtype.kind not in "US":
+        return array
+    return array.astype(object) if isinstance(value, np.ndarray) else np.asarray(value, dtype=object)
+
+
+def numbers(column: list[Any], where: str) -> npt.NDArray[Any]:
+    array = np.array(column)
+    if array.dtype == object or (array.dtype.kind in "uf" and set(map(type, column)) == {int}):
+        odd = next(i for i, value in enumerate(column) if not -(2**63) <= value < 2**63)
+        raise StructureError(f"{leaf(where)} of element {odd} of the batch does not fit int64: {column[odd]}")
+    return array
+
+
+def objects(column: list[Any]) -> npt.NDArray[Any]:
+    """Return an array of objects."""
+    array = np.empty(len(column), dtype=object)
+    array[:] = column
+    return array
+
+
+def check_same(column: list[Any], traits: list[Any], name: str, where: str) -> None:
+    """Raise unless all `traits` (shapes, lengths, names of parts) are equal to the first."""
+    if traits.count(traits[0]) != len(column):
+        odd = first_change(traits)
+        raise StructureError(
+            f"{leaf(where)} of element {odd} of the batch has {name} {traits[odd]}, "
+            f"that of element 0 has {name} {traits[0]}; {CURES.get(name, 'make them equal')}"
+        )
+
+
+def first_change(traits: list[Any]) -> int:
+    return next(index for index, trait in enumerate(traits) if trait != traits[0])
+
+
+def leaf(where: str) -> str:
+    return f"leaf {where}" if where else "the value"
+
+
+class LeadingDimension(NamedTuple):
+    """The size of the first axis that all leaves share, or why there is none."""
+
+    rows: int
+    problem: str | None
+
+
+def leading_dimension(value: Any) -> LeadingDimension:
+    """Find the size of the first axis of all leaves of `value`."""
+    found: list[tuple[str, int | None]] = []
+
+    def look(part: Any, where: str) -> None:
+        shape: tuple[int, ...] = (len(part),) if isinstance(part, list) else getattr(part, "shape", ())  # pyright: ignore[reportUnknownArgumentType]
+        found.append((where, shape[0] if shape else None))
+
+    map_leaves(look, value)
+    if not found:
+        return LeadingDimension(0, "it has no leaves")
+    for where, rows in found:
+        if rows is None:
+            return LeadingDimension(0, f"{leaf(where)} is a scalar and has no first axis")
+        if rows != found[0][1]:
+            return LeadingDimension(0, f"{leaf(where)} has {rows} rows, {leaf(found[0][0])} has {found[0][1]}")
+    return LeadingDimension(found[0][1] or 0, None)
+
+
+def unstack(value: Any) -> list[Any]:
+    """Return the elements that `stack` would make `value` of: views of arrays, NumPy scalars, objects."""
+    rows, problem = leading_dimension(value)
+    if problem is not None:
+        raise StructureError(f"cannot split an element along its first axis: {problem}")
+    return rows_of(value, rows)
+
+
+def rows_of(value: Any, rows: int) -> list[Any]:
+    """Return the elements whose leaves lie along the first axis of the leaves of `value`, `rows` long."""
+    level = open_level(value)
+    if level is None:
+        if is_masked(value) and value.ndim == 1:  # whose scalars have no dtype where masked
+            return [value[row, ...] for row in range(rows)]
+        return list(value.detach()) if is_tensor(value) else list(value)
+    if not level.parts:  # no column tells how many
+        return [level.rebuild(()) for _ in range(rows)]
+    columns = [rows_of(part, rows) for part in level.parts]
+    if type(value) is tuple:
+        return list(zip(*columns, strict=True))
+    if type(value) is dict:
+        keys = list(cast("dict[Any, Any]", value))
+        return [dict(zip(keys, parts, strict=False)) for parts in zip(*columns, strict=True)]
+    return [level.rebuild(parts) for parts in zip(*columns, strict=True)]
+
+
+def is_masked(value: Any) -> bool:
+    return isinstance(value, np.ma.MaskedArray)
+
+
+def slice_rows(value: Any, start: int, stop: int) -> list[Any]:
+    """Return rows `start` to `stop` of a structure of arrays as elements."""
+    return rows_of(map_leaves(lambda part, _: part[start:stop], value), stop - start)
+
+
+def as_arrays(value: Any, *whole: type[Any], tensors: bool = False) -> Any:
+    """Return the structure with lists and other array-likes as NumPy arrays; strings become object arrays.
+
+    A `Ragged` stays one, and a masked array. With `tensors` those stay too, and lists of them become one. What is of
+    a type of `whole` is left as it is, and lists of such become object arrays.
+    """
+    whole = (*whole, np.ma.MaskedArray)
+
+    def convert(part: Any, where: str) -> Any:
+        if isinstance(part, (str, bytes, Ragged, *whole)) or part is None:
+            return part
+        if is_tensor(part):
+            return part if tensors else as_array(part)[()]
+        try:
+            array = stack([convert(one, where) for one in part]) if begins_with(part, whole) else asarray(part)
+        except ValueError as error:
+            raise PlanError(f"{leaf(where)} is not an array: {error}") from None
+        return array if array.ndim or isinstance(part, np.ndarray) or is_tensor(array) else array[()]
+
+    return map_leaves(convert, value)
+
+
+def begins_with(value: Any, whole: tuple[type[Any], ...]) -> bool:
+    """Tell whether a list, or the first of those in it, begins with an object of one of these types."""
+    while isinstance(value, (list, tuple)) and value:
+        value = cast("Sequence[Any]", value)[0]
+    return isinstance(value, whole) or is_tensor(value)
+
+
+def conform(value: Any, signature: Any, where: str = "") -> Any:
+    """Return `value` converted to `signature` (a structure of `TensorSpec`), or raise `StructureError`."""
+    if isinstance(signature, TensorSpec):
+        return signature.conform(value, leaf(where))
+    want, got = open_level(signature), open_level(value)
+    if want is None:
+        raise PlanError(f"a signature is made of TensorSpec, got {signature!r}")
+    if got is None or sorted(got.names) != sorted(want.names):
+        found = type(value).__name__ if got is None else f"parts {got.names}"
+        raise StructureError(f"{leaf(where)}: expected parts {want.names}, got {found}")
+    by_name = dict(zip(got.names, got.parts, strict=True))
+    pairs = zip(want.names, want.parts, strict=True)
+    return want.rebuild([conform(by_name[name], part, where + name) for name, part in pairs])
+
+
+def check_signature(argument: str, signature: Any) -> Any:
+    """Return a structure of `TensorSpec`; raise `PlanError` if it is made of something else."""
+
+    def check(part: Any, where: str) -> None:
+        if not isinstance(part, TensorSpec):
+            cure = ": make the list a tuple" if isinstance(part, list) else ""
+            raise PlanError(f"{argument} is made of asyncdata.TensorSpec, {leaf(where)} is {part!r:.80}{cure}")
+
+    map_leaves(check, signature)
+    return signature
+
+
+def same_structure(one: Any, other: Any) -> bool:
+    """Tell whether two structures have the same parts by the same names, whatever their leaves."""
+    first, second = open_level(one), open_level(other)
+    if first is None or second is None:
+        return first is second
+    parts = dict(zip(second.names, second.parts, strict=True))
+    return sorted(first.names) == sorted(second.names) and all(
+        same_structure(part, parts[name]) for name, part in zip(first.names, first.parts, strict=True)
+    )
+
+
+def paired(types: Any, shapes: Any) -> Any:
+    """Return the signature that tf.data's older pair `output_types`, `output_shapes` means; `PlanError` for others."""
+    level = open_level(types)
+    if level is None:
+        cure = ", where a structure is a tuple or a dict and no list" if isinstance(types, list) else ""
+        dtype = check_dtype(f"from_generator(output_types=){cure}", types)
+        sizes = shapes if hasattr(shapes, "__iter__") else ()
+        if any(size is not None and not hasattr(size, "__index__") for size in sizes):
+            raise shape_mismatch(types, shapes)
+        return TensorSpec(shapes, dtype)
+    if shapes is None:
+        return level.rebuild([paired(part, None) for part in level.parts])
+    opened = open_level(shapes)
+    if opened is None or sorted(opened.names) != sorted(level.names):
+        raise shape_mismatch(types, shapes)
+    by_name = dict(zip(opened.names, opened.parts, strict=True))
+    pairs = zip(level.names, level.parts, strict=True)
+    return level.rebuild([paired(part, by_name[name]) for name, part in pairs])
+
+
+def shape_mismatch(types: Any, shapes: Any) -> PlanError:
+    """Return the error for shapes that have another structure than dtypes."""
+    return PlanError(
+        f"from_generator(output_shapes=) needs a shape for each dtype, in the structure of {types!r:.80}, "
+        f"got {shapes!r:.80}"
+    )
+
+
+def spec_of(value: Any) -> Any:
+    """Describe an element: a structure of `TensorSpec`."""
+
+    def describe(part: Any, _: str) -> TensorSpec:
+        if isinstance(part, (np.ndarray, np.generic, bool, int, float, complex, list)):
+            array = np.asarray(part)
+            return TensorSpec(array.shape, array.dtype)
+        if is_tensor(part):
+            return TensorSpec(part.shape, numpy_dtype(part))
+        return RaggedTensorSpec(part.shape, part.dtype) if isinstance(part, Ragged) else TensorSpec((), object)
+
+    return map_leaves(describe, value)
+
+
+def common_spec(first: Any, other: Any, where: str = "") -> Any:
+    """Return what two elements with these specs both look like: sizes that differ are left open.
+
+    Raises `StructureError` if their structures or dtypes differ.
+    """
+    one, two = open_level(first), open_level(other)
+    if one is None or two is None:
+        if first == other:
+            return first
+        if one is not two or type(first) is not type(other) or first.dtype != other.dtype:
+            raise StructureError(f"{leaf(where)} is {other}, and {first} before")
+        if first.shape is None or other.shape is None or len(first.shape) != len(other.shape):
+            return type(first)(None, first.dtype)
+        pairs = zip(first.shape, other.shape, strict=True)
+        return type(first)([size if size == that else None for size, that in pairs], first.dtype)
+    if sorted(one.names) != sorted(two.names) or type(first) is not type(other):
+        raise StructureError(f"{leaf(where)} has parts {two.names}, and {one.names} before")
+    theirs = dict(zip(two.names, two.parts, strict=True))
+    named = zip(one.names, one.parts, strict=True)
+    return one.rebuild([common_spec(part, theirs[name], where + name) for name, part in named])
+
+
+def shared_spec(signatures: Sequence[Any]) -> Any:
+    """Return what elements with any of these signatures look like; `None` if one is not known or they are unlike."""
+    if any(one is None for one in signatures):
+        return None
+    try:
+        return reduce(common_spec, signatures)
+    except StructureError:
+        return None
+
+
+def nbytes(value: Any) -> int:
+    """Return about how many bytes an element occupies; one that cannot be weighed is taken for a plain object."""
+    if isinstance(value, (np.ndarray, Ragged)):
+        return value.nbytes + 100
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    try:
+        if issubclass(kind, Mapping) and not issubclass(kind, IN_MEMORY):
+            return sys.getsizeof(value)
+        level = open_level(value)
+        if level is not None:
+            return sum(map(nbytes, level.parts)) + 100
+        return tensor_bytes(value) + 100 if is_tensor(value) else sys.getsizeof(value)
+    except Exception:  # noqa: BLE001  of its own `__sizeof__`, or as a field of it cannot be read
+        return object.__sizeof__(value)
+
+
+def prefixed(signature: Any, size: int | None) -> Any:
+    """Return the signature of a batch of such elements; `None` if theirs is not known."""
+    return None if signature is None else map_leaves(lambda spec, _: spec.stacked(size), signature)
+
+
+def unprefixed(signature: Any) -> tuple[int | None, Any]:
+    """Return how many rows each element has, and what a row looks like; `None` for what is not known."""
+    rows: set[int | None] = set()
+
+    def row(spec: Any, _: str) -> TensorSpec:
+        rows.add(spec.shape[0] if spec.shape else None)
+        return spec.row()
+
+    inner = None if signature is None else map_leaves(row, signature)
+    return (rows.pop() if len(rows) == 1 else None), inner

@@ -1,0 +1,123 @@
+"""Pipeline: one run of a plan, its task group, and the queue that its consumer reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Final, cast
+
+import anyio
+
+from asyncdata.errors import AsyncDataError, ResumeError, annotate
+from asyncdata.executors.retry import LEAVING
+from asyncdata.executors.scope import EndError, OwnedTask, Scope
+from asyncdata.graph.node import Node
+from asyncdata.graph.stages import fill
+from asyncdata.memory.buffer_pool import keep_memory_warm
+from asyncdata.memory.memcpy import HELP
+from asyncdata.runtime import forks
+from asyncdata.runtime.host_resources import usable_cores
+from asyncdata.runtime.memory_budget import MemoryBudget
+from asyncdata.runtime.queue import LoopQueue
+from asyncdata.runtime.tickets import FRESH, Start
+
+__all__ = ("Pipeline", "first_of")
+
+
+class Pipeline:
+    """Runs a plan on the current loop until it ends, fails or is cancelled, and leaves nothing behind."""
+
+    def __init__(
+        self,
+        plan: Node,
+        queue: LoopQueue,
+        epoch: tuple[Any, ...],
+        home: asyncio.AbstractEventLoop | None,
+        start: Start,
+        budget: MemoryBudget,
+    ) -> None:
+        keep_memory_warm()
+        self.plan = plan
+        self.queue = queue
+        self.epoch = epoch
+        self.home = home
+        self.start = start
+        self.owned = OwnedTask(budget)
+        self.group_scope: anyio.CancelScope | None = None
+
+    def cancel(self) -> None:
+        """Stop it; on its own loop. Cancelled before it has begun, it ends when it begins."""
+        self.queue.stopped = True
+        if self.group_scope is not None:
+            self.group_scope.cancel()
+
+    async def run(self) -> None:
+        """Run the plan into the queue. What goes wrong travels through the queue, also what is no `Exception`."""
+        try:
+            LEAVING.set(self.owned.left)
+            if usable_cores() > 1:
+                HELP.set(self.owned.copier.submit)
+            with forks.IMPORTING:
+                tasks = anyio.create_task_group()
+            async with tasks as group:
+                self.group_scope = group.cancel_scope
+                scope = Scope(group, self.owned, epoch=self.epoch, home=self.home)
+                if not self.queue.stopped:
+                    await fill(self.queue, self.plan.open, scope, self.start)
+                if self.owned.has_spawned:
+                    group.cancel_scope.cancel()
+            self.queue.finish()
+        except asyncio.CancelledError:  # not by `cancel`: its loop is being shut down, and whoever does so says why
+            raise
+        except BaseException as error:
+            self.queue.finish(told(first_of(error), self.start))
+        finally:
+            self.owned.stop()
+            await self.end_foreign_tasks()
+
+    async def end_foreign_tasks(self) -> None:
+        """Wait a moment for the tasks that run a user's async iterators; they have been cancelled."""
+        here = [task for task in [*self.owned.tasks] if task.get_loop() is asyncio.get_running_loop()]
+        if here:
+            await asyncio.wait(here, timeout=0.8)
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for part in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from leaves(part)
+    else:
+        yield error.error if isinstance(error, EndError) else error
+
+
+def first_of(error: BaseException) -> BaseException:
+    """Return the first error of a group, with a note that it ended the pipeline."""
+    first = next(leaves(error))
+    annotate(first, "this error ended the pipeline")
+    return first
+
+
+MISFITS: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
+"""What goes wrong in our own code with a position that is no position."""
+
+OURS: Final = frozenset({"asyncdata", "base64", "json", "numpy"})
+
+
+def told(error: BaseException, start: Start) -> BaseException:
+    """Return an error as what it is: in a run that began at a state, one of our own code says that this is damaged."""
+    if start == FRESH or isinstance(error, AsyncDataError) or not isinstance(error, MISFITS):
+        return error
+    if module_of(error.__traceback__).partition(".")[0] not in OURS:
+        return error
+    refused = ResumeError(f"the state is damaged, or does not fit the pipeline: {type(error).__name__}: {error!s:.200}")
+    refused.__cause__ = error
+    return refused
+
+
+def module_of(trace: TracebackType | None) -> str:
+    """Return the name of the module in which something was raised."""
+    name = ""
+    while trace is not None:
+        name, trace = trace.tb_frame.f_globals.get("__name__", ""), trace.tb_next
+    return name

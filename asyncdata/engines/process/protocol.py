@@ -1,0 +1,175 @@
+"""Letters: what the two processes write to each other, each small enough to go through a pipe whole or not at all."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.executors.process.shm_arena import Message
+from asyncdata.options import Options
+from asyncdata.runtime.tickets import Position
+
+__all__ = (
+    "Acknowledgement",
+    "Answer",
+    "Begin",
+    "BlockData",
+    "BlockMessage",
+    "BlockReadable",
+    "End",
+    "Ended",
+    "Forget",
+    "Over",
+    "PositionQuery",
+    "Query",
+    "Ready",
+    "ResendBlock",
+    "RunRequest",
+    "StatisticsQuery",
+    "Stop",
+    "receive",
+    "send",
+)
+
+
+class RunRequest(NamedTuple):
+    """What a run is: how the plan is rewritten, in which epoch, and where it begins."""
+
+    options: Options
+    epoch: int
+    start: Position
+
+
+class BlockData(NamedTuple):
+    """A block as it travels: its items, failures among them carried, or the columns that they lie in.
+
+    `odd` tells whether some of the items are failures, or pickled apart; `held`, whether the pipeline keeps the block
+    until it is told that it could be unpickled.
+    """
+
+    items: list[Any]
+    columns: Sequence[ColumnBatch]
+    odd: bool
+    held: bool = False
+
+    def apart(self) -> BlockData:
+        """Return the same with each row in memory of its own."""
+        return self._replace(items=ColumnBatch.apart(self.columns), columns=()) if self.columns else self
+
+
+# from the consumer
+
+
+class Begin(NamedTuple):
+    """Start a run; the payload is an `RunRequest`."""
+
+    run: int
+    payload: Message
+
+
+class Acknowledgement(NamedTuple):
+    """The consumer has taken so many items, in all, given out so many blocks, and may wait for more."""
+
+    run: int
+    items: int
+    blocks: int
+    hungry: bool
+
+
+class PositionQuery(NamedTuple):
+    """Where does a run go on after the first elements of a block?"""
+
+    block: int
+    delivered: int
+
+
+class ResendBlock(NamedTuple):
+    """What are the elements of a block, each pickled apart? As they were sent they cannot be unpickled."""
+
+    block: int
+
+
+class BlockReadable(NamedTuple):
+    """A block that was held could be unpickled."""
+
+    run: int
+    block: int
+
+
+class StatisticsQuery(NamedTuple):
+    """What has AUTOTUNE chosen?"""
+
+
+class Query(NamedTuple):
+    """Answer a question about a run."""
+
+    run: int
+    question: PositionQuery | ResendBlock | StatisticsQuery
+    token: int
+
+
+class Stop(NamedTuple):
+    """End a run; it may still be asked where it was."""
+
+    run: int
+
+
+class Forget(NamedTuple):
+    """Nobody will ask about this run any more."""
+
+    run: int
+
+
+class End(NamedTuple):
+    """End the process."""
+
+
+# from the pipeline
+
+
+class Ready(NamedTuple):
+    """The plan has arrived; else the payload says what is wrong with it."""
+
+    refusal: Message | None
+
+
+class BlockMessage(NamedTuple):
+    """The next block of a run, with its number, a `BlockData`, and how many items the buffer may hold."""
+
+    run: int
+    block: int
+    payload: Message
+    depth: int
+
+
+class Ended(NamedTuple):
+    """Nothing more will come in a run, because of the error in the payload; without one this is the end of the data."""
+
+    run: int
+    error: Message | None
+
+
+class Over(NamedTuple):
+    """All threads of a run have ended."""
+
+    run: int
+
+
+class Answer(NamedTuple):
+    """The answer to a question: a position, or a carried error; `None` about a run that could not begin."""
+
+    token: int
+    payload: Message | None
+
+
+def send(connection: Connection, message: object) -> None:
+    """Write a message, in one piece: threads and finalizers need no lock for it."""
+    connection.send_bytes(pickle.dumps(message, 5))
+
+
+def receive(connection: Connection) -> Any:
+    """Read the next message; `EOFError` or `OSError` if the other side has gone."""
+    return pickle.loads(connection.recv_bytes())

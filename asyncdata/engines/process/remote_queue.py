@@ -1,0 +1,164 @@
+"""The line: one run of a pipeline as its consumer has it, and tickets that ask the pipeline's process where it was."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, Protocol, final
+
+from asyncdata.engines.process.guarded_elements import UnreadableElement
+from asyncdata.engines.process.protocol import Acknowledgement, BlockData, PositionQuery, StatisticsQuery
+from asyncdata.errors import StageError, annotate
+from asyncdata.executors.function_call import noted
+from asyncdata.executors.process.task import RemoteError
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.queue import BlockQueue, BufferSize, LoopSignal, ThreadSignal
+from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets
+
+__all__ = ("GoneError", "MessageTarget", "RemoteBlockQueue", "RunReference")
+
+
+UNREADABLE: Final = "the element came from the pipeline's process, and cannot be unpickled in this one"
+
+
+class GoneError(Exception):
+    """The process has ended; never seen by users."""
+
+
+class MessageTarget(Protocol):
+    """How messages get to the process."""
+
+    def tell(self, message: object) -> None:
+        """Send a message; it is dropped if the process has ended."""
+        ...
+
+    def ask(self, run: int, question: PositionQuery | StatisticsQuery) -> Any:
+        """Return the answer to a question; `GoneError` if there is nobody to answer it."""
+        ...
+
+
+class RunReference(NamedTuple):
+    """What is known here of a run in another process: who can be asked, its number, where it began, and if in order.
+
+    `label` is what errors call the transfer of its elements.
+    """
+
+    post: MessageTarget
+    run: int
+    start: Start
+    in_order: bool
+    label: str
+
+    def position(self, block: int, count: int, delivered: int) -> Position:
+        """Return where to go on after the first elements of a block; in all so many have been delivered.
+
+        If the process has died, that is so many elements after where the run began, unless these came in no order.
+        """
+        try:
+            answer = self.post.ask(self.run, PositionQuery(block, count))
+        except GoneError:
+            if self.in_order:
+                return {"skip": delivered, "from": self.start.told()}
+            raise StageError(
+                "the process of the pipeline has ended, and with it the knowledge of which elements were delivered, "
+                "as they come in no order: go on from an earlier state"
+            ) from None
+        if isinstance(answer, RemoteError):
+            raise answer.failure(None).error
+        return answer
+
+
+class RemoteWriterSignal(LoopSignal):
+    """Stands for a writer in another process, which learns from messages what was read."""
+
+    def __init__(self) -> None:
+        self.armed = False
+
+
+class RemoteBlockQueue(BlockQueue):
+    """The queue in which the blocks of a run in another process arrive.
+
+    It tells the process what was read, but not of each single item. Nothing that is in it refers to it, so that it is
+    gone, with the memory and the process, as soon as its reader is.
+    """
+
+    def __init__(self, course: RunReference) -> None:
+        super().__init__(BufferSize(0), RemoteWriterSignal(), ThreadSignal())
+        self.course = course
+        self.room_there = 0
+        self.told = 0
+        self.arrived = 0
+        self.over = threading.Event()
+        self.on_over: Callable[[], object] | None = None
+
+    # the reader's side
+
+    def release(self, taken: int) -> None:
+        super().release(taken)
+        if 0 < self.room_there <= 2 * (self.taken - self.told):
+            self.tell()
+
+    def request_more(self) -> None:
+        super().request_more()
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell how much was read, and whether the reader waits."""
+        self.told = self.taken
+        blocks = self.arrived - len(self.blocks) - self.undelivered
+        self.course.post.tell(Acknowledgement(self.course.run, self.taken, blocks, bool(self.hungry)))
+
+    # the companion's side
+
+    def receive(self, data: BlockData, room: int) -> None:
+        """Put in a block that has arrived from a buffer with so much room."""
+        self.room_there = room
+        count = sum(map(len, data.columns)) or len(data.items)
+        tickets = RemoteTickets(self.course, self.arrived, self.written, count)
+        if data.columns:
+            self.put(Block.of_columns(data.columns, tickets))
+        else:
+            items = data.items
+            if data.odd:
+                items = [self.opened(item, tickets[place]) for place, item in enumerate(items)]
+            self.put(Block(items, tickets, data.odd and Failure in set(map(type, items))))
+        self.arrived += 1
+
+    def opened(self, item: Any, ticket: Ticket) -> Any:
+        """Return an item as it is in this process, or the failure in its place."""
+        if type(item) is UnreadableElement:
+            failure = noted(item.error, self.course.label, ticket)
+            annotate(failure.error, UNREADABLE)
+            return failure
+        return item.failure(None) if type(item) is RemoteError else item
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Say that nothing more will come, and that the run has ended."""
+        self.finish(error)
+        self.over.set()
+        if self.on_over is not None:
+            with suppress(RuntimeError):  # the consumer's loop has been closed
+                self.on_over()
+
+
+@final
+class RemoteTickets(Tickets):
+    """The tickets of a block, which are in another process; it is asked when somebody wants to know."""
+
+    __slots__ = ("before", "count", "course", "number")
+
+    def __init__(self, course: RunReference, number: int, before: int, count: int) -> None:
+        self.course = course
+        self.number = number
+        self.before = before
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.before + index
+
+    def at(self, count: int) -> Position:
+        return self.course.position(self.number, count, self.before + count)

@@ -1,0 +1,155 @@
+"""Which lanes a stage gets, and lanes that are changed while they run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Final
+
+from asyncdata.errors import StageError
+from asyncdata.executors.autotune import Choice, Sample, Tuning
+from asyncdata.executors.function_call import ChunkSizer, Deadline
+from asyncdata.executors.group_work import Done, GroupWork
+from asyncdata.executors.process.pool import PoolHandle, pool_of
+from asyncdata.executors.process.workers import EXECUTORS, ExecutorWorkers, ProcessWorkers
+from asyncdata.executors.scope import Scope
+from asyncdata.executors.workers import Group, TaskWorkers, ThreadWorkers, Workers
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.host_resources import usable_cores
+
+__all__ = ("AutotunedWorkers", "workers_of")
+
+INLINE_GROUP: Final = 1e-3
+
+
+class InlineWorkers(Workers):
+    """The engine's own thread: a group is done when it has been submitted."""
+
+    def __init__(self, work: Callable[[Block, Deadline], Done]) -> None:
+        self.workers = 1
+        self.pace = ChunkSizer(INLINE_GROUP)
+        self.work = work
+
+    def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
+        group.work(self.work, self.pace)
+        group.done = True
+        finished(group)
+
+
+class FixedChunkSizer(ChunkSizer):
+    """Of single calls: what they take is for AUTOTUNE alone. Groups stay small and few, so that it knows soon."""
+
+    def measured(self, count: int, seconds: float) -> None:
+        """Learn nothing."""
+
+
+class AutotunedWorkers(Workers):
+    """The lanes that AUTOTUNE chose last. Those before them finish the groups that they have, and get no more."""
+
+    tuned = True
+
+    def __init__(self, scope: Scope, work: GroupWork, tuning: Tuning, copied: bool) -> None:
+        self.scope = scope
+        self.work = work
+        self.tuning = tuning
+        self.copied = copied
+        self.retired: list[Workers] = []
+        self.coming: tuple[Choice, Workers] | None = None
+        lanes = self.made(choice := tuning.consider())
+        if isinstance(lanes, ProcessWorkers) and not self.there(choice, lanes):  # in a fork, where others found it out
+            lanes = self.made(choice := tuning.before)
+        self.change(choice, lanes)
+
+    @property
+    def trying(self) -> bool:
+        return not self.tuning.settled
+
+    def change(self, choice: Choice, lanes: Workers) -> None:
+        """Make calls in another way from now on."""
+        self.choice = choice
+        self.lanes = lanes
+        self.workers, self.pace = self.lanes.workers, self.lanes.pace
+
+    def made(self, choice: Choice) -> Workers:
+        """Return the lanes of a choice."""
+        if choice.where == "process":
+            self.tuning.pool = pool_of(usable_cores())
+            return ProcessWorkers(self.tuning.pool, choice.workers, self.work, self.scope.epoch, self.copied)
+        work = self.work.at(self.scope.epoch)
+        if choice.where == "inline":
+            return InlineWorkers(work.attempt)
+        if choice.where == "task":
+            return TaskWorkers(self.scope, choice.workers, work.run_async, work.at_once)
+        lanes = ThreadWorkers(self.scope, choice.workers, work.attempt)
+        lanes.watched = not self.tuning.settled
+        if self.tuning.alone:
+            lanes.pace = FixedChunkSizer(0.0)
+        return lanes
+
+    def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
+        choice = self.tuning.consider()
+        if choice is not self.choice:
+            self.follow(choice)
+        self.tuning.group = len(group.what)
+        self.lanes.submit(group, partial(self.done, self.choice, finished))
+
+    def follow(self, choice: Choice) -> None:
+        """Change lanes, unless it is only settled that they stay."""
+        if self.coming is not None and self.coming[0] is not choice:
+            self.coming = None  # another iterator of the dataset has found something else meanwhile
+        if choice[:2] == self.choice[:2] and self.tuning.settled and not isinstance(self.pace, FixedChunkSizer):
+            self.choice = choice
+            if isinstance(self.lanes, ThreadWorkers):
+                self.lanes.watched = False
+            return
+        lanes = self.made(choice) if self.coming is None else self.coming[1]
+        if isinstance(lanes, ProcessWorkers) and not self.there(choice, lanes):
+            return
+        self.coming = None
+        self.lanes.finish()
+        self.retired.append(self.lanes)
+        self.change(choice, lanes)
+
+    def there(self, choice: Choice, lanes: ProcessWorkers) -> bool:
+        """Tell whether there are processes; until there are, and if there are none, calls are made elsewhere."""
+        if self.coming is None:
+            self.coming = choice, lanes
+            lanes.pool.call()
+        try:
+            return lanes.begun()
+        except StageError as error:
+            self.tuning.stay(choice, str(error))
+            return False
+
+    def done(self, choice: Choice, finished: Callable[[Group], None], group: Group) -> None:
+        """Tell what a group cost; from any thread."""
+        at = time.perf_counter()
+        sample = Sample(group.count, group.seconds, group.cpu, group.queued, group.pauses, choice, at)
+        self.tuning.samples.append(sample)
+        finished(group)
+
+    def read(self, waits: bool) -> None:
+        self.tuning.read(waits)
+
+    def stop(self) -> None:
+        for lanes in (*self.retired, self.lanes):
+            lanes.stop()
+
+
+def workers_of(
+    scope: Scope, work: GroupWork, workers: int, executor: PoolHandle | Executor | Tuning | None, copied: bool
+) -> Workers:
+    """Return where the groups of a stage run."""
+    if isinstance(executor, Tuning):
+        return AutotunedWorkers(scope, work, executor, copied)
+    if isinstance(executor, PoolHandle):
+        return ProcessWorkers(executor, workers, work, scope.epoch, copied)
+    if executor is not None:
+        EXECUTORS.check(executor, work.label)
+        return ExecutorWorkers(executor, workers, work, scope.epoch)
+    work = work.at(scope.epoch)
+    if any(call.is_async for call in work.calls):
+        return TaskWorkers(scope, workers, work.run_async, work.at_once)
+    return ThreadWorkers(scope, workers, work.attempt)

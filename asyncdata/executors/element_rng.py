@@ -1,0 +1,103 @@
+"""Randomness that belongs to an element: the same whatever runs it, in which order, or how often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.executors.function_call import ENDLESS, Call, Deadline, ElementIndex
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.tickets import Ticket, Tickets, plain
+
+__all__ = ("Chance", "Randomized", "epoch_key", "mixed", "scrambled")
+
+
+class Chance(NamedTuple):
+    """A seed, and whether it was drawn because nobody chose one."""
+
+    seed: int
+    drawn: bool
+
+
+def epoch_key(seed: int, epoch: tuple[Any, ...]) -> int:
+    """Return the key of one epoch's order: 64 bits of a hash of seed and epoch, the same on every machine."""
+    return int.from_bytes(blake2b(repr((seed, plain(epoch))).encode(), digest_size=8).digest(), "little")
+
+
+def mixed(start: int, stop: int, key: int) -> npt.NDArray[np.uint64]:
+    """Return a 64-bit hash of each of `start` to `stop`."""
+    return scrambled(np.arange(start, stop, dtype=np.uint64), key)
+
+
+def scrambled(numbers: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
+    """Return a 64-bit hash of each number (the finalizer of splitmix64, Steele et al. 2014)."""
+    with np.errstate(over="ignore"):
+        z = numbers * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def leaves(path: Any) -> Iterator[Any]:
+    """Yield the numbers of a path of epochs and tickets, however they are nested."""
+    if isinstance(path, ElementIndex):
+        path = path.ticket
+    if isinstance(path, (tuple, list, Tickets)):
+        for part in path:  # pyright: ignore[reportUnknownVariableType]
+            yield from leaves(part)
+    else:
+        yield path
+
+
+class Randomized(Call):
+    """A user's function that takes `rng=`: a generator of random numbers for each element."""
+
+    __slots__ = ("chance", "epoch", "salt")
+
+    keyed = True
+
+    def __init__(self, fn: Callable[..., Any], chance: Chance, salt: int, epoch: tuple[Any, ...] = ()) -> None:
+        super().__init__("map", fn)
+        self.chance = chance
+        self.salt = salt
+        self.epoch = epoch
+
+    def at(self, epoch: tuple[Any, ...]) -> Randomized:
+        return Randomized(self.fn, self.chance, self.salt, epoch)
+
+    def seeded(self, seed: int) -> Randomized:
+        """Return the same function with another seed."""
+        other = copy(self)
+        other.chance = self.chance._replace(seed=seed)
+        return other
+
+    def generator(self, ticket: Ticket) -> np.random.Generator:
+        """Return the generator of one element: a counter-based one, keyed by seed, function, epoch and ticket."""
+        words = repr((self.chance.seed, self.salt, *leaves((self.epoch, ticket)))).encode()
+        key = np.frombuffer(blake2b(words, digest_size=16).digest(), np.uint64)
+        return np.random.Generator(np.random.Philox(key=key))
+
+    def one(self, item: Any) -> Any:
+        element, ticket = item
+        rng = self.generator(ticket)
+        return self.fn(*element, rng=rng) if self.spread and type(element) is tuple else self.fn(element, rng=rng)
+
+    def over(self, items: Any, kinds: set[type]) -> Any:
+        return map(self.one, items)
+
+    def run(self, block: Block, term: Deadline = ENDLESS) -> Block:
+        if block.failed:
+            return super().run(block, term)
+        return super().run(Block(list(zip(block.items, block.tickets, strict=True)), block.tickets), term)
+
+    def each(self, items: Iterator[Any], tickets: Tickets) -> Iterator[Any]:
+        pairs = zip(items, tickets, strict=True)
+        return super().each((pair if type(pair[0]) is not Failure else pair[0] for pair in pairs), tickets)
+
+    async def run_async(self, item: Any, ticket: Ticket) -> Any:
+        return await super().run_async((item, ticket), ticket)

@@ -1,0 +1,430 @@
+"""How a user's function is called: over a list at once, in threads, or awaited; with failures in their places."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+import threading
+import time
+import traceback
+from asyncio import CancelledError
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import suppress
+from itertools import islice, starmap
+from math import inf
+from pathlib import PurePath
+from queue import Empty, SimpleQueue
+from types import CoroutineType
+from typing import Any, Final, NamedTuple, Self, cast
+
+from asyncdata.errors import PlanError, annotate
+from asyncdata.executors.retry import is_coroutine_function, unwrapped, waits_in_thread
+from asyncdata.runtime import forks
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.host_resources import usable_cores
+from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
+
+__all__ = (
+    "ENDLESS",
+    "LATE",
+    "Call",
+    "ChunkSizer",
+    "Deadline",
+    "ElementIndex",
+    "ElementNote",
+    "ThreadPool",
+    "default_workers",
+    "describe",
+    "locate",
+    "noted",
+)
+
+log = logging.getLogger("asyncdata")
+
+LAG: Final = 0.1
+
+OTHER_LOOP: Final = (
+    "attached to a different loop",
+    "bound to a different event loop",
+    "Timeout context manager should be used inside a task",
+)
+"""What errors say of a client or a lock that was made in another event loop, asyncio's own and aiohttp's."""
+
+CURRENT: Final = (
+    "the function runs on the pipeline's own event loop, and uses what belongs to another one: run the pipeline on "
+    'yours with `async for` and Options(placement="current"), or make it in the function'
+)
+
+PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+"""The folder of all code that is not the user's."""
+
+MOST: Final = 4096
+
+LATE: Final = 0.1
+BETWEEN: Final = 1e-4
+"""Seconds after which the rest of a group is given up; and those between two looks at the clock, while calls take as
+long as they did."""
+LOOKS: Final = 8
+"""How often it is looked at in a group at least, of so many elements."""
+
+
+class Deadline(NamedTuple):
+    """How long calls may go on: after each `step` of them it is seen whether the `end` is past."""
+
+    step: int
+    end: float
+
+    @property
+    def over(self) -> bool:
+        """Whether the end is past, by `time.perf_counter`."""
+        return time.perf_counter() > self.end
+
+
+ENDLESS: Final = Deadline(1 << 62, inf)
+
+
+def name_of(fn: object) -> str:
+    """Return what a reader calls this function."""
+    return getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or describe_partial(fn)
+
+
+def describe_partial(fn: object) -> str:
+    inner = getattr(fn, "func", None)
+    return type(fn).__name__ if inner is None else f"partial({name_of(inner)})"
+
+
+def locate(fn: object) -> str:
+    """Return ` at file:line` of a function's definition, empty when it has none in Python."""
+    inner = unwrapped(fn)
+    inner = getattr(inner, "func", inner)
+    code = getattr(inner, "__code__", None) or getattr(cast("Any", type(inner)).__call__, "__code__", None)
+    return "" if code is None else f" at {PurePath(code.co_filename).name}:{code.co_firstlineno}"
+
+
+def short(fn: object) -> str:
+    return name_of(fn).rpartition("<locals>.")[2]
+
+
+def describe(ticket: Ticket) -> str:
+    """Return how an error message names the element with this ticket."""
+    if isinstance(ticket, Numbered):
+        return f"element {ticket.number}"
+    if not isinstance(ticket, Tickets):
+        return f"element {ticket}"
+    first, last = shown(ticket[0]), shown(ticket[len(ticket) - 1])
+    return f"elements {first} to {last}" if len(ticket) > 1 else f"element {first}"
+
+
+def shown(ticket: Ticket) -> Any:
+    """Return what stands for a ticket in a message: for a batch of batches, its members."""
+    return list(map(shown, ticket)) if isinstance(ticket, Tickets) else ticket
+
+
+class ElementIndex:
+    """The ticket of an element where a worker process has it: its place in a group.
+
+    `ticket` is the true one, plain, where a function's random numbers depend on it.
+    """
+
+    __slots__ = ("number", "ticket")
+
+    def __init__(self, number: int, ticket: Ticket = None) -> None:
+        self.number = number
+        self.ticket = ticket
+
+
+class ElementNote(str):
+    """A note on an element of which only the place is known; who knows more puts the element's name in its place."""
+
+    __slots__ = ()
+
+    def naming(self, ticket: Ticket) -> str:
+        """Return the note with the element's name."""
+        return f"{self}, {describe(ticket)}"
+
+
+def noted(error: BaseException, label: str, ticket: Ticket, of_source: bool = False) -> Failure:
+    """Return `error` as a failure, with a note that names the stage and the element.
+
+    What would end a consumer's loop as if all were well, `StopIteration` and its like, becomes the cause of another.
+    """
+    if isinstance(error, (StopIteration, StopAsyncIteration)):
+        cause, error = error, RuntimeError(f"a function raised {type(error).__name__}, which would end the loop")
+        error.__cause__ = cause
+    note = ElementNote(f"in {label}") if isinstance(ticket, ElementIndex) else f"in {label}, {describe(ticket)}"
+    annotate(error, note)
+    return Failure(error, of_source)
+
+
+class Call:
+    """A user's function, its name for messages, and the ways to run it over elements."""
+
+    __slots__ = ("fn", "gives", "is_async", "label", "name", "shrinks", "spread", "untouched", "waits")
+
+    keyed = False
+    """Whether what it does with an element depends on the element's ticket."""
+
+    keeps = False
+    """Whether its result only says if the element stays."""
+
+    def __init__(self, kind: str, fn: Callable[..., Any], *, spread: bool = True) -> None:
+        if not callable(fn):
+            raise PlanError(f"{kind} needs a function, got {fn!r:.80}")
+        self.fn = fn
+        self.spread = spread
+        self.name = f"{kind}({short(fn)})"
+        self.label = self.name + locate(fn)
+        self.waits = waits_in_thread(fn)
+        self.untouched: tuple[str | int, ...] = ()  # fields that its user said it leaves as they are
+        self.shrinks = False  # whether its user said that it makes elements smaller
+        self.gives: Any = None  # the signature of its results, where that is known
+        self.is_async = is_coroutine_function(fn)
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """What else than the function and the name tells this call from others."""
+        return ()
+
+    def prompt(self) -> Self:
+        """Return the function for where it is called on the loop; `PlanError` if it waits there."""
+        if self.waits:
+            raise PlanError(
+                f"{self.name} would hold up everything while it waits for its next try: with_retries is for coroutine "
+                "functions here; define it with `async def`"
+            )
+        return self
+
+    def at(self, epoch: tuple[Any, ...]) -> Call:
+        """Return the function as it is called in an epoch."""
+        return self
+
+    def one(self, item: Any) -> Any:
+        """Call the function on one element; a tuple is unpacked into arguments."""
+        return self.fn(*item) if self.spread and type(item) is tuple else self.fn(item)
+
+    def over(self, items: Any, kinds: set[type]) -> Any:
+        """Return a C-level iterator of the function's results over `items`."""
+        if not self.spread or tuple not in kinds:
+            return map(self.fn, items)
+        return starmap(self.fn, items) if len(kinds) == 1 else map(self.one, items)
+
+    def run(self, block: Block, term: Deadline = ENDLESS) -> Block:
+        """Call the function on each good item of `block`; what it raises takes the item's place.
+
+        If that takes longer than the term, the last items are left out.
+        """
+        if block.failed:
+            return self.run_pieces(block, term)
+        items, tickets, step = block.items, block.tickets, term.step
+        kinds, rest = set(map(type, items)), iter(items)
+        results: list[Any] = []
+        failed = False
+        while (goal := min(len(results) + step, len(items))) > len(results):
+            while len(results) < goal:
+                try:
+                    some = rest if goal == len(items) else islice(rest, goal - len(results))
+                    results.extend(self.over(some, kinds))
+                except (Exception, CancelledError) as error:
+                    results.append(self.failure(error, tickets[len(results)]))
+                    failed = True
+                    continue
+                if len(results) < goal:  # a StopIteration from the function ended the loop in C
+                    results.append(self.failure(StopIteration(), tickets[len(results)]))
+                    failed = True
+            if goal < len(items) and term.over:
+                tickets = tickets.part(0, goal)
+                break
+        if type(results[-1]) is CoroutineType:
+            return self.refuse(results, tickets)
+        return Block(results, tickets, failed)
+
+    def run_pieces(self, block: Block, term: Deadline) -> Block:
+        """Call the function on a block in which items have failed before."""
+        done: list[Block] = []
+        for piece in block.pieces():
+            done.append(piece if piece.failed else self.run(piece, term))
+            if term.over:
+                break
+        return Block.join(done)
+
+    def each(self, items: Iterator[Any], tickets: Tickets) -> Iterator[Any]:
+        """Yield the function's result on one item after the other, or the failure in its place."""
+        place = 0
+        for item in items:
+            try:
+                result = item if type(item) is Failure else self.one(item)
+            except (Exception, CancelledError) as error:
+                result = self.failure(error, tickets[place])
+            if type(result) is CoroutineType:
+                result.close()
+                result = self.failure(self.not_awaited(), tickets[place])
+            yield result
+            del item, result  # what is made next may lie in the same memory
+            place += 1  # noqa: SIM113 - whose tuple would keep the item
+
+    def not_awaited(self) -> TypeError:
+        return TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
+
+    def refuse(self, results: list[Any], tickets: Tickets) -> Block:
+        """Turn coroutines that nobody will await into failures."""
+        for place, result in enumerate(results):
+            if type(result) is CoroutineType:
+                result.close()
+                results[place] = self.failure(self.not_awaited(), tickets[place])
+        return Block(results, tickets, True)
+
+    async def run_async(self, item: Any, ticket: Ticket) -> Any:
+        """Await the function on one element; return the result, or a `Failure` in its place."""
+        try:
+            result = self.one(item)
+            return await WatchedCall(result, self.label, ticket) if inspect.iscoroutine(result) else await result
+        except CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return self.failure(error, ticket)
+        except Exception as error:
+            return self.failure(error, ticket)
+
+    def failure(self, error: BaseException, ticket: Ticket) -> Failure:
+        """Return `error` as this function's failure on the element with `ticket`."""
+        failure = noted(error, self.label, ticket)
+        if self.spread and type(error) is TypeError and "positional argument" in str(error) and not entered(error):
+            annotate(error, "a tuple is unpacked into arguments; any other element is one argument")
+            annotate(error, "a function that gives several values returns a tuple: a list is one value")
+        if isinstance(error, RuntimeError) and any(words in str(error) for words in OTHER_LOOP):
+            annotate(error, CURRENT)
+        if isinstance(error, ValueError) and "read-only" in str(error):
+            annotate(error, "the array is shared with the source, a cache or other readers: change a `.copy()` of it")
+        return failure
+
+
+def entered(error: BaseException) -> bool:
+    """Tell whether an error comes from within a function, and not from the call of it here."""
+    frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return not all(path.startswith(PACKAGE) for path in frames)
+
+
+class WatchedCall:
+    """A coroutine whose every step is timed: one that blocks its event loop is named in a warning."""
+
+    __slots__ = ("coroutine", "label", "ticket")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], label: str, ticket: Ticket) -> None:
+        self.coroutine = coroutine
+        self.label = label
+        self.ticket = ticket
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        step: Callable[[Any], Any] = self.coroutine.send
+        value: Any = None
+        while True:
+            begin = time.perf_counter()
+            try:
+                waits_for = step(value)
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                self.check(time.perf_counter() - begin)
+            try:
+                step, value = self.coroutine.send, (yield waits_for)
+            except GeneratorExit:
+                self.coroutine.close()
+                raise
+            except BaseException as error:  # handed to the coroutine, as `yield from` does
+                step, value = self.coroutine.throw, error
+
+    def check(self, seconds: float) -> None:
+        """Warn if one step held the loop for too long."""
+        if seconds > LAG:
+            advice = "await instead of blocking, or give a plain function and executor='thread'"
+            log.warning(
+                "in %s, %s: blocked the event loop for %.2f s; %s", self.label, describe(self.ticket), seconds, advice
+            )
+
+
+class ChunkSizer:
+    """How many elements make a group of about `target` seconds of work: learned as it runs, growing from one."""
+
+    __slots__ = ("each", "group", "target")
+
+    def __init__(self, target: float) -> None:
+        self.target = target
+        self.group = 1
+        self.each = inf
+        """Seconds that an element took in the last group."""
+
+    def term(self) -> Deadline:
+        """Return how long a group that begins now may take."""
+        each = self.each  # which other threads change
+        step = int(BETWEEN / each) if each > 0 else MOST
+        return Deadline(max(1, min(step, self.group // LOOKS)), time.perf_counter() + LATE)
+
+    def measured(self, count: int, seconds: float) -> None:
+        """Learn from a group of `count` elements that took `seconds`."""
+        self.each = seconds / count
+        fits = int(self.target * count / seconds) if seconds > 0 else MOST
+        self.group = max(1, min(fits, self.group * 2, MOST))
+
+
+class ThreadPool:
+    """Threads that take jobs from one queue, started as they are needed.
+
+    Not `concurrent.futures`: its threads are joined when the interpreter exits, so that a user's function which never
+    returns would hang it, and an empty job costs it 12 microseconds against 0.2 here.
+    """
+
+    def __init__(self, start: Callable[[Callable[[], None], str], None], count: int, name: str) -> None:
+        self.start = start
+        self.count = count
+        self.name = name
+        self.jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.stopped = False
+        self.running = 0
+        self.submitted = 0
+        self.finished = 0
+        self.counting = threading.Lock()  # of what several threads have finished
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Queue a job, which may not raise; after `stop` it is dropped."""
+        if self.stopped:
+            return
+        self.submitted += 1
+        self.jobs.put(job)
+        if self.running < self.count and self.submitted - self.finished > self.running:
+            if not self.running:
+                forks.register(self)
+            self.running += 1
+            self.start(self.work, f"{self.name}-{self.running}")
+
+    def disown(self) -> None:
+        """Let a thread whose job has forked end in the child."""
+        self.stop()
+
+    def work(self) -> None:
+        """Run jobs until told to stop."""
+        while (job := self.jobs.get()) is not None:
+            job()
+            with self.counting:
+                self.finished += 1
+            job = None
+
+    def stop(self) -> None:
+        """Let every thread end once its current job is done; jobs not begun are dropped."""
+        self.stopped = True
+        with suppress(Empty):
+            while True:
+                self.jobs.get_nowait()
+        self.finish()
+
+    def finish(self) -> None:
+        """Let every thread end once the jobs before are done."""
+        for _ in range(self.running):
+            self.jobs.put(None)
+
+
+def default_workers() -> int:
+    """Return how many workers AUTOTUNE starts: as many as the standard thread pool does."""
+    return min(32, usable_cores() + 4)

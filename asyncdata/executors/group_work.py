@@ -1,0 +1,166 @@
+"""GroupWork: what one lane does with a group of elements, wherever it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import compress
+from typing import Any, Final, TypeAlias
+
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.elements.structure import nbytes
+from asyncdata.executors.function_call import ENDLESS, Call, Deadline
+from asyncdata.memory.buffer_pool import Empty, empty
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.tickets import FilteredTickets
+
+__all__ = ("Done", "GroupWork")
+
+LARGE: Final = 1 << 14
+"""Bytes of an element from which on it is copied into its batch at once, before others push it out of the cache."""
+
+
+Done: TypeAlias = tuple[Block, int]
+"""What became of the first elements of a block, and how many these are."""
+
+
+@dataclass(frozen=True)
+class GroupWork:
+    """Functions called one after the other on each element; the result of one that `keeps` says whether it stays."""
+
+    calls: tuple[Call, ...]
+    rows: int | None = None
+    """Of so many results in a row a batch is made: whole ones are made right away, as columns, if they can be."""
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        return " → ".join(call.label for call in self.calls)
+
+    def at(self, epoch: tuple[Any, ...]) -> GroupWork:
+        """Return the work as it is done in an epoch."""
+        return GroupWork(tuple([call.at(epoch) for call in self.calls]), self.rows)
+
+    def run(self, block: Block, empty: Empty = empty) -> Block:
+        """Call the functions over a block. Batches of large elements are made of arrays that `empty` gives."""
+        return self.attempt(block, ENDLESS, empty)[0]
+
+    def attempt(self, block: Block, term: Deadline, empty: Empty = empty) -> Done:
+        """Call the functions over a block, or over its first elements if that takes longer than the term."""
+        rows, count = self.rows, len(block)
+        if rows is None or block.failed or count % rows or not count:
+            return self.called(block, term)
+        results = self.each(block.part(0, rows))
+        first = [next(results)]
+        if type(first[0]) is Failure or nbytes(first[0]) * rows < LARGE:
+            others, done = self.called(block.part(1, count), term)
+            return joined(first, block, others), done + 1
+        batches = [self.batch(first, results, block.part(0, rows), empty)]
+        for start in range(rows, count, rows):
+            if term.over:
+                return Block.join(batches), start
+            part = block.part(start, start + rows)
+            results = self.each(part)
+            batches.append(self.batch([next(results)], results, part, empty))
+        return Block.join(batches), count
+
+    def batch(self, first: list[Any], results: Iterator[Any], block: Block, empty: Empty) -> Block:
+        """Return the first result of a batch, which the list then no longer holds, and the others, as columns if they
+        can be."""
+        columns = None
+        if type(first[0]) is not Failure and nbytes(first[0]) >= LARGE:
+            columns = ColumnBatch.room_for(first[0], len(block), empty)
+        if columns is None:
+            return stacked(joined(first, block, self.called(block.part(1, len(block)))[0]))
+        first.clear()
+        return self.filled(block, columns, results)
+
+    def filled(self, block: Block, columns: ColumnBatch, results: Iterator[Any]) -> Block:
+        """Put what becomes of elements into their rows, each while it is warm; from the first that is not like the
+        others on they stay as they are."""
+        place, odd = columns.fill(1, results)
+        if not odd:
+            return Block.of_columns([columns], block.tickets)
+        count = len(block)
+        before = Block.of_columns([columns[:place]], block.tickets.part(0, place))
+        after, _ = self.called(block.part(place + 1, count))
+        return Block.join([before, joined(odd, block.part(place, count), after)])
+
+    def each(self, block: Block) -> Iterator[Any]:
+        """Yield what becomes of one element after the other."""
+        results = iter(block.items)
+        for call in self.calls:
+            results = call.each(results, block.tickets)
+        return results
+
+    def called(self, block: Block, term: Deadline = ENDLESS) -> Done:
+        """Call the functions over a block, several part by part: what one returned is not left without the next."""
+        if not len(block) or len(self.calls) < 2:
+            return self.through(block, term)
+        parts: list[Block] = []
+        step, place, count = len(self.calls) * term.step, 0, len(block)
+        while place < count and not (place and term.over):
+            parts.append(self.through(block.part(place, place + step), ENDLESS)[0])
+            place += step
+        return Block.join(parts), min(place, count)
+
+    def through(self, block: Block, term: Deadline) -> Done:
+        """Call one function after the other over a block; only of a single one the last elements may be left out."""
+        count = len(block)
+        for call in self.calls:
+            if not len(block):
+                break
+            result = call.run(block, term)
+            if len(result) < len(block):
+                count = len(result)
+                block = block.part(0, count)
+            block = apply_filters(block, result) if call.keeps else result
+        return block, count
+
+    @property
+    def at_once(self) -> Callable[[Block], Block | None] | None:
+        """What does it to a block of one element if that needs no waiting, if there is such a thing."""
+        quick = getattr(self.calls[0].fn, "at_once", None) if len(self.calls) == 1 and not self.calls[0].keeps else None
+        return None if quick is None else partial(tried, quick)
+
+    async def run_async(self, block: Block) -> Block:
+        """Call or await the functions on a block of one element."""
+        for call in self.calls:
+            if block.failed or not block.items:
+                break
+            result = await call.run_async(block.items[0], block.tickets[0]) if call.is_async else call.run(block)
+            if type(result) is not Block:
+                result = Block([result], block.tickets, type(result) is Failure)
+            block = apply_filters(block, result) if call.keeps else result
+        return block
+
+
+def tried(quick: Callable[[Any], Any], block: Block) -> Block | None:
+    """Return what becomes of a block of one element, `None` if that has to be waited for."""
+    result = None if block.failed or not block.items else quick(block.items[0])
+    return None if result is None else Block([result], block.tickets)
+
+
+def joined(first: list[Any], block: Block, rest: Block) -> Block:
+    """Return the first result of a block and those of the rest as one block."""
+    return Block.join([Block(first, block.tickets.part(0, 1), type(first[0]) is Failure), rest])
+
+
+def stacked(block: Block) -> Block:
+    """Return a block in columns if it can be."""
+    columns = None if block.failed else ColumnBatch.made_of(block.items)
+    return block if columns is None else Block.of_columns([columns], block.tickets)
+
+
+def apply_filters(block: Block, verdicts: Block) -> Block:
+    """Return the items of `block` whose verdict is true, and the verdicts that failed, in place."""
+    if verdicts.failed:
+        places = [place for place, verdict in enumerate(verdicts.items) if verdict]
+        pairs = [(block.items[place], verdicts.items[place]) for place in places]
+        items = [verdict if type(verdict) is Failure else item for item, verdict in pairs]
+        return Block(items, FilteredTickets(block.tickets, places), True)
+    items = list(compress(block.items, verdicts.items))
+    if len(items) == len(block.items):
+        return block
+    return Block(items, FilteredTickets(block.tickets, list(compress(range(len(block)), verdicts.items))))

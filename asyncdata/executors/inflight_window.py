@@ -1,0 +1,333 @@
+"""The elements in flight: groups that lanes work on, kept in order between who reads the input and who the results."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from math import inf
+from typing import Final
+
+from asyncdata.executors.scope import Scope
+from asyncdata.executors.workers import Group, Workers
+from asyncdata.runtime.block import Block, Demand, Failure
+from asyncdata.runtime.queue import MOST_BYTES, LoopSignal
+from asyncdata.runtime.tickets import NOTHING, Tickets, UnorderedTickets
+
+__all__ = ("InFlightWindow", "ResultStatistics")
+
+MOST_HELD: Final = 16384
+"""So many cheap elements in flight keep any number of workers busy; all of them run again after an interruption."""
+
+LEAST_BATCH: Final = 1 << 18
+MOST_BATCHES: Final = 256 << 20
+LONGEST: Final = 0.1
+LONGER: Final = 0.5
+DENSE: Final = 5e7
+"""What workers make whole: batches of so many bytes at least, all at once so many at most, each in so many seconds; or
+in so many more if elements are made at so many bytes a second, which feel each copy."""
+
+SOON: Final = 0.01
+BRIEF: Final = 0.05
+"""The first one of a run they make in so many seconds at most, and those by which AUTOTUNE measures them."""
+
+
+class ResultStatistics:
+    """What is known of a stage's results, from an earlier run if there was one: bytes and seconds that one takes."""
+
+    __slots__ = ("each", "weight")
+
+    def __init__(self) -> None:
+        self.weight = 0
+        self.each = inf
+
+
+class InFlightWindow:
+    """Groups in flight between the task that reads the input and the reader of the results.
+
+    At most twice as many groups as there are workers: those being worked on, and as many that wait, either for a
+    worker or (in order) for an earlier group.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        lanes: Workers,
+        ordered: bool,
+        rows: int | None = None,
+        learnt: ResultStatistics | None = None,
+    ) -> None:
+        self.lanes = lanes
+        lanes.in_order = ordered and lanes.workers == 1 and not lanes.tuned
+        self.ordered = ordered
+        self.rows = rows
+        self.row = 0  # of a batch: where the next element read goes, failures not counted
+        self.rest: list[Block] = []  # less than a batch, until a worker has nothing else to do
+        self.groups: deque[Group] = deque()
+        self.ready: deque[Group] = deque()
+        self.waiting: deque[Group] = deque()  # of the groups, what lanes gave up, in order
+        self.pending: dict[Group, None] = {}  # without order: what was admitted and is not out yet
+        self.last: Tickets = NOTHING
+        self.held = self.free = 0
+        self.part = scope.owned.budget.share()
+        self.load = 0  # bytes of an element, before and after; after is not known to begin with
+        self.known = False
+        self.most = 1 if lanes.tuned else 2 * lanes.workers
+        self.ended = self.stopped = False
+        self.reader = LoopSignal(scope.loop, threadsafe=True)
+        self.feeder = LoopSignal(scope.loop)
+        self.learnt = ResultStatistics() if learnt is None or lanes.tuned else learnt
+        if self.whole_batches():
+            self.load = self.learnt.weight
+            self.widen()
+
+    async def feed(self, source: AsyncGenerator[Block, None], want: Demand) -> None:
+        """Read the input as far as the window allows and hand it to the lanes."""
+        async with aclosing(source):
+            while True:
+                await self.feeder.until(self.may_feed)
+                want.items = self.free  # as it was found: workers' pace changes what there is at any time
+                block = await anext(source, None)
+                if block is None:
+                    break
+                self.admit(block)
+        self.relieve()
+        self.ended = True
+        self.reader.notify()
+
+    def limits(self) -> tuple[int, int]:
+        """Return how many elements may be in flight, and how many make a group.
+
+        The former is bounded in groups, in number and in bytes, by the last one seen; of the latter there is room for
+        all that keep workers busy.
+        """
+        least, rows = 2 * self.lanes.workers, self.rows or 0
+        most = self.most if self.lanes.tuned else max(self.most, least)
+        whole = self.batches() * rows if rows else 0
+        bound = max(min(self.wanted(), most), whole)
+        share = max(1, min(self.lanes.pace.group, bound // least))
+        if not rows:
+            return bound, share
+        return bound, share - share % rows if share >= rows else rows if whole else share
+
+    def wanted(self) -> int:
+        """Return how many elements in flight keep the workers busy."""
+        groups = 2 * self.lanes.workers
+        return min(groups * self.lanes.pace.group, max(groups, MOST_HELD)) if self.known else groups
+
+    def batches(self) -> int:
+        """Return how many batches are made at once, each by one worker; 0 if there is no room for so many."""
+        count = self.whole_batches()
+        return count if self.most >= count * (self.rows or 0) else 0
+
+    def whole_batches(self) -> int:
+        """Return how many batches should be made at once; 0 if workers should not make whole batches.
+
+        They should if a batch is so large that it should not be copied once more, and none has to be waited for long:
+        the first one least of all, on which all workers could work.
+        """
+        rows, count = self.rows or 0, self.lanes.workers + 1
+        each, weight = self.lanes.pace.each if self.known else self.learnt.each, self.learnt.weight
+        longest = LONGER if weight >= each * DENSE else LONGEST
+        if self.lanes.trying:
+            longest = BRIEF
+        elif not self.known and self.lanes.workers > 1:
+            longest = SOON
+        return count if LEAST_BATCH <= rows * weight <= MOST_BATCHES // count and rows * each <= longest else 0
+
+    def may_feed(self) -> bool:
+        """Tell whether there is room for whole groups, and read no more: smaller ones would cost as much and do less.
+
+        What is held leaves in groups, so there will be.
+        """
+        bound, share = self.limits()
+        room = bound - self.held
+        begun = 0 if self.rows is None else self.row + sum(map(len, self.rest))  # of a batch
+        whole = room - (begun + room) % share
+        self.free = whole if whole > 0 else room
+        return room >= share
+
+    def weigh(self, block: Block, result: Block | None = None) -> None:
+        """Bound the window in bytes by what an element weighs; of those that differ by the heavier ones."""
+        if result is not None:
+            self.learnt.weight = result.weight
+        load = block.weight + self.learnt.weight
+        if not self.load < 2 * load <= 2 * self.load:
+            self.load = load
+        self.widen()
+
+    def widen(self) -> None:
+        """Let in as much as keeps workers busy, and as there is room for."""
+        batches = self.whole_batches() * (self.rows or 0) * self.load
+        wanted = min(self.wanted() * self.load, MOST_BYTES)
+        room = min(self.part.claim(max(wanted, batches), self.load), max(MOST_BYTES, batches))
+        self.most = max(1, room // self.load)
+
+    def admit(self, block: Block) -> None:
+        """Cut a block into groups, small enough that no worker idles."""
+        self.held += len(block)
+        if not self.known:
+            self.weigh(block)
+        if self.rows is not None:
+            self.admit_rows(block, self.rows)
+            return
+        _, size = self.limits()
+        size = min(size, self.fair(len(block)))
+        for start in range(0, len(block), size):
+            self.submit(block.part(start, start + size))
+
+    def fair(self, count: int) -> int:
+        """Return how many of so many elements each worker may have, while some have nothing to do."""
+        return -(-count // self.lanes.workers) if len(self.groups or self.pending) < self.lanes.workers else count
+
+    def admit_rows(self, block: Block, rows: int) -> None:
+        """Cut a block into groups that end with a batch if they reach its end; keep the rest if workers are busy."""
+        if self.rest:
+            block = Block.join([*self.rest, block])
+            self.rest.clear()
+        start, (_, share) = 0, self.limits()
+        if share < rows:
+            share = min(share, self.fair(len(block)))
+        while size := self.portion(len(block) - start, rows, share):
+            step = -(-size // self.lanes.workers) if self.row and share >= rows else size
+            for begin in range(start, start + size, step):  # the rest of the first batch, or after a failure, by all
+                self.submit(block.part(begin, min(begin + step, start + size)))
+            self.row = (self.row + size) % rows
+            start += size
+        if start < len(block):
+            self.rest.append(block.part(start, len(block)))
+
+    def portion(self, left: int, rows: int, share: int) -> int:
+        """Return how many of the next elements make a group, 0 if they are to wait for more."""
+        size = share
+        if size < rows:
+            size = min(size, rows - self.row)
+        elif self.row:
+            size = rows - self.row
+        if size <= left:
+            return size
+        whole = 0 if self.row else left - left % rows
+        return whole or (left if self.idle() else 0)
+
+    def idle(self) -> bool:
+        """Tell whether a worker has nothing to do."""
+        begun = sum([not group.done for group in (self.groups or self.pending)]) - len(self.waiting)
+        return begun < self.lanes.workers
+
+    def relieve(self) -> None:
+        """Submit what was kept, whatever it is."""
+        if self.rest:
+            part = Block.join(self.rest)
+            self.rest.clear()
+            self.row = (self.row + len(part)) % (self.rows or 1)
+            self.submit(part)
+
+    def put_back(self, rest: Block) -> None:
+        """Keep what a lane gave up in the place of its group, until it is handed out again in smaller groups.
+
+        Where calls are made in order, what comes after it has not been touched, and waits too.
+        """
+        groups = [Group(rest)]
+        if self.lanes.in_order:
+            for group in self.groups:
+                group.recalled = True
+                groups.append(Group(group.what))
+            self.groups.clear()
+            self.waiting.clear()
+            self.lanes.late = False
+        if self.ordered:
+            self.groups.extendleft(reversed(groups))
+        else:
+            self.pending |= dict.fromkeys(groups)
+        self.waiting.extendleft(reversed(groups))
+
+    def hand_out(self) -> None:
+        """Let lanes work on what was given up, as long as few groups of that are in front of the reader."""
+        while self.waiting and not self.stopped:
+            group = self.waiting[0]
+            place = self.groups.index(group) if self.ordered else len(self.pending) - len(self.waiting)
+            if place >= 2 * self.lanes.workers:
+                break
+            left, size = group.what, self.limits()[1]
+            if size < len(left):
+                group.what, group = left.part(size, len(left)), Group(left.part(0, size))
+                if self.ordered:
+                    self.groups.insert(place, group)
+                else:
+                    self.pending[group] = None
+            else:
+                self.waiting.popleft()
+            self.lanes.submit(group, self.finished)
+
+    def submit(self, part: Block) -> None:
+        """Let a lane work on a part of the input."""
+        if self.stopped:
+            return
+        group = Group(part)
+        if self.ordered:
+            self.groups.append(group)
+        else:
+            self.pending[group] = None
+            self.last = part.tickets
+        if self.waiting:
+            self.waiting.append(group)
+        else:
+            self.lanes.submit(group, self.finished)
+
+    def finished(self, group: Group) -> None:
+        """Take note of a group that is done; from any thread."""
+        if not self.ordered:
+            self.ready.append(group)
+        if self.reader.armed:
+            self.reader.notify()
+
+    def may_read(self) -> bool:
+        if self.waiting:
+            self.hand_out()
+        if self.rest and self.idle():
+            self.relieve()
+        if self.ready or (self.groups and self.groups[0].done):
+            return True
+        return self.ended and self.held == 0
+
+    async def collect(self, limit: int) -> Block | None:
+        """Return the results of groups that may be delivered now, until there are `limit`; `None` at the end."""
+        self.lanes.read(not self.may_read())
+        await self.reader.until(self.may_read)
+        queue = self.groups if self.ordered else self.ready
+        done: list[Block] = []
+        while limit > 0 and queue and queue[0].done:
+            error = queue[0].error
+            if done and (error is not None or bool(done[0].columns) != bool(queue[0].result.columns)):
+                break  # joined with others, columns would be none any more
+            if error is not None:
+                raise error
+            group = queue.popleft()
+            self.pending.pop(group, None)
+            self.held -= group.count
+            limit -= len(group.result)
+            self.known, self.learnt.each = True, self.lanes.pace.each
+            if self.rows is not None and group.result.failed:
+                failures = sum([type(item) is Failure for item in group.result.items])
+                self.row = (self.row - failures) % self.rows
+            self.weigh(group.what, group.result if len(group.result) else None)
+            if group.given_up:
+                self.put_back(group.what.part(group.count, len(group.what)))
+            if len(group.result):
+                done.append(group.result)
+        self.feeder.notify()
+        if done:
+            return self.out(Block.join(done))
+        return None if self.ended and self.held == 0 else Block([])
+
+    def stop(self) -> None:
+        """Let nothing more be worked on; what was read just now is not, either."""
+        self.stopped = True
+        self.lanes.stop()
+
+    def out(self, block: Block) -> Block:
+        """Return what leaves the window, with what is needed to go on after it where it is out of order."""
+        if self.ordered:
+            return block
+        missing = [group.what.tickets for group in self.pending]
+        return block.ticketed(UnorderedTickets(block.tickets, self.last, missing))

@@ -1,0 +1,135 @@
+"""InterleaveTuner: how many of an interleave's open inputs are read at once, found out while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import Final
+
+from asyncdata.executors.autotune import CHANGED, COMPUTES, PATIENCE, PERIOD, WATCH, Choice
+from asyncdata.runtime.queue import BlockQueue
+
+__all__ = ("InterleaveTuner", "ReadLimiter", "ReadPermit")
+
+BETTER: Final = 1.05
+"""How many times as fast one at a time must be to be kept: all at once can bear a slow source better."""
+
+
+class InterleaveTuner:
+    """What is known of an interleave's inputs; kept for the next epoch.
+
+    All are read at once to begin with. While they do so they either wait, for storage or a server, and that is that; or
+    this process computes, and one at a time may be faster, as each finds its data in the cache and its thread the
+    interpreter's lock. That is tried for a moment; numbers between one and all are never better than both.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.buffer = 2
+        """How many elements of an input that ended were read ahead at most."""
+        self.patience = WATCH
+        self.rate = 0.0
+        self.settled = self.waits = False
+        self.go_on(most, "trying all at once")
+
+    def go_on(self, workers: int, why: str, settled: bool = False) -> None:
+        """Read so many inputs at once."""
+        self.choice = Choice("task", workers, why)
+        self.settled = settled
+        self.since = 0.0
+        self.begin(0.0)
+
+    def begin(self, now: float) -> None:
+        """Begin to count; with 0 when the next block has come."""
+        self.begun = now
+        self.since = self.since or now
+        self.busy = time.process_time()
+        self.count = 0
+
+    def read(self, count: int) -> None:
+        """Take note that so many elements were read in one turn."""
+        now = time.perf_counter()
+        if not self.begun:
+            self.begin(now)
+            return
+        self.count += count
+        passed = now - self.begun
+        if passed >= (WATCH if self.settled else PERIOD):
+            self.judge(self.count / passed, (time.process_time() - self.busy) / passed, now)
+
+    def judge(self, rate: float, busy: float, now: float) -> None:
+        """Decide by how many elements came in a second, and how many cores this process used."""
+        waits = busy < COMPUTES
+        if self.settled:
+            self.watch(rate, waits, now)
+        elif self.choice.workers == self.most:
+            self.rate, self.waits = rate, waits
+            if waits:
+                self.go_on(self.most, "they wait", settled=True)
+            else:
+                self.go_on(1, "they compute: trying one at a time")
+        else:
+            gain = rate / self.rate if self.rate else 1.0
+            why = f"they compute: {gain:.2f} times as fast one at a time"
+            self.rate = max(rate, self.rate)
+            self.go_on(1 if gain >= BETTER else self.most, why, settled=True)
+
+    def watch(self, rate: float, waits: bool, now: float) -> None:
+        """Try anew when they have begun to wait or to compute, or are much slower or faster, each time later."""
+        changed = waits is not self.waits or not self.rate / CHANGED <= rate <= self.rate * CHANGED
+        patience = min(self.patience, PATIENCE) if self.choice.workers == 1 else self.patience
+        if changed and now - self.since >= patience:
+            self.patience *= 2
+            self.go_on(self.most, "trying all at once")
+        else:
+            self.begin(now)
+
+
+class ReadLimiter:
+    """Lets as many readers read at once as are to."""
+
+    def __init__(self, tuner: InterleaveTuner) -> None:
+        self.tuner = tuner
+        self.inside = 0
+        self.waiting: deque[asyncio.Future[None]] = deque()
+        tuner.begin(0.0)
+
+    async def enter(self) -> None:
+        """Wait until one more may read."""
+        if self.inside < self.tuner.choice.workers:
+            self.inside += 1
+            return
+        self.waiting.append(turn := asyncio.get_running_loop().create_future())
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # it was let in just as it was told to end
+                self.leave(0)
+            raise
+
+    def leave(self, count: int) -> None:
+        """Let others read, after so many elements were."""
+        self.inside -= 1
+        self.tuner.read(count)
+        while self.waiting and self.inside < self.tuner.choice.workers:
+            turn = self.waiting.popleft()
+            if not turn.done():  # else its task was cancelled
+                self.inside += 1
+                turn.set_result(None)
+
+
+class ReadPermit:
+    """The turns of one reader, which writes what it reads into a queue."""
+
+    def __init__(self, gate: ReadLimiter, queue: BlockQueue) -> None:
+        self.gate = gate
+        self.queue = queue
+        self.written = 0
+
+    async def __aenter__(self) -> None:
+        await self.gate.enter()
+
+    async def __aexit__(self, *_: object) -> None:
+        written, self.written = self.written, self.queue.written
+        self.gate.leave(self.written - written)

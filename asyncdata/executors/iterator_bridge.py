@@ -1,0 +1,497 @@
+"""Pumps: what runs a user's iterator where it belongs (a thread, an event loop) and hands its items to the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio import CancelledError
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain, islice, repeat
+from operator import length_hint
+from queue import SimpleQueue
+from typing import Any, Final, Protocol, TypeAlias
+
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.errors import ResumeError, StageError
+from asyncdata.executors.function_call import ChunkSizer
+from asyncdata.executors.scope import Scope
+from asyncdata.runtime import forks
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.queue import LoopSignal
+from asyncdata.runtime.source_state import SourceSnapshot
+from asyncdata.runtime.tickets import Ordinals
+
+__all__ = ("END", "InlineBridge", "IteratorBridge", "LoopBridge", "Notify", "ReadyBuffer", "ThreadBridge")
+
+END: Final = object()
+
+QUICK: Final = 1e-4
+GROUP_SECONDS: Final = 1e-3
+SWIFT: Final = 4e-6
+"""Of items that take no longer each, all that were asked for are waited for: to be woken costs more than many."""
+GROUP: Final = 8
+
+NO_MORE: Final = iter(())
+"""In the place of an iterator, of which nothing more is to be taken."""
+
+Notify: TypeAlias = Callable[[], str | ResumeError | None]
+"""Gives the state of a source that has states, as JSON: `None` at its beginning, or why it cannot be told."""
+
+
+class ReadyBuffer(Protocol):
+    """Items that the other side has made, which the engine takes; true if one may be taken as it is."""
+
+    def __len__(self) -> int: ...
+
+    def append(self, item: Any, /) -> None:
+        """Add an item; runs on the other side."""
+        ...
+
+    def read(self, group: Iterator[Any]) -> None:
+        """Add each item of a group as soon as it is made; runs on the other side."""
+        ...
+
+    def take(self, limit: int) -> list[Any] | Block:
+        """Return at most `limit` items; nothing if the other side has taken hold of them again.
+
+        A block has them in columns; its tickets are those of its reader to give.
+        """
+        ...
+
+
+class Items(deque[Any]):
+    """Items one by one."""
+
+    def read(self, group: Iterator[Any]) -> None:
+        # not `extend`, by which this would be locked on a free-threaded interpreter until the group is done
+        any(map(self.append, group))
+
+    def take(self, limit: int) -> list[Any]:
+        return list[Any](map(deque[Any].popleft, repeat(self, min(limit, len(self)))))
+
+
+class IteratorBridge(Protocol):
+    """What gives the items of a user's iterator."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the iterator could be made."""
+        ...
+
+    async def pull(self, limit: int) -> list[Any] | Block:
+        """Return what is there, at least one and at most `limit` items; nothing at the end."""
+        ...
+
+    def snapshots_of(self, stop: int) -> list[SourceSnapshot]:
+        """Return the states that the items before number `stop` go back to; none if the source has no states."""
+        ...
+
+    def stop(self) -> None:
+        """Let it end; what has been begun may be finished."""
+        ...
+
+
+class InlineBridge:
+    """Runs an iterator that waits for nobody in the engine's own thread, where nobody has to be woken for its items.
+
+    It reads groups of at most `largest` items and of about a millisecond, several in that time of what comes quickly.
+    `lay` puts a group into columns, or raises. It has no states.
+    """
+
+    def __init__(
+        self, make: Callable[[], Iterable[Any]], lay: Callable[[list[Any]], ColumnBatch], largest: int
+    ) -> None:
+        self.make = make
+        self.lay = lay
+        self.largest = largest
+        self.pace = ChunkSizer(GROUP_SECONDS)
+        self.iterable: Iterable[Any] = ()
+        self.items: Iterator[Any] | None = None
+        self.odd: list[Any] = []
+        """Items that are in no columns: a failure was the last one, or is to be found among them."""
+        self.over = False
+
+    @property
+    def begun(self) -> bool:
+        return self.items is not None
+
+    async def pull(self, limit: int) -> list[Any] | Block:
+        parts: list[ColumnBatch] = []
+        left, end = limit, time.perf_counter() + GROUP_SECONDS
+        while left > 0 and not self.odd and (part := self.read(size := min(left, self.pace.group, self.largest))):
+            parts.append(part)
+            left -= len(part)
+            if size < self.largest or time.perf_counter() > end:
+                break
+        if parts:
+            return Block.of_columns(parts, Ordinals(0, limit - left))
+        found, self.odd = self.odd[:limit], self.odd[limit:]
+        return found
+
+    def read(self, size: int) -> ColumnBatch | None:
+        """Return one group of at most so many items in columns; none if there are none, or if they are odd."""
+        if self.over:
+            return None
+        found: list[Any] = []
+        begin = time.perf_counter()
+        try:
+            found.extend(islice(self.started(), size))
+        except BaseException as error:  # becomes an element's failure
+            self.over = not self.begun
+            self.odd = [*found, Failure(error, True)]
+            return None
+        self.over = len(found) < size
+        if not found:
+            return None
+        try:
+            return self.lay(found)
+        except Exception:  # it is said later of which item
+            self.odd = found
+            return None
+        finally:
+            self.pace.measured(len(found), time.perf_counter() - begin)
+
+    def started(self) -> Iterator[Any]:
+        """Return the iterator, which is made when it is first asked for."""
+        if self.items is None:
+            self.iterable = self.make()
+            self.items = iter(self.iterable)
+        return self.items
+
+    def snapshots_of(self, stop: int) -> list[SourceSnapshot]:
+        return []
+
+    def stop(self) -> None:
+        self.over = True
+        close(self.iterable)
+
+
+def close(iterable: Iterable[Any]) -> None:
+    """End what is iterated, if it can be."""
+    end = getattr(iterable, "close", None)
+    if end is not None:
+        with suppress(Exception):  # the user's generator refuses to end: nobody is left to hear of it
+            end()
+
+
+class ThreadRequests:
+    """The engine's side of an iterator elsewhere: orders no more than it was asked for, and takes what is there.
+
+    A source that has states is asked for one before the first item of each order, and after each failure, which need
+    not happen again. It is asked where it runs, between two items, and the state is here before the item that follows.
+    """
+
+    def __init__(self, scope: Scope, first: int, ready: ReadyBuffer | None = None) -> None:
+        self.ready: ReadyBuffer = Items() if ready is None else ready
+        self.loop = scope.loop
+        self.signal = LoopSignal(scope.loop, threadsafe=True)
+        self.patience = 0.0
+        """Seconds that the engine waits for a group of items; none while single ones are long in coming."""
+        self.enough = 1  # items to be woken for
+        self.ordered = 0
+        self.over = False
+        self.ended = False  # on the other side
+        self.begun = False
+        self.tell: Notify | None = None
+        self.number: int = first  # of the next item, on the other side
+        self.told: deque[SourceSnapshot] = deque()
+        self.snapshots: list[SourceSnapshot] = []
+
+    def order(self, count: int) -> None:
+        """Ask the other side for `count` more items."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Let the other side end; what it has begun it may finish."""
+        raise NotImplementedError
+
+    async def pull(self, limit: int) -> list[Any] | Block:
+        """Return what is there, at least one and at most `limit` items; nothing at the end."""
+        if self.over:
+            return []
+        missing = limit - self.ordered
+        if missing > 0:
+            self.ordered += missing
+            self.order(missing)
+        if not self.ready:
+            await self.arrival(limit)
+        while not (items := self.ready.take(limit)):
+            await self.signal.until(self.arrived)
+        self.ordered -= len(items)
+        if isinstance(items, list) and items[-1] is END:
+            self.over = True
+            items.pop()
+        return items
+
+    async def arrival(self, limit: int) -> None:
+        """Wait for an item, or for a group of them while they come quickly."""
+        since = time.perf_counter()
+        if not self.patience or limit == 1:
+            await self.signal.until(self.arrived)
+            self.patience = 2 * GROUP_SECONDS if time.perf_counter() - since < QUICK else 0
+            return
+        self.enough = limit
+        timer = self.loop.call_later(self.patience, self.look)
+        try:
+            await self.signal.until(self.arrived)
+        finally:
+            timer.cancel()
+            self.enough = 1
+        self.patience = patience(len(self.ready), limit, time.perf_counter() - since)
+
+    def arrived(self) -> bool:
+        """Tell whether there are enough items; if not, somebody is about to wait for them."""
+        missing = self.enough - len(self.ready)
+        if missing <= 0:
+            return True
+        self.hurry(missing)
+        return False
+
+    def hurry(self, missing: int) -> None:
+        """Have the other side hand over as soon as it has made so many items more."""
+
+    def look(self) -> None:
+        """Be content with any item from now on."""
+        self.enough = 1
+        self.signal.fire()
+
+    def snapshots_of(self, stop: int) -> list[SourceSnapshot]:
+        """Return the states that the items before number `stop` go back to; none if the source has no states."""
+        while self.told and self.told[0].number <= stop:
+            self.snapshots.append(self.told.popleft())
+        found = self.snapshots
+        self.snapshots = found[-1:]
+        return found
+
+    def ask(self, number: int) -> None:
+        """Ask the source for its state before item `number`; runs on the other side."""
+        if self.tell is not None:
+            self.told.append(SourceSnapshot(number, self.tell()))
+
+    def hand(self, item: Any) -> None:
+        """Hand an item to the engine; runs on the other side."""
+        self.ready.append(item)
+        if item is END:
+            self.ended = True
+            self.enough = 1
+        if self.signal.armed and len(self.ready) >= self.enough:
+            self.signal.notify()
+
+
+def patience(came: int, limit: int, seconds: float) -> float:
+    """Return how long to wait for a group, of which so many items came last in so many seconds."""
+    if came < min(GROUP, limit):
+        return 0
+    shortest = 2 * GROUP_SECONDS  # uvloop's timers come up to a millisecond too early
+    return max(shortest, 2 * seconds * limit / came) if seconds < SWIFT * came else shortest
+
+
+class ThreadBridge(ThreadRequests):
+    """Runs a plain iterator in a thread of its own, so that one that blocks stalls nothing else.
+
+    Items are read in groups of about a millisecond by a loop in C, which takes a permit for each. Without permits it
+    ends: so an item is here as soon as it is waited for, and nobody waits for the rest of a group.
+    """
+
+    largest = 4096
+    """How many items a group may have."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        make: Callable[[], tuple[Iterable[Any], Notify | None]],
+        name: str,
+        first: int,
+        ready: ReadyBuffer | None = None,
+    ) -> None:
+        super().__init__(scope, first, ready)
+        self.make = make
+        self.orders: SimpleQueue[int | None] = SimpleQueue()
+        self.pace = ChunkSizer(GROUP_SECONDS)
+        self.permits: list[Iterator[Any]] = []
+        forks.register(self)
+        scope.owned.start(self.run, name)
+
+    def order(self, count: int) -> None:
+        self.orders.put(count)
+
+    def hurry(self, missing: int) -> None:
+        if missing < len(self.permits) - 1:  # else the group ends by then
+            self.break_off()
+
+    def break_off(self) -> None:
+        """End the group after the item that is being made."""
+        permits = self.permits
+        permits[:] = [NO_MORE] * len(permits)
+
+    def disown(self) -> None:
+        """Let the thread end in a child that its iterator has forked."""
+        self.over = True
+        self.break_off()
+        self.orders.put(None)
+
+    def stop(self) -> None:
+        self.over = True
+        self.break_off()
+        self.orders.put(None)
+
+    def run(self) -> None:
+        """Make the iterator and serve orders until it ends or is told to stop."""
+        try:
+            iterable, self.tell = self.make()
+            items = chain(iter(iterable), self.ending())
+        except BaseException as error:  # becomes an element's failure
+            self.hand(Failure(error, True))
+            self.hand(END)
+            return
+        self.begun = True
+        while not self.ended and not self.over and (count := self.orders.get()) is not None:
+            self.serve(items, count)
+        self.permits.clear()
+        close(iterable)
+
+    def ending(self) -> Iterator[Any]:
+        """Yield what comes after the last item."""
+        self.ended = True
+        self.enough = 1
+        yield END
+
+    def serve(self, items: Iterator[Any], count: int) -> None:
+        """Hand over `count` items, failures included, or as many as there are and the end."""
+        left, last = count, self.number + count
+        self.ask(self.number)
+        while left and not self.ended and not self.over:
+            size = min(left, self.pace.group, self.largest)
+            permits = iter(self.permitted(items, size))
+            begin = time.perf_counter()
+            try:
+                self.ready.read(map(next, permits))
+            except BaseException as error:  # becomes an element's failure
+                left -= size + 1 - length_hint(permits)
+                self.ask(last - left)
+                self.hand(Failure(error, True))
+                continue
+            if used := size - length_hint(permits):
+                left -= used
+                self.pace.measured(used, time.perf_counter() - begin)
+            if self.signal.armed and len(self.ready) >= self.enough:
+                self.signal.notify()
+        self.number = last
+
+    def permitted(self, items: Iterator[Any], size: int) -> list[Iterator[Any]]:
+        """Return the permits for a group, and one that ends it: no more than somebody waits for.
+
+        That is looked at last: whoever begins to wait, or to leave, later than this takes the permits away.
+        """
+        self.permits = permits = [items] * (size + 1)
+        permits[size] = NO_MORE
+        if self.over:
+            permits[0] = NO_MORE
+        elif self.signal.armed and (missing := max(1, self.enough - len(self.ready))) < size:
+            permits[missing] = NO_MORE
+        return permits
+
+
+class LoopBridge(ThreadRequests):
+    """Runs an async iterator as a task of the loop that it belongs to, which need not be the engine's."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        loop: asyncio.AbstractEventLoop,
+        make: Callable[[], tuple[AsyncIterator[Any], Notify | None]],
+        first: int,
+    ) -> None:
+        super().__init__(scope, first)
+        self.make = make
+        self.scope = scope
+        self.home = loop
+        self.same = loop is scope.loop
+        self.quota = 0
+        self.fresh = False
+        self.task: asyncio.Task[None] | None = None
+        self.signal = LoopSignal(scope.loop, threadsafe=not self.same)
+        self.orders = LoopSignal(loop)
+        self.there(self.begin)
+
+    def there(self, call: Callable[..., None], *args: Any) -> None:
+        """Run a plain call on the iterator's loop."""
+        if self.same:
+            call(*args)
+            return
+        try:
+            self.home.call_soon_threadsafe(call, *args)
+        except RuntimeError:  # that loop has been closed: its iterator is gone with it
+            if not self.over and not self.ended:
+                self.hand(
+                    Failure(StageError("the event loop that the async iterable belongs to has been closed"), True)
+                )
+                self.hand(END)
+
+    def begin(self) -> None:
+        self.task = self.home.create_task(self.run())
+        self.scope.owned.adopt(self.task)
+
+    def order(self, count: int) -> None:
+        self.there(self.add, count)
+
+    def add(self, count: int) -> None:
+        self.quota += count
+        self.fresh = True
+        self.orders.notify()
+
+    def stop(self) -> None:
+        self.over = True
+        self.there(self.cancel)
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+    def allowed(self) -> bool:
+        return self.quota > 0
+
+    async def run(self) -> None:
+        """Serve orders until the iterator ends; it is closed where it ran."""
+        iterator: AsyncIterator[Any] | None = None
+        try:
+            iterator, self.tell = self.make()
+            self.begun = True
+            while True:
+                await self.orders.until(self.allowed)
+                self.quota -= 1
+                if self.fresh:
+                    self.fresh = False
+                    self.ask(self.number)
+                if not await self.step(iterator):
+                    break
+        except CancelledError as error:
+            if not self.over:  # not by `stop`: the iterator's own doing, or its loop is being shut down
+                self.hand(Failure(error, True))
+                self.hand(END)
+            raise
+        except Exception as error:
+            self.hand(Failure(error, True))
+            self.hand(END)
+        finally:
+            close = getattr(iterator, "aclose", None)
+            if close is not None:
+                with suppress(Exception):  # as with a plain generator
+                    await close()
+
+    async def step(self, iterator: AsyncIterator[Any]) -> bool:
+        """Hand over one item, or the failure in its place; return whether there may be more."""
+        item: Any
+        try:
+            item = await anext(iterator)
+        except StopAsyncIteration:
+            self.hand(END)
+            return False
+        except Exception as error:
+            item = Failure(error, True)
+            self.ask(self.number + 1)
+        self.number += 1
+        self.hand(item)
+        return True

@@ -1,0 +1,139 @@
+"""Exceptions on their way between processes: they keep their class, whatever its constructor takes."""
+
+from __future__ import annotations
+
+import pickle
+from contextlib import suppress
+from types import GetSetDescriptorType, MemberDescriptorType
+from typing import Any, Final, NamedTuple, cast
+
+from asyncdata.executors.process.shm_arena import pickled_by_value
+
+__all__ = ("pickled_error", "unpickled_error", "words_of")
+
+HEAP_TYPE: Final = 1 << 9
+"""`Py_TPFLAGS_HEAPTYPE`: set for classes that a `class` statement has made, not for built-in ones."""
+LEFT_OUT: Final = frozenset({"__dict__", "__weakref__", "exceptions", "obj"})
+"""Fields that travel otherwise, or not at all: the `obj` of an AttributeError, which pickle leaves out too."""
+
+
+class ExceptionParts(NamedTuple):
+    """What an exception consists of, each value pickled; `group` has the exceptions of a group, pickled."""
+
+    kind: type[BaseException]
+    args: list[bytes]
+    fields: dict[str, bytes]
+    attributes: dict[str, bytes]
+    group: list[bytes] | None
+
+
+def pickled_error(error: BaseException) -> bytes:
+    """Pickle an exception. Its class is kept, unless that cannot be pickled itself: then it is a RuntimeError.
+
+    `args`, attributes and slots travel; the constructor is not called in the other process. One that defines how it is
+    pickled (`__reduce__`) travels so, if what comes of it is of its class.
+    """
+    kind = type(error)
+    base = base_of(kind)
+    if any(
+        "__reduce__" in vars(one) or "__reduce_ex__" in vars(one) for one in kind.__mro__[: kind.__mro__.index(base)]
+    ):
+        with suppress(Exception):
+            reduced = pickled_by_value(error)
+            if type(pickle.loads(reduced)) is kind:
+                return pickled_by_value((reduced, pickled_by_value(getattr(error, "__notes__", None))))
+    try:
+        return pickled_by_value(parts_of(error, kind))
+    except Exception:
+        name = kind.__name__
+        refusal = RuntimeError(f"{name}: {words_of(error)} (whose class cannot be sent from a worker process)")
+        with suppress(Exception):
+            refusal.__notes__ = [*error.__notes__]
+        return pickled_by_value(parts_of(refusal, RuntimeError))
+
+
+def unpickled_error(pickled: bytes) -> BaseException:
+    """Return an exception that was pickled by `pickled_error`."""
+    parts: Any = pickle.loads(pickled)
+    if isinstance(parts, ExceptionParts):
+        return rebuilt(parts)
+    reduced, notes = map(pickle.loads, parts)
+    if notes is not None:
+        BaseException.__setattr__(reduced, "__notes__", notes)
+    return cast("BaseException", reduced)
+
+
+def base_of(kind: type[BaseException]) -> type[BaseException]:
+    """Return the built-in class that an exception's class is derived from, or that it is."""
+    return next(one for one in kind.__mro__ if issubclass(one, BaseException) and not one.__flags__ & HEAP_TYPE)
+
+
+def parts_of(error: BaseException, kind: type[BaseException]) -> ExceptionParts:
+    """Return what an exception consists of. What cannot be pickled of it is left out, and a note says so."""
+    lost: list[str] = []
+    fields: dict[str, bytes] = {}
+    for name in field_names(kind):
+        with suppress(Exception):  # it has no value
+            if (value := getattr(error, name)) is not None:  # as it is to begin with
+                fields[name] = pickled_part(value, name, lost)
+    group: Any = getattr(error, "exceptions") if issubclass(kind, BaseExceptionGroup) else None  # noqa: B009 - of groups alone
+    args = (
+        []
+        if group is not None
+        else [pickled_part(value, f"args[{place}]", lost) for place, value in enumerate(error.args)]
+    )
+    attributes = {name: pickled_part(value, name, lost) for name, value in vars(error).items() if name != "__notes__"}
+    notes: Any = getattr(error, "__notes__", None)
+    if lost:
+        note = f"cannot be sent from another process, and is its repr here: {', '.join(lost)}"
+        notes = [*notes, note] if isinstance(notes, list) else [note]
+    if notes is not None:
+        attributes["__notes__"] = pickled_part(notes, "__notes__", [])
+    return ExceptionParts(kind, args, fields, attributes, None if group is None else [*map(pickled_error, group)])
+
+
+def field_names(kind: type[BaseException]) -> list[str]:
+    """Return the names of the slots of an exception's class, and of the fields of built-in ones, such as `errno`."""
+    return [
+        name
+        for one in kind.__mro__
+        if one is not BaseException
+        for name, member in vars(one).items()
+        if isinstance(member, MemberDescriptorType | GetSetDescriptorType) and name not in LEFT_OUT
+    ]
+
+
+def pickled_part(value: Any, name: str, lost: list[str]) -> bytes:
+    """Pickle a value of an exception; what cannot be unpickled again becomes its `repr`, and its name is noted."""
+    try:
+        pickle.loads(pickled := pickled_by_value(value))
+    except Exception:
+        lost.append(name)
+        try:
+            return pickled_by_value(repr(value))
+        except Exception:
+            return pickled_by_value(f"<{type(value).__name__}>")
+    return pickled
+
+
+def rebuilt(parts: ExceptionParts) -> BaseException:
+    """Return an exception as it was."""
+    base: Any = base_of(parts.kind)
+    args = tuple([pickle.loads(value) for value in parts.args])
+    if parts.group is not None:
+        error = base.__new__(parts.kind, pickle.loads(parts.fields["message"]), [*map(unpickled_error, parts.group)])
+    else:
+        error = base.__new__(parts.kind)
+        BaseException.__setattr__(error, "args", args)
+    for name, value in (parts.fields | parts.attributes).items():
+        with suppress(AttributeError, TypeError):  # it cannot be written, as those of a group
+            BaseException.__setattr__(error, name, pickle.loads(value))
+    return error
+
+
+def words_of(error: BaseException) -> str:
+    """Return what an exception says, if it can."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"which cannot say what it is, {type(failure).__name__}"

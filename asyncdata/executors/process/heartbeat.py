@@ -1,0 +1,61 @@
+"""The board: where each worker says what it is at, so that it is known of one that has died."""
+
+from __future__ import annotations
+
+import os
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from asyncdata.executors.process.shared_memory import SharedMemory
+
+__all__ = ("NOTHING", "Heartbeats", "WorkerPosition")
+
+CELLS: Final = 1 << 14
+"""Workers have a cell each by their number; two that live at once and share one would need numbers 16,384 apart."""
+
+
+class WorkerPosition(NamedTuple):
+    """The group that a worker is at, 0 if none, and the place in it, if it goes one by one."""
+
+    group: int
+    place: int
+
+
+NOTHING: Final = WorkerPosition(0, 0)
+
+
+class Heartbeats:
+    """Cells in shared memory: one for each worker."""
+
+    def __init__(self, segment: SharedMemory | None = None, handle: str = "") -> None:
+        self.segment = segment
+        size = CELLS * 16
+        memory = SharedMemory.attach(handle, size, last=False) if segment is None else segment.map
+        self.cells = np.frombuffer(memory, np.int64).reshape(CELLS, 2)
+
+    @staticmethod
+    def create() -> Heartbeats:
+        """Return an empty board."""
+        return Heartbeats(SharedMemory.create(CELLS * 16))
+
+    def read(self, pid: int) -> WorkerPosition:
+        """Return what a worker was at."""
+        group, place = self.cells[pid % CELLS].tolist()
+        return WorkerPosition(group, place)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.cells[:] = 0
+
+    def write(self, group: int, place: int = 0) -> None:
+        """Say what this process is at."""
+        cell = self.cells[os.getpid() % CELLS]
+        cell[1] = place
+        cell[0] = group
+
+    def close(self) -> None:
+        """Let go of it."""
+        del self.cells
+        if self.segment is not None:
+            self.segment.close()

@@ -1,0 +1,401 @@
+"""WorkerPool: the standard process pool, built anew when a worker dies, with all that it had not finished."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from hashlib import blake2b
+from queue import SimpleQueue
+from typing import Any, Final, cast
+
+from asyncdata.errors import AsyncDataError, ClosedError, StageError, unstarted
+from asyncdata.executors.process.heartbeat import NOTHING, Heartbeats
+from asyncdata.executors.process.shared_memory import SharedMemory
+from asyncdata.executors.process.shm_arena import SlotReader, SlotReference, Slots
+from asyncdata.executors.process.spawn import Context, WorkerProcess, at_exit, preload
+from asyncdata.executors.process.worker import FunctionReference, TaskReply, TaskRequest, be_ready, do, prepare
+from asyncdata.runtime import forks
+from asyncdata.runtime.host_resources import most_bytes
+from asyncdata.runtime.queue import AT_EXIT
+
+__all__ = ("PendingGroup", "PoolHandle", "WorkerPool", "end_pools", "ending", "most_slots", "pool_of")
+
+END_TIMEOUT: Final = 2.0
+MOST_BARREN: Final = 3
+MOST_KILLED: Final = 20
+"""How often the pool is built anew though nothing was done since, if processes end by themselves, or are killed."""
+MOST_DEATHS: Final = 2
+
+
+class PendingGroup:
+    """A group on its way: what is asked for, made anew for each try, and who is told what became of it."""
+
+    __slots__ = ("alone", "ask", "blamed", "deaths", "done", "future", "number", "suspect")
+
+    def __init__(
+        self, ask: Callable[[PendingGroup], TaskRequest], done: Callable[[TaskReply | BaseException], None], alone: bool
+    ) -> None:
+        self.ask = ask
+        self.done = done
+        self.alone = alone
+        self.suspect = False
+        self.deaths: dict[int, int] = {}
+        self.blamed: dict[int, str] = {}
+        self.number = 0
+        self.future: Future[TaskReply] | None = None
+
+    def died(self, place: int, code: int) -> None:
+        """Take note that a worker died of it. Which element it was is known if there is one, or it went one by one."""
+        if self.alone or self.suspect:
+            self.deaths[place] = self.deaths.get(place, 0) + 1
+            if self.deaths[place] >= MOST_DEATHS:
+                self.blamed[place] = (
+                    f"it ended the worker process that worked on it {MOST_DEATHS} times, {ending(code)}"
+                )
+        self.suspect = True
+
+
+def ending(code: int) -> str:
+    """Return in words how a process ended."""
+    if code >= 0:
+        return f"with exit code {code}"
+    with suppress(ValueError):
+        return f"by signal {-code} ({signal.Signals(-code).name})"
+    return f"by signal {-code}"
+
+
+class SharedFunction:
+    """The work of a stage, pickled, in shared memory that goes with the last who holds this."""
+
+    def __init__(self, name: bytes, pickled: bytes) -> None:
+        segment = SharedMemory.create(len(pickled))
+        segment.map[:] = pickled
+        self.function = FunctionReference(name, segment.handle, segment.size)
+        self.close = weakref.finalize(self, segment.close)
+        self.close.atexit = False
+
+
+class WorkerPool:
+    """`count` worker processes. A thread of its own starts them, builds them anew and ends them."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.numbers = itertools.count(1)
+        self.jobs: dict[int, PendingGroup] = {}
+        self.lock = threading.RLock()  # what is done when it is handed over may hand over more at once
+        self.executor: ProcessPoolExecutor | None = None
+        self.context = Context()
+        self.orders: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self.thread: threading.Thread | None = None
+        self.board: Heartbeats | None = None  # made with the first process: a pool that never starts has no descriptor
+        self.attached = SlotReader()
+        self.slots = Slots(most_slots())
+        self.functions: weakref.WeakValueDictionary[bytes, SharedFunction] = weakref.WeakValueDictionary()
+        self.modules: set[str] = set()
+        self.settled = 0
+        self.barren = 0
+        self.broken = False
+        self.opening = False
+        """Whether it is about to start processes."""
+        self.begun = False
+        self.failed: AsyncDataError | None = None
+        self.closed: ClosedError | None = None
+        """What jobs are told when the interpreter is exiting."""
+        forks.register(self)
+
+    def disown(self) -> None:
+        """Leave the processes to the parent."""
+        WORKER_POOLS.discard(self)
+        forks.keep_for_ever(self)
+
+    # what stages ask
+
+    def function(self, pickled: bytes) -> SharedFunction:
+        """Return the work of a stage as workers find it while the stage holds it."""
+        name = blake2b(pickled, digest_size=16).digest()
+        if (function := self.functions.get(name)) is None:
+            function = self.functions[name] = SharedFunction(name, pickled)
+        return function
+
+    def submit(self, job: PendingGroup) -> None:
+        """Have a job done; its `done` is called from another thread."""
+        with self.lock:
+            job.number = next(self.numbers)
+            self.jobs[job.number] = job
+            if self.closed is not None:
+                self.fail(self.closed)
+            elif self.executor is not None:
+                self.hand(self.executor, job)
+            else:
+                self.begin()
+
+    def call(self) -> None:
+        """Have the processes started before there is anything for them to do."""
+        with self.lock:
+            if self.executor is None and self.closed is None:
+                self.begin()
+
+    def begin(self) -> None:
+        """Let the crew's own thread start the processes, unless it is about to."""
+        if self.opening:
+            return
+        self.opening, self.failed = True, None
+        if self.thread is None:
+            at_exit(end_pools, os.getpid())
+            self.thread = threading.Thread(target=self.run, name="asyncdata-pool", daemon=True)
+            self.thread.start()
+        self.orders.put(self.open)
+
+    def drop(self, job: PendingGroup) -> None:
+        """Forget a job; if it is being done, its result is thrown away."""
+        self.jobs.pop(job.number, None)
+        if (future := job.future) is not None:  # read once: the pool's thread clears it
+            future.cancel()
+
+    # the pool
+
+    def hand(self, executor: ProcessPoolExecutor, job: PendingGroup) -> None:
+        """Give a job to the pool. One that is broken gives it back when it is built anew."""
+        order = job.ask(job)
+        try:
+            job.future = executor.submit(do, order)
+        except (RuntimeError, OSError):  # it is broken or shut down, or no process could be started for it
+            self.report(executor)
+            return
+        job.future.add_done_callback(partial(self.settle, job, executor))
+
+    def settle(self, job: PendingGroup, executor: ProcessPoolExecutor, future: Future[TaskReply]) -> None:
+        """Hand on what became of a job; in the pool's thread."""
+        if future.cancelled():
+            return
+        error = future.exception()
+        if isinstance(error, BrokenProcessPool) or (error is None and not self.arrived(future.result())):
+            self.report(executor)
+            return
+        self.settled += 1
+        job.future = None  # it would keep the result
+        if self.jobs.pop(job.number, None) is not None:
+            job.done(future.result() if error is None else error)
+        elif error is None:
+            self.attached.discard(future.result().payload)
+
+    def arrived(self, reply: TaskReply) -> bool:
+        """Tell whether a reply's memory is there: not if its worker has died since, and nobody had seen it before."""
+        try:
+            if isinstance(reply.payload, SlotReference):
+                self.attached.map_of(reply.payload)
+        except OSError:
+            return False
+        return True
+
+    def report(self, executor: ProcessPoolExecutor) -> None:
+        """Have a broken pool built anew, once."""
+        if executor is self.executor and not self.broken:
+            self.broken = True
+            self.orders.put(self.recover)
+
+    # the crew's own thread
+
+    def run(self) -> None:
+        """Do what is ordered until told to end."""
+        while (order := self.orders.get()) is not None:
+            try:
+                order()
+            except Exception as error:  # no process could be started
+                self.opening = False
+                self.fail(unstarted("the worker processes", error.with_traceback(None)))
+            order = None
+        self.close()
+
+    def open(self) -> None:
+        """Start the processes, all at once, and hand out what is waiting."""
+        if self.executor is not None:  # ordered once more, while they were started anew
+            return
+        preload(self.modules if not self.barren else set())  # one of them may be why the fork server ends
+        board = self.board = self.board or Heartbeats.create()
+        executor = ProcessPoolExecutor(
+            self.count,
+            mp_context=cast("Any", self.context),
+            initializer=prepare,
+            initargs=(board.segment.handle if board.segment else "", most_slots() // self.count),
+        )
+        self.start(executor)
+        with self.lock:
+            self.broken = self.opening = False
+            self.executor = executor
+            for job in list(self.jobs.values()):
+                self.hand(executor, job)
+
+    def start(self, executor: ProcessPoolExecutor) -> None:
+        """Start the processes of a pool. One of them may die meanwhile, which the first job says."""
+        try:
+            for future in [executor.submit(be_ready) for _ in range(self.count)]:
+                future.add_done_callback(self.started)
+        except BrokenProcessPool:
+            return
+        except Exception:
+            if getattr(executor, "_broken", False):  # while a process was being started for it
+                return
+            self.abandon(executor)
+            raise
+
+    def abandon(self, executor: ProcessPoolExecutor) -> None:
+        """End a pool of which not all processes could be started: if the first one could not, nobody minds them."""
+        begun = [process for process in self.context.started if process.pid is not None]
+        each(begun, WorkerProcess.kill)
+        executor.shutdown(wait=True, cancel_futures=True)
+        each(begun, WorkerProcess.join)
+        self.bury()
+        self.barren = 0
+
+    def started(self, _: Future[None]) -> None:
+        """Take note that there is a process, or that one has died."""
+        self.begun = True
+
+    def recover(self) -> None:
+        """Build the pool anew. Only what it had not finished is done again; what a worker died of, with care."""
+        with self.lock:
+            executor, self.executor = self.executor, None
+            self.opening = True
+        if executor is not None:
+            # One may wait without end for a lock of the pool's queue that another held when it was killed. The pool
+            # ends it itself if it saw that one had died before it was told to shut down.
+            with self.patience(WorkerProcess.terminate):
+                executor.shutdown(wait=True)
+        codes = self.bury()
+        killed = all("signal" in code for code in codes)
+        if self.barren > (MOST_KILLED if killed else MOST_BARREN):
+            self.barren = 0
+            self.fail(StageError(f"worker processes end before they have done anything, {', '.join(codes)}"))
+        self.open()
+
+    @contextmanager
+    def patience(self, end: Callable[[WorkerProcess], None]) -> Generator[None]:
+        """End the processes that there still are in two seconds."""
+        timer = threading.Timer(END_TIMEOUT, each, (self.context.started, end))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # else it might end what has been buried
+
+    def bury(self) -> list[str]:
+        """See which jobs workers died of, free what they held, and return how they ended."""
+        dead, board = self.context.started, self.board
+        self.context.started = []
+        suspects = 0
+        for process in dead:
+            mark = board.read(process.pid or 0) if board else NOTHING
+            code, pid = process.exitcode, process.pid
+            self.attached.forget_all(pid or 0)
+            job = self.jobs.get(mark.group)
+            if (
+                job is not None and code is not None and code != -signal.SIGTERM
+            ):  # which is how the pool ends the others
+                suspects += 1
+                job.died(mark.place, code)
+        self.barren = 0 if self.settled or suspects else self.barren + 1
+        self.settled = 0
+        if board is not None:
+            board.clear()
+        self.slots.reset()
+        endings = [ending(process.exitcode or 0) for process in dead]
+        for process in dead:
+            process.close()
+        return endings
+
+    def fail(self, error: AsyncDataError) -> None:
+        """Tell all that wait that there is no pool."""
+        self.failed = error
+        with self.lock:
+            jobs = list(self.jobs.values())
+            self.jobs.clear()
+        for job in jobs:
+            job.done(error)
+
+    def close(self) -> None:
+        """End the processes: what they do not finish in two seconds they do not finish."""
+        with self.lock:
+            executor, self.executor = self.executor, None
+            if self.closed is None:
+                self.jobs.clear()
+        if self.closed is not None:  # a thread that is no daemon may wait for them
+            self.fail(self.closed)
+        if executor is not None:
+            with self.patience(WorkerProcess.kill):
+                executor.shutdown(wait=True, cancel_futures=True)
+            self.bury()
+        for function in list(self.functions.values()):
+            function.close()
+        self.slots.close()
+        if self.board is not None:
+            self.board.close()
+
+
+def each(processes: list[WorkerProcess], end: Callable[[WorkerProcess], object]) -> None:
+    for process in processes:
+        end(process)
+
+
+def most_slots() -> int:
+    """Return how many bytes of shared memory the slots of one side may take: an eighth of what there could be."""
+    return most_bytes() // 8
+
+
+class PoolHandle:
+    """A reference to a pool, which ends with its last reference."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.pool: WorkerPool = self.recruited()
+        forks.register(self)
+
+    def disown(self) -> None:
+        """Have a new pool in a forked child: the processes are the parent's, and so is the thread that watches them."""
+        self.pool = self.recruited()
+
+    def recruited(self) -> WorkerPool:
+        """Return a new pool, which ends with this."""
+        pool = WorkerPool(self.count)
+        WORKER_POOLS.add(pool)
+        weakref.finalize(self, pool.orders.put, None).atexit = False
+        return pool
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pool_of, (self.count,)
+
+
+WORKER_POOLS: Final[weakref.WeakSet[WorkerPool]] = weakref.WeakSet()
+HANDLES: Final[weakref.WeakValueDictionary[int, PoolHandle]] = weakref.WeakValueDictionary()
+
+
+def pool_of(count: int) -> PoolHandle:
+    """Return the pool of so many processes: all pipelines of this process share it, as long as one of them is there."""
+    pool = HANDLES.get(count)
+    if pool is None:
+        pool = HANDLES[count] = PoolHandle(count)
+    return pool
+
+
+def end_pools() -> None:
+    """End all processes before the interpreter waits for the threads of their pools."""
+    pools = list(WORKER_POOLS)
+    for pool in pools:
+        pool.closed = ClosedError(f"the worker processes were ended before the end of the data: {AT_EXIT}")
+        pool.orders.put(None)
+    for pool in pools:
+        if pool.thread is not None:
+            pool.thread.join(2 * END_TIMEOUT)
+
+
+getattr(threading, "_register_atexit")(end_pools)  # noqa: B009 - as concurrent.futures does for its own threads

@@ -1,0 +1,135 @@
+"""Segments: memory that two processes share, without a name that could outlive them."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from asyncdata.runtime import forks
+
+__all__ = ("Mapping", "SharedMemory", "descriptors", "make_private")
+
+MAP_FIXED: Final = 0x10
+"""Maps at the given address, in place of what is there: the same number on Linux and macOS."""
+
+
+class Mapping(mmap.mmap):
+    """Memory of another process as this one sees it, unmapped when nobody looks into it."""
+
+    calls: tuple[Callable[[], object], ...] = ()
+
+    def before_end(self, call: Callable[[], object]) -> None:
+        """Have something called before this is unmapped; from a finalizer, in any thread."""
+        self.calls = (*self.calls, call)
+
+    def __del__(self) -> None:
+        for call in self.calls:
+            call()
+
+
+class SharedMemory:
+    """Shared memory of one process, which another attaches by `handle`; mapped as `map` in both.
+
+    On Linux it is a memfd, which has no name, is not bounded by the size of /dev/shm, and is gone with its processes.
+    Elsewhere it is a temporary file, whose name goes when the other side has attached it or the owner closes it.
+    """
+
+    __slots__ = ("__weakref__", "fd", "handle", "map", "size")
+
+    def __init__(self, handle: str, fd: int, size: int) -> None:
+        self.handle = handle
+        self.fd = fd
+        self.size = size
+        self.map = mmap.mmap(fd, size)
+        forks.register(self)
+
+    def disown(self) -> None:
+        """Let go of it in a forked child, and leave its name to the parent; live views keep what they see."""
+        if self.fd < 0:
+            return
+        try:
+            self.map.close()
+        except BufferError:
+            make_private(address_of(self.map), self.size, self.fd)
+        os.close(self.fd)
+        self.fd = -1
+
+    @staticmethod
+    def create(size: int) -> SharedMemory:
+        """Return a new segment of zeros."""
+        if hasattr(os, "memfd_create"):
+            fd = os.memfd_create("asyncdata", os.MFD_CLOEXEC)
+            handle = f"/proc/{os.getpid()}/fd/{fd}"
+        else:
+            fd, handle = tempfile.mkstemp(prefix="asyncdata-")
+        try:
+            os.ftruncate(fd, size)
+            return SharedMemory(handle, fd, size)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    @staticmethod
+    def attach(handle: str, size: int, *, last: bool = True) -> mmap.mmap:
+        """Map another process's segment; after the `last` one has, no name of it is left."""
+        return SharedMemory.identified(handle, size, last=last)[0]
+
+    @staticmethod
+    def identified(handle: str, size: int, *, last: bool = True) -> tuple[Mapping, tuple[int, int]]:
+        """Map another process's segment, and return which device and inode it is."""
+        fd = os.open(handle, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+        try:
+            status = os.fstat(fd)
+            return Mapping(fd, size), (status.st_dev, status.st_ino)
+        finally:
+            os.close(fd)
+            if last and not handle.startswith("/proc/"):
+                forget(handle)
+
+    def close(self) -> None:
+        """Let go of it; what other processes or live views have mapped stays."""
+        if self.fd < 0:
+            return
+        with suppress(BufferError):  # a view is alive: the mapping goes with it
+            self.map.close()
+        os.close(self.fd)
+        self.fd = -1
+        if not self.handle.startswith("/proc/"):
+            forget(self.handle)
+
+
+def address_of(memory: mmap.mmap) -> int:
+    """Return where a mapping lies."""
+    return ctypes.addressof(ctypes.c_ubyte.from_buffer(memory))
+
+
+def make_private(address: int, size: int, fd: int) -> None:
+    """Map shared memory anew, at the same address, so that what this process writes there it alone sees."""
+    libc = ctypes.PyDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    access, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | MAP_FIXED
+    if libc.mmap(address, size, access, flags, fd, 0) != address:
+        raise OSError(ctypes.get_errno(), "shared memory cannot be mapped privately before a fork")
+
+
+def descriptors() -> dict[tuple[int, int], int]:
+    """Return open descriptors by what they refer to: each mapping has one, which Python does not tell."""
+    found: dict[tuple[int, int], int] = {}
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):
+            status = os.fstat(int(name))
+            found[status.st_dev, status.st_ino] = int(name)
+    return found
+
+
+def forget(path: str) -> None:
+    """Remove a file's name; where that is impossible while it is open, its owner does it in the end."""
+    with suppress(OSError):
+        Path(path).unlink()

@@ -1,0 +1,476 @@
+"""The arena: recycled shared memory in which the data of groups travels between processes.
+
+The side that sends owns `Slots`, takes the smallest free one that fits, and writes. The side that receives makes arrays
+that look into the slot, and frees it when the last of them dies. A slot's first byte says whether it is taken: the
+receiver clears it from a finalizer, without a lock and without a message. Before a process forks, it gives up the slots
+that its arrays look into: they are never used again, and parent and child each write to memory of their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import io
+import itertools
+import math
+import os
+import pickle
+import sys
+import weakref
+from collections import ChainMap
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache, cached_property, lru_cache, partial
+from mmap import mmap
+from operator import attrgetter
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, cast
+
+import cloudpickle
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, is_dense, is_tensor
+from asyncdata.executors.process.shared_memory import Mapping, SharedMemory, descriptors, make_private
+from asyncdata.memory.memcpy import copy
+from asyncdata.memory.output_buffers import MIN_BYTES
+from asyncdata.runtime import forks
+
+__all__ = (
+    "INLINE",
+    "Message",
+    "SlotReader",
+    "SlotReference",
+    "SlotWriter",
+    "Slots",
+    "dump_by_value",
+    "dumps",
+    "is_passing",
+    "pack",
+    "pickled_by_value",
+)
+
+INLINE: Final = 3000
+"""Bytes that may go through a pipe of the pool: a write of at most 4,096 is whole or not at all, so that a process that
+is killed while it writes cannot leave half a message."""
+
+HEAD: Final = 64
+ALIGN: Final = 64
+LEAST: Final = 1 << 16
+
+FREE, TAKEN, GIVEN_UP = range(3)
+"""What the first byte of a slot says. The sender lets go of one that was given up, and its memory is the receiver's."""
+
+
+class SlotReference(NamedTuple):
+    """Where a payload lies in another process's slot: the pickle, and after it a table of where its buffers are."""
+
+    owner: int
+    number: int
+    handle: str
+    size: int
+    start: int
+    length: int
+    buffers: int
+    passing: bool
+    dropped: tuple[int, ...]
+
+
+Message: TypeAlias = bytes | SlotReference
+"""A pickle, or where it lies."""
+
+
+def is_passing(payload: Message) -> bool:
+    """Tell whether a payload lies in a slot that is one too many, and is copied out as it arrives."""
+    return isinstance(payload, SlotReference) and payload.passing
+
+
+class Slot:
+    """A segment that is used again and again."""
+
+    __slots__ = ("number", "segment", "views")
+
+    def __init__(self, number: int, segment: SharedMemory) -> None:
+        self.number = number
+        self.segment = segment
+        self.views: weakref.ref[Any] | None = None  # what arrays of this process look through
+
+    @property
+    def taken(self) -> bool:
+        return self.segment.map[0] != 0 or self.seen
+
+    @property
+    def seen(self) -> bool:
+        """Whether an array of this process looks into it."""
+        return self.views is not None and self.views() is not None
+
+    def window(self) -> Any:
+        """Return what arrays of this process look through; while one of them lives, so does this."""
+        window = block_of(self.segment.size).from_buffer(self.segment.map)
+        self.views = weakref.ref(window)
+        return window
+
+
+NUMBERS: Final = itertools.count()
+"""Numbers of slots, each used once in a process: whoever reads may have payloads from several of its `Slots`."""
+
+
+class Slots:
+    """The slots that a process owns: at most `most_bytes` and `most` of them, but for what is on its way."""
+
+    def __init__(self, most_bytes: int, most: int = 32) -> None:
+        self.most_bytes = most_bytes
+        self.most = most
+        self.slots: list[Slot] = []
+        self.bytes = 0
+        self.dropped: list[int] = []
+
+    def take(self, need: int) -> tuple[Slot, bool]:
+        """Return a slot with room for `need` bytes, and whether it is one too many, to be copied out at once."""
+        for slot in [slot for slot in self.slots if slot.segment.map[0] == GIVEN_UP]:
+            self.drop(slot)
+        free = [slot for slot in self.slots if not slot.taken and slot.segment.size >= need]
+        slot = min(free, key=lambda slot: slot.segment.size) if free else self.make(need)
+        slot.segment.map[0] = 1
+        return slot, len(self.slots) > self.most or self.bytes > self.most_bytes
+
+    def make(self, need: int) -> Slot:
+        """Make a slot, a quarter larger than needed; free ones that are too small make way for it."""
+        size = max(LEAST, -(-(need + need // 4) // LEAST) * LEAST)
+        for slot in [slot for slot in self.slots if not slot.taken]:
+            if self.bytes + size > self.most_bytes or len(self.slots) >= self.most:
+                self.drop(slot)
+        slot = Slot(next(NUMBERS), SharedMemory.create(size))
+        self.bytes += size
+        self.slots.append(slot)
+        return slot
+
+    def drop(self, slot: Slot) -> None:
+        self.slots.remove(slot)
+        self.bytes -= slot.segment.size
+        self.dropped.append(slot.number)
+        slot.segment.close()
+
+    def reset(self) -> None:
+        """Free all slots: nobody else is left who looks into them."""
+        for slot in self.slots:
+            if slot.segment.map[0] == TAKEN:
+                slot.segment.map[0] = FREE
+
+    def close(self) -> None:
+        """Let go of all slots."""
+        for slot in self.slots:
+            slot.segment.close()
+        self.slots.clear()
+
+    def send(self, head: bytes, buffers: Sequence[memoryview], draft: SlotWriter | None = None) -> SlotReference:
+        """Copy a pickle and its buffers into a slot, but for what was made in that slot, as a draft."""
+        draft = draft or SlotWriter(self)
+        sizes = [buffer.nbytes for buffer in buffers]
+        made = draft.places_of(buffers)
+        starts: list[int] = []
+        start = draft.used
+        for place, size in zip(made, sizes, strict=True):
+            starts.append(place or start)
+            start += 0 if place else aligned(size)
+        table = np.array([starts, sizes], np.int64).tobytes()
+        slot, passing = draft.give(start + len(head) + len(table))
+        if slot is None:
+            return self.send(head, buffers)
+        target = memoryview(slot.segment.map)
+        for buffer, place, begin, size in zip(buffers, made, starts, sizes, strict=True):
+            if not place:
+                copy(target[begin : begin + size], buffer)
+        target[start : start + len(head)] = head
+        target[start + len(head) : start + len(head) + len(table)] = table
+        segment = slot.segment
+        return SlotReference(
+            os.getpid(), slot.number, segment.handle, segment.size, start, len(head), len(sizes), passing, self.gone()
+        )
+
+    def gone(self) -> tuple[int, ...]:
+        """Return the numbers of the slots that were let go of, of which the other side is to be told once."""
+        dropped, self.dropped = tuple(self.dropped), []
+        return dropped
+
+    def moved(self, spot: SlotReference, slot: Slot) -> SlotReference:
+        """Return a payload that is not handed over yet in another slot: a function has kept a part of this one."""
+        end = spot.start + spot.length + 16 * spot.buffers
+        other, passing = self.take(end)
+        copy(memoryview(other.segment.map)[HEAD:end], memoryview(slot.segment.map)[HEAD:end])
+        slot.segment.map[0] = 0
+        to = other.segment
+        dropped = (*spot.dropped, *self.gone())
+        return spot._replace(number=other.number, handle=to.handle, size=to.size, passing=passing, dropped=dropped)
+
+
+def aligned(size: int) -> int:
+    return (size + ALIGN - 1) // ALIGN * ALIGN
+
+
+class SlotWriter:
+    """A slot in which results are made that would else be copied there, taken when the first of them is; `size` is
+    how many bytes they are likely to be."""
+
+    def __init__(self, slots: Slots, size: int = 0) -> None:
+        self.slots = slots
+        self.size = size
+        self.used = self.wanted = HEAD
+        self.slot: Slot | None = None
+        self.passing = False
+        self.window: Any = None
+        self.given: Slot | None = None
+
+    def room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Return an array for a user's function, in the slot if it is large."""
+        if dtype.hasobject or math.prod(shape) * dtype.itemsize < MIN_BYTES or min(shape, default=0) < 0:
+            return np.empty(shape, dtype)
+        return self.empty(shape, dtype)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Return an array in the slot if there is room for it, else one in memory of this process."""
+        count = math.prod(shape)
+        size = aligned(count * dtype.itemsize)
+        self.wanted += size
+        if self.slot is None and size:
+            self.slot, self.passing = self.slots.take(max(self.size, self.wanted) + LEAST)
+            self.window = self.slot.window()
+        if self.slot is None or self.used + size > self.slot.segment.size:
+            return np.empty(shape, dtype)
+        array = np.frombuffer(self.window, dtype, count, self.used).reshape(shape)
+        self.used += size
+        return array
+
+    def places_of(self, buffers: Sequence[memoryview]) -> list[int]:
+        """Return where in the slot each buffer lies; 0 if it does not, or shares bytes with another one."""
+        places = [0] * len(buffers)
+        if self.slot is None:
+            return places
+        base, end = address_of(memoryview(self.slot.segment.map)), HEAD
+        found = [(address_of(part) - base, number) for number, part in enumerate(buffers) if part.nbytes]
+        for place, number in sorted(found):
+            if end <= place < self.used:
+                places[number], end = place, place + buffers[number].nbytes
+        return places
+
+    def give(self, need: int) -> tuple[Slot | None, bool]:
+        """Hand over the slot, or one of so many bytes if nothing was made; `None` if that has no room for them."""
+        if self.slot is None:
+            return self.slots.take(need)
+        if need > self.slot.segment.size:
+            return None, False
+        self.given, self.slot = self.slot, None
+        return self.given, self.passing
+
+    def settled(self, payload: Message) -> Message:
+        """Return a payload in memory that no array of this process looks into: what a function kept stays its own."""
+        self.window = None
+        if self.given is None or not self.given.seen or not isinstance(payload, SlotReference):
+            return payload
+        return self.slots.moved(payload, self.given)
+
+    def drop(self) -> None:
+        """Free the slot if it was not handed over."""
+        if self.slot is not None:
+            self.slot.segment.map[0] = 0
+
+
+def address_of(buffer: memoryview) -> int:
+    return np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
+
+
+class TensorPickler(pickle.Pickler):
+    """Sends tensors of torch as arrays: their own way is neither out of band nor cheap."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
+        if is_tensor(obj) and kind.__module__ == "torch" and kind.__name__ == "Tensor" and is_dense(obj):
+            return tensor_of, array_and_dtype(obj)
+        return NotImplemented
+
+
+def tensor_of(array: Any, name: str = "") -> Any:
+    """Return a tensor that shares an array's memory."""
+    importlib.import_module("torch")
+    return from_array_and_dtype(array, name)
+
+
+def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:
+    """Pickle a value, with the data of its arrays apart in `buffers`, which is empty; what pickle knows by name only,
+    and is not to be found by it, goes whole (cloudpickle)."""
+    keep = None if buffers is None else buffers.append
+    try:
+        return named(value, keep)
+    except Exception:
+        if buffers:
+            buffers.clear()  # what was put there before it failed would be taken for what comes after it
+        return pickled_by_value(value, keep)
+
+
+def named(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None) -> bytes:
+    """Pickle a value with functions and classes by name."""
+    if "torch" not in sys.modules:
+        return pickle.dumps(value, 5, buffer_callback=keep)
+    TensorPickler(target := io.BytesIO(), 5, buffer_callback=keep).dump(value)
+    return target.getvalue()
+
+
+def pickled_by_value(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
+    """Pickle a value with the functions and classes in it that no other process could import (cloudpickle)."""
+    ByValuePickler(target := io.BytesIO(), 5, buffer_callback=keep).dump(value)
+    return target.getvalue()
+
+
+CloudPickler: Final = cast("Any", cloudpickle).Pickler
+Cached: Final[Any] = type(cache(len))
+
+
+def cached(function: Any) -> Any:
+    """Return how a function of `functools.cache` travels, which pickle knows by name only: empty, if not by name."""
+    name: str = getattr(function, "__qualname__", "")
+    with suppress(KeyError, AttributeError):  # not there by that name
+        if function.__module__ != "__main__" and attrgetter(name)(sys.modules[function.__module__]) is function:
+            return name
+    return cached_anew, (function.__wrapped__, function.cache_parameters())
+
+
+def cached_anew(function: Any, parameters: dict[str, Any]) -> Any:
+    """Return a function with a cache of its own."""
+    return lru_cache(**parameters)(function)
+
+
+def property_of(made: cached_property[Any]) -> Any:
+    """Return how a property that is worked out once travels: up to Python 3.11 it has a lock."""
+    return cached_property, (made.func,), {"attrname": made.attrname}
+
+
+class ByValuePickler(CloudPickler):
+    """Sends functions and classes that cannot be imported, those with a cache among them."""
+
+    dispatch_table: ClassVar[Any] = ChainMap(
+        {Cached: cached, cached_property: property_of}, CloudPickler.dispatch_table
+    )
+
+
+def dump_by_value(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:
+    """Pickle a value as `dumps` does, with what is of the main script by value too."""
+    return pickled_by_value(value, None if buffers is None else buffers.append)
+
+
+def pack(
+    value: Any,
+    slots: Slots,
+    inline: int = INLINE,
+    draft: SlotWriter | None = None,
+    dump: Callable[[Any, list[pickle.PickleBuffer] | None], bytes] = dumps,
+) -> Message:
+    """Return a value as a payload: a pickle if it is small, else in a slot, with the data of arrays copied once.
+
+    What was made in a `draft` lies there already.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    head = dump(value, buffers)
+    raw = [buffer.raw() for buffer in buffers]
+    if len(head) + sum(part.nbytes for part in raw) <= inline:
+        return dump(value, None) if buffers else head
+    return slots.send(head, raw, draft)
+
+
+@cache
+def block_of(size: int) -> Any:
+    """Return the type of so many bytes; one for each size of slot."""
+    return ctypes.c_ubyte * size
+
+
+def clear(memory: mmap, _: object) -> None:
+    """Free a slot: what looked into it is gone."""
+    memory[0] = 0
+
+
+class SlotReader:
+    """The slots of other processes as this one sees them."""
+
+    def __init__(self) -> None:
+        self.maps: dict[tuple[int, int], Mapping] = {}
+        self.views: dict[tuple[int, int], weakref.ref[Any]] = {}
+        self.identities: dict[tuple[int, int], tuple[int, int]] = {}
+        forks.register(self)
+
+    def open(self, payload: Message, copied: bool = False) -> Any:
+        """Return what was packed. Its arrays look into the slot, which is free again when the last of them has died,
+        unless they are `copied` or the slot is one too many.
+
+        The owner of those views is a ctypes array: NumPy may drop a memoryview that it was given, and keeps this.
+        """
+        if isinstance(payload, bytes):
+            return pickle.loads(payload)
+        memory = self.map_of(payload)
+        owner = block_of(payload.size).from_buffer(memory)
+        owner.slot = (self, payload[:2], self.identities[payload[:2]])
+        owner.memory = memory
+        VIEWS[ctypes.addressof(owner)] = owner
+        self.views[payload[:2]] = weakref.ref(owner, partial(clear, memory))
+        view = memoryview(owner).cast("B")
+        end = payload.start + payload.length
+        table = np.frombuffer(view, np.int64, 2 * payload.buffers, end).reshape(2, -1).tolist()
+        spans = [view[start : start + size] for start, size in zip(*table, strict=True)]
+        buffers = [bytearray(span) for span in spans] if copied or payload.passing else spans
+        return pickle.loads(view[payload.start : end], buffers=buffers)
+
+    def discard(self, payload: Message) -> None:
+        """Free the slot of a payload that nobody wants any more."""
+        if isinstance(payload, SlotReference):
+            self.map_of(payload)[0] = 0
+
+    def map_of(self, spot: SlotReference) -> Mapping:
+        """Return the memory of a slot, which is mapped when it is first seen."""
+        for number in spot.dropped:
+            self.forget((spot.owner, number))
+        key = spot[:2]
+        if (memory := self.maps.get(key)) is None:
+            memory, self.identities[key] = SharedMemory.identified(spot.handle, spot.size)
+            self.maps[key] = memory
+        return memory
+
+    def forget(self, key: tuple[int, int]) -> None:
+        """Let go of a slot; live views keep its memory."""
+        self.maps.pop(key, None)
+        self.views.pop(key, None)
+        self.identities.pop(key, None)
+
+    def forget_all(self, owner: int) -> None:
+        """Let go of the slots of a process that has ended."""
+        for key in [key for key in self.maps if key[0] == owner]:
+            self.forget(key)
+
+    def disown(self) -> None:
+        """Let go of all slots in a forked child: those that its arrays look into were given up before."""
+        self.views.clear()
+        self.maps.clear()
+        self.identities.clear()
+
+
+VIEWS: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
+"""What arrays of this process look through into slots of others, by address."""
+
+
+def before_fork() -> None:
+    """Give up the slots that arrays of this process look into: a child has the same arrays."""
+    windows = list(VIEWS.values())
+    found = descriptors() if windows else {}
+    for window in windows:
+        give_up(window, found)
+
+
+def give_up(window: Any, found: dict[tuple[int, int], int]) -> None:
+    """Make the memory of a slot this process's own: nobody uses the slot again, nor sees what is written there."""
+    attached, key, identity = window.slot
+    if (view := attached.views.get(key)) is not None and view() is window:
+        attached.forget(key)  # with what would clear its first byte
+    window[0] = GIVEN_UP
+    address = ctypes.addressof(window)
+    make_private(address, ctypes.sizeof(window), found[identity])
+    del VIEWS[address]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=before_fork)

@@ -1,0 +1,182 @@
+"""How worker processes start: from a server that has imported what they need, and without running the user's script."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from multiprocessing import connection, process, spawn
+from multiprocessing.util import Finalize
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from asyncdata.runtime import forks
+
+__all__ = ("Context", "WorkerProcess", "at_exit", "modules_of", "preload")
+
+METHOD: Final = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+BASE: Final = multiprocessing.get_context(METHOD)
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess as Process
+else:
+    Process = BASE.Process
+
+
+class Spawn:
+    """`multiprocessing.spawn` as the processes of this package are started with: it does not name the main module.
+
+    Else each worker would run the user's script up to its `if __name__ == "__main__"`, and fail without that line.
+    """
+
+    def get_preparation_data(self, name: str) -> dict[str, Any]:
+        """Return what a process does before it unpickles its target, except importing the parent's main module."""
+        data: dict[str, Any] = spawn.get_preparation_data(name)
+        return {key: value for key, value in data.items() if not key.startswith("init_main")}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(spawn, name)
+
+
+def popen_without_main(base: Any) -> Any:
+    """Return a subclass of one of multiprocessing's `Popen` classes that passes on nothing about the main module.
+
+    The method that starts a process is bound to another `spawn`. Nothing changes for processes that others start.
+    """
+    name = "_launch" if hasattr(base, "_launch") else "__init__"  # the latter on Windows
+    launch: Any = getattr(base, name)
+    names = {**launch.__globals__, "spawn": Spawn()}
+    return type("Popen", (base,), {name: FunctionType(launch.__code__, names, name, None, launch.__closure__)})
+
+
+@cache
+def popen() -> Any:
+    """Return the class that starts worker processes on this system."""
+    module = "popen_forkserver"
+    if METHOD == "spawn":
+        module = "popen_spawn_win32" if sys.platform == "win32" else "popen_spawn_posix"
+    return popen_without_main(importlib.import_module(f"multiprocessing.{module}").Popen)
+
+
+STARTING: Final = forks.lock()
+"""Held while a process is started: a child forked meanwhile would keep ends of pipes open that tell of its end."""
+
+START_TRIES: Final = 5
+START_PAUSE: Final = 0.02
+"""Seconds before a process is started again whose server has died; twice as long each time."""
+ENDING: Final = 10.0
+"""Seconds that a server which takes no more connections is given to end: on a busy machine it takes more than one."""
+
+
+class WorkerProcess(Process):
+    """A process that does not import the parent's main module: functions from there travel whole."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802 - multiprocessing's own name for it
+        return popen()(process_obj)
+
+    def start(self) -> None:
+        """Start it. If the fork server dies meanwhile, start again with a new one, a few times."""
+        for attempt in range(START_TRIES):
+            try:
+                with STARTING:
+                    super().start()
+                    forks.register(self)
+            except SERVER_DIED as error:  # the next try starts a server
+                if attempt == START_TRIES - 1:
+                    raise ServerDiedError(
+                        f"the fork server of multiprocessing has ended {START_TRIES} times while a process was being "
+                        f"started ({error!r}); what it printed says why: a module that fails when it is imported, too "
+                        "little memory, or somebody who kills it"
+                    ) from error
+                wait_for_end(error, START_PAUSE * 2**attempt)
+            else:
+                return
+
+    def disown(self) -> None:
+        """Be no child of a forked child, which could neither join it nor may read how it ended."""
+        getattr(process, "_children").discard(self)  # noqa: B009
+        forks.keep_for_ever(self)
+
+
+SERVER_DIED: Final = (EOFError, ConnectionError, FileNotFoundError)
+"""What is raised where the fork server does not answer, or its socket has gone."""
+
+
+class ServerDiedError(RuntimeError):
+    """No process could be started, as the fork server ends again and again."""
+
+
+def wait_for_end(error: Exception, pause: float) -> None:
+    """Wait for the fork server to end, which is replaced only then; not for long, unless it takes no connections."""
+    server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
+    try:
+        descriptor = os.pidfd_open(getattr(server, "_forkserver_pid"))  # noqa: B009 - multiprocessing's own
+    except (AttributeError, TypeError, OSError):  # no Linux, no server, or no descriptor left
+        time.sleep(pause)
+        return
+    try:
+        connection.wait([descriptor], ENDING if isinstance(error, ConnectionRefusedError) else pause)
+    finally:
+        os.close(descriptor)
+
+
+def without_server() -> None:
+    """Forget the fork server in a fork of this process: it is not that one's child, and would be refused there."""
+    server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
+    if server is not None:
+        server.__init__()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=without_server)
+
+
+@cache
+def at_exit(end: Callable[[], object], process: int) -> None:
+    """Have `end` called, once in a process, before multiprocessing waits for those that it has started.
+
+    A process of multiprocessing does so before it calls anything else that was to be called at its end.
+    """
+    Finalize(None, end, exitpriority=100)  # queues of multiprocessing, by which they are told, close at 10
+
+
+class Context:
+    """The standard context, whose processes are kept in `started`."""
+
+    def __init__(self) -> None:
+        self.started: list[WorkerProcess] = []
+
+    def Process(self, *args: Any, **kwargs: Any) -> WorkerProcess:  # noqa: N802 - the context's own name for it
+        """Return a process to be started, and remember it."""
+        process = WorkerProcess(*args, **kwargs)
+        self.started.append(process)
+        return process
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(BASE, name)
+
+
+THREADED: Final = frozenset({"jax", "tensorflow"})
+"""Packages that start threads when they are imported: a process that has done so must not fork."""
+
+
+def modules_of(fn: Any) -> set[str]:
+    """Return the modules that a function uses by name, which a worker would import first."""
+    code, names = getattr(fn, "__code__", None), getattr(fn, "__globals__", {})
+    used = [names.get(name) for name in code.co_names] if code is not None else []
+    found = {module.__name__ for module in used if isinstance(module, ModuleType)}
+    found.add(getattr(fn, "__module__", None) or "__main__")
+    return {name for name in found - {"__main__"} if name.partition(".")[0] not in THREADED}
+
+
+def preload(modules: set[str]) -> None:
+    """Have the server import modules before it makes its first process; each one then has them at once."""
+    if METHOD == "forkserver":
+        BASE.set_forkserver_preload(
+            ["asyncdata.executors.process.worker", "asyncdata.engines.process.server", "uvloop", *sorted(modules)]
+        )

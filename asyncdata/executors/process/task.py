@@ -1,0 +1,345 @@
+"""Errands: how a group of elements is put for a worker process, worked on there, and put back in its place."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from itertools import chain
+from math import inf
+from typing import Any, Final, NamedTuple, cast, final
+
+import numpy as np
+
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.errors import WorkerCrashed
+from asyncdata.executors.function_call import LATE, ElementIndex, ElementNote, noted
+from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.process.exceptions import pickled_error, unpickled_error, words_of
+from asyncdata.executors.process.shm_arena import pickled_by_value
+from asyncdata.memory.buffer_pool import Empty
+from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.thread_usage import queued
+from asyncdata.runtime.tickets import FilteredTickets, Position, Ticket, Tickets, plain
+
+__all__ = (
+    "IsolatedElement",
+    "RemoteError",
+    "Task",
+    "TaskInput",
+    "TaskResult",
+    "carry_out",
+    "reached",
+    "sent_back",
+    "sent_to_worker",
+)
+
+
+CHECKS: Final = 16
+"""How often at most it is seen, while a worker has a group, whether that takes too long."""
+
+
+class TaskInput(NamedTuple):
+    """The good elements of a group as they travel: items, those that are batches as lists, or the columns that they lie
+    in, and tickets if needed."""
+
+    items: list[Any] | tuple[ColumnBatch, ...]
+    batches: bool
+    tickets: list[Ticket] | None
+
+    def sealed(self) -> TaskInput:
+        """Return the same with each element pickled by itself, but for what lies in columns."""
+        if isinstance(self.items, tuple):
+            return self
+        seal = [[*map(IsolatedElement.of, item)] if self.batches else IsolatedElement.of(item) for item in self.items]
+        return self._replace(items=seal)
+
+
+class Task(NamedTuple):
+    """What a worker is asked for: a group, in which epoch, whether to do all of it however long that takes, whether one
+    by one since it has killed, and what not to touch."""
+
+    sent: TaskInput
+    epoch: tuple[Any, ...]
+    whole: bool
+    careful: bool = False
+    blamed: dict[int, str] | None = None
+    apart: bool = False
+    """Whether each result is pickled alone, since those of a group could not be unpickled together."""
+
+
+class TaskResult(NamedTuple):
+    """What came of a group: results, the places of those that stay if not all do, how many elements were worked on, and
+    how long it took in seconds, also those of them in which there was no core for it.
+    """
+
+    items: list[Any] | tuple[ColumnBatch, ...]
+    places: list[int] | None
+    done: int
+    seconds: float
+    queued: float
+
+    @property
+    def failures(self) -> list[RemoteError]:
+        """Return what failed."""
+        rows: list[Any] = [item if type(item) is list else [item] for item in self.items]
+        return [item for item in chain.from_iterable(rows) if type(item) is RemoteError]
+
+    def in_columns(self) -> TaskResult:
+        """Return the same with small rows of arrays put together, which travel in a fraction of the time."""
+        columns = None if isinstance(self.items, tuple) else ColumnBatch.bundle(self.items)
+        return self if columns is None else self._replace(items=(columns,))
+
+    def apart(self) -> TaskResult:
+        """Return the same with each row in memory of its own."""
+        return self._replace(items=ColumnBatch.apart(self.items)) if isinstance(self.items, tuple) else self
+
+    @property
+    def worked(self) -> float:
+        """For how many seconds there was a core for it: on a busy machine the work is no more than before."""
+        return self.seconds - self.queued
+
+
+class IsolatedElement(NamedTuple):
+    """An element that is pickled by itself, so that if it cannot be unpickled others can."""
+
+    pickled: bytes
+
+    @staticmethod
+    def of(item: Any) -> IsolatedElement:
+        """Return an element, with what is of the main script by value."""
+        return IsolatedElement(pickled_by_value(item))
+
+
+class RaisedInWorkerError(Exception):
+    """Shows where in a worker process an error was raised: the cause of one that came from there."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+class RemoteError(NamedTuple):
+    """A failure as it travels: an exception loses its traceback on the way, which is sent as text."""
+
+    error: BaseException
+    text: str
+
+    @staticmethod
+    def of(error: BaseException) -> RemoteError:
+        """Return an exception for its way."""
+        shown = traceback.TracebackException.from_exception(error)
+        shown.__notes__ = None
+        return RemoteError(error, "".join(shown.format()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return arrived, (pickled_error(self.error), self.text, f"{type(self.error).__name__}: {words_of(self.error)}")
+
+    def forget_frames(self) -> None:
+        """Let go of where it was raised: those frames, in a circle with it, would keep the results of its group."""
+        error: BaseException | None = self.error
+        while error is not None and error.__traceback__ is not None:
+            error.with_traceback(None)
+            error = error.__cause__ or error.__context__
+
+    def failure(self, ticket: Ticket) -> Failure:
+        """Return the failure, with the name of its element in its note."""
+        notes: Any = getattr(self.error, "__notes__", None)
+        if isinstance(notes, list):
+            name_notes(cast("list[object]", notes), ticket)
+        cause = self.error.__cause__ or RaisedInWorkerError(self.text)
+        BaseException.__setattr__(self.error, "__cause__", cause)  # a frozen dataclass lets nobody else set it
+        return Failure(self.error)
+
+
+def name_notes(notes: list[object], ticket: Ticket) -> None:
+    """Put the name of an element in the notes on it."""
+    for index, note in enumerate(notes):
+        if isinstance(note, ElementNote):
+            notes[index] = note.naming(ticket)
+
+
+def arrived(pickled: bytes, text: str, words: str) -> RemoteError:
+    """Return a failure that has arrived, as a RuntimeError if its class is not to be found in this process."""
+    try:
+        return RemoteError(unpickled_error(pickled), text)
+    except Exception as error:
+        refusal = RuntimeError(f"{words} (whose class cannot be loaded in this process: {error!r})")
+        return RemoteError(refusal, text)
+
+
+@final
+class GroupTickets(Tickets):
+    """The tickets of a group's elements where a worker has it."""
+
+    __slots__ = ("count", "tickets")
+
+    def __init__(self, count: int, tickets: Sequence[Ticket] | None = None) -> None:
+        self.count = count
+        self.tickets = tickets
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> ElementIndex:
+        return ElementIndex(index, None if self.tickets is None else self.tickets[index])
+
+    def at(self, count: int) -> Position:
+        raise NotImplementedError
+
+
+# in the process that asks
+
+
+def sound(block: Block) -> list[int]:
+    """Return the places of the elements that have not failed."""
+    return [place for place, item in enumerate(block.items) if type(item) is not Failure]
+
+
+def sent_to_worker(work: GroupWork, block: Block) -> TaskInput:
+    """Return what of a group is sent to a worker."""
+    places = sound(block) if block.failed else range(len(block))
+    tickets = [plain(block.tickets[place]) for place in places] if any(call.keyed for call in work.calls) else None
+    if block.columns and all(part.complete for part in block.columns):
+        return TaskInput(tuple(block.columns), False, tickets)
+    items = [block.items[place] for place in places] if block.failed else block.items
+    if items and type(items[0]) is Block:
+        return TaskInput([[None if type(one) is Failure else one for one in item.items] for item in items], True, None)
+    return TaskInput(items, False, tickets)
+
+
+def reached(block: Block, outcome: TaskResult) -> int:
+    """Return how many elements of a group are done; those that had failed before are, up to the first that is left."""
+    if not block.failed:
+        return outcome.done
+    good = sound(block)
+    return good[outcome.done] if outcome.done < len(good) else len(block)
+
+
+ODD: Final = frozenset({RemoteError, IsolatedElement})
+
+
+def sent_back(block: Block, outcome: TaskResult, label: str) -> Block:
+    """Return the results in the places of elements that a worker has done; what had failed before stays.
+
+    `label` names the step that one is to be blamed on which cannot be unpickled.
+    """
+    items, places = outcome.items, outcome.places
+    batches = not block.columns and type(block.items[0]) is Block
+    if not block.failed and not batches and (isinstance(items, tuple) or ODD.isdisjoint(map(type, items))):
+        tickets = block.tickets if places is None else FilteredTickets(block.tickets, places)
+        return Block.of_columns(items, tickets) if isinstance(items, tuple) else Block(items, tickets)
+    if isinstance(items, tuple):
+        items = [*chain.from_iterable(items)]
+    found: list[tuple[int, Any]] = list(zip(range(len(items)) if places is None else places, items, strict=True))
+    if block.failed:
+        good = sound(block)
+        bad = [(place, item) for place, item in enumerate(block.items) if type(item) is Failure]
+        found = sorted([*((good[place], item) for place, item in found), *bad], key=lambda pair: pair[0])
+    if batches:
+        return Block([rejoined(block.items[place], rows, label) for place, rows in found], block.tickets)
+    items = [opened(item, block.tickets, place, label) for place, item in found]
+    pickled_by_value = len(found) == len(block)
+    tickets = block.tickets if pickled_by_value else FilteredTickets(block.tickets, [place for place, _ in found])
+    return Block(items, tickets, Failure in set(map(type, items)))
+
+
+def rejoined(batch: Block, rows: list[Any], label: str) -> Block:
+    """Return the results of a batch as a block; what had failed before stays."""
+    items = [
+        before if type(before) is Failure else opened(row, batch.tickets, place, label)
+        for place, (before, row) in enumerate(zip(batch.items, rows, strict=True))
+    ]
+    return Block(items, batch.tickets, Failure in set(map(type, items)))
+
+
+def opened(item: Any, tickets: Tickets, place: int, label: str) -> Any:
+    """Return an item as it is in this process."""
+    if type(item) is IsolatedElement:
+        try:
+            return pickle.loads(item.pickled)
+        except Exception as error:
+            return noted(error, label, tickets[place])
+    return item.failure(tickets[place]) if type(item) is RemoteError else item
+
+
+# in the worker
+
+
+def carry_out(work: GroupWork, task: Task, mark: Callable[[int], object], empty: Empty = np.empty) -> TaskResult:
+    """Do the work on a group. `mark` is told each place before it is touched, if the group has killed before.
+
+    Batches are made in arrays that `empty` gives.
+    """
+    block, work = received(task.sent, work.label), work.at(task.epoch)
+    if not len(block):  # all had failed before
+        return TaskResult([], None, 0, 0.0, 0.0)
+    begin, waited = time.perf_counter(), queued()
+    if task.careful:
+        done, count = one_by_one(work, block, task, mark), len(block)
+    else:
+        done, count = in_time(work, block, inf if task.whole else begin + LATE, empty)
+    seconds, waited = time.perf_counter() - begin, queued() - waited
+    places = None if len(done) == count else [done.tickets[index].number for index in range(len(done))]
+    if work.rows is not None and done.columns:
+        return TaskResult(tuple(done.columns), places, count, seconds, waited)
+    if done.columns and all(part.complete for part in done.columns):  # all that was given has stayed
+        return TaskResult(tuple([part.shared() for part in done.columns]), places, count, seconds, waited)
+    if task.sent.batches:
+        return TaskResult([[fit(item) for item in part.items] for part in done.items], None, count, seconds, waited)
+    return TaskResult([fit(item) for item in done.items] if done.failed else done.items, places, count, seconds, waited)
+
+
+def in_time(work: GroupWork, block: Block, end: float, empty: Empty) -> tuple[Block, int]:
+    """Do the work on a group, in whole batches if workers make them, until the `end`; return how many are done."""
+    parts: list[Block] = []
+    count, rows = len(block), work.rows or 1
+    step, place = -(-count // (CHECKS * rows)) * rows, 0
+    while place < count and (not place or time.perf_counter() <= end):
+        parts.append(work.run(block.part(place, place + step), empty))
+        place += step
+    return Block.join(parts), min(place, count)
+
+
+def received(sent: TaskInput, label: str) -> Block:
+    """Return the group as a block, in which each element's ticket is its place; what cannot be unpickled has failed."""
+    items = sent.items
+    if isinstance(items, tuple):
+        return Block.of_columns(items, GroupTickets(sum(map(len, items)), sent.tickets))
+    if not sent.batches:
+        return unsealed(items, GroupTickets(len(items), sent.tickets), label)
+    blocks = [unsealed(rows, GroupTickets(len(rows)), label) for rows in items]
+    return Block(blocks, GroupTickets(len(blocks)))
+
+
+def unsealed(items: list[Any], tickets: GroupTickets, label: str) -> Block:
+    """Return elements as a block, those that were pickled by themselves unpickled."""
+    if IsolatedElement in set(map(type, items)):
+        items = [opened(item, tickets, place, label) for place, item in enumerate(items)]
+        return Block(items, tickets, Failure in set(map(type, items)))
+    return Block(items, tickets)
+
+
+def one_by_one(work: GroupWork, block: Block, task: Task, mark: Callable[[int], object]) -> Block:
+    """Do the work on one element after the other; what is to blame for two deaths is not touched again."""
+    parts: list[Block] = []
+    for place in range(len(block)):
+        one = block.part(place, place + 1)
+        mark(place)
+        crash = (task.blamed or {}).get(place)
+        parts.append(work.run(one) if crash is None else crashed(work, one, crash))
+    return Block.join(parts)
+
+
+def crashed(work: GroupWork, one: Block, words: str) -> Block:
+    """Return the failure of an element that kills workers."""
+    if type(one.items[0]) is Block:
+        rows: Block = one.items[0]
+        parts = [crashed(work, rows.part(row, row + 1), words) for row in range(len(rows))]
+        return Block([Block.join(parts)], one.tickets)
+    return Block([noted(WorkerCrashed(words), work.label, one.tickets[0])], one.tickets, True)
+
+
+def fit(item: Any) -> Any:
+    """Return an item that can travel."""
+    return RemoteError.of(item.error) if type(item) is Failure else item

@@ -1,0 +1,217 @@
+"""What runs in a worker process: it is made ready once, and then does tasks."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from functools import partial
+from multiprocessing.connection import wait
+from typing import Any, Final, NamedTuple
+
+from asyncdata.executors.function_call import ElementNote, ThreadPool
+from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.process.heartbeat import Heartbeats
+from asyncdata.executors.process.shared_memory import SharedMemory
+from asyncdata.executors.process.shm_arena import Message, SlotReader, Slots, SlotWriter, dumps, pack
+from asyncdata.executors.process.task import IsolatedElement, RemoteError, Task, TaskResult, carry_out
+from asyncdata.memory.buffer_pool import keep_memory_warm
+from asyncdata.memory.memcpy import HELP
+from asyncdata.memory.output_buffers import giving
+from asyncdata.runtime.host_resources import usable_cores
+
+__all__ = (
+    "ForeignError",
+    "FunctionReference",
+    "TaskReply",
+    "TaskRequest",
+    "attend",
+    "be_ready",
+    "do",
+    "fitting",
+    "prepare",
+)
+
+MAX_FUNCTIONS: Final = 64
+
+
+class FunctionReference(NamedTuple):
+    """Where the work of a stage lies, pickled; its `name` is a hash of that."""
+
+    name: bytes
+    handle: str
+    size: int
+
+
+class TaskRequest(NamedTuple):
+    """What goes to a worker: the number of the group, the stage's work, and the task."""
+
+    group: int
+    function: FunctionReference
+    task: Message
+
+
+class TaskReply(NamedTuple):
+    """What comes back: an outcome, or the error that no element is to blame for."""
+
+    payload: Message
+    failed: bool
+
+
+class ForeignError(Exception):
+    """Elements cannot be unpickled here, together, or with what is of the main script by name; never seen by users."""
+
+
+class WorkerState:
+    """What a worker knows: where it says what it is at, its own slots, those of others, and the work it has learnt."""
+
+    def __init__(self, board: str, most_bytes: int) -> None:
+        self.board = Heartbeats(handle=board)
+        self.slots = Slots(most_bytes)
+        self.attached = SlotReader()
+        self.drafted = 0  # bytes that were wanted last time
+        self.functions: OrderedDict[bytes, GroupWork] = OrderedDict()
+
+    def learn(self, function: FunctionReference) -> GroupWork:
+        """Return the work of a stage, which is unpickled once."""
+        if function.name not in self.functions:
+            memory = SharedMemory.attach(function.handle, function.size, last=False)
+            self.functions[function.name] = pickle.loads(memory)
+            memory.close()
+        self.functions.move_to_end(function.name)
+        while len(self.functions) > MAX_FUNCTIONS:
+            self.functions.popitem(last=False)
+        return self.functions[function.name]
+
+
+posts: Final[list[WorkerState]] = []
+
+
+def prepare(board: str, most_bytes: int) -> None:
+    """Make this process a worker: Ctrl-C is for the parent alone, whose end is this one's; one compute thread."""
+    attend()
+    one_thread()
+    if usable_cores() > 1:
+        HELP.set(ThreadPool(start, 1, "asyncdata-copy").submit)
+    posts.append(WorkerState(board, most_bytes))
+
+
+def start(run: Callable[[], None], name: str) -> None:
+    """Start a thread that ends with this process."""
+    threading.Thread(target=run, name=name, daemon=True).start()
+
+
+def attend() -> None:
+    """Let Ctrl-C be for the parent alone, and end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=follow, args=(parent,), name="asyncdata-parent", daemon=True).start()
+    keep_memory_warm()
+
+
+def follow(parent: Any) -> None:
+    """End with the parent, however it ends. The pool would leave its workers behind if the parent is killed.
+
+    A child of the parent may hold the pipe open that tells of its end, so the parent itself is waited for where that
+    is possible.
+    """
+    ends: list[Any] = [parent.sentinel]
+    if hasattr(os, "pidfd_open"):
+        try:
+            ends.append(os.pidfd_open(parent.pid))
+        except OSError as error:
+            if error.errno == errno.ESRCH:
+                os._exit(1)
+    wait(ends)
+    os._exit(1)
+
+
+def one_thread() -> None:
+    """Let libraries compute in one thread: there are as many workers as cores."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
+        os.environ[name] = "1"
+    for module, setter in (("torch", "set_num_threads"), ("cv2", "setNumThreads")):
+        if module in sys.modules:
+            getattr(sys.modules[module], setter)(1)
+    with suppress(ImportError):
+        importlib.import_module("threadpoolctl").threadpool_limits(1)
+
+
+def be_ready() -> None:
+    """Do nothing: what a pool is asked first, so that its processes start."""
+
+
+def do(order: TaskRequest) -> TaskReply:
+    """Do a task; what goes wrong with it as a whole is in the reply."""
+    (post,) = posts
+    post.board.write(order.group)
+    try:
+        draft = SlotWriter(post.slots, post.drafted)
+        try:
+            return TaskReply(draft.settled(made(order, post, draft)), False)
+        finally:
+            post.drafted = draft.wanted
+            draft.drop()
+    except BaseException as error:  # SystemExit and the like, or a function that cannot be loaded here
+        return TaskReply(pack(RemoteError.of(error), post.slots), True)
+    finally:
+        post.board.write(0)
+
+
+def made(order: TaskRequest, post: WorkerState, draft: SlotWriter) -> Message:
+    """Do the work of a task and return its outcome as a payload, of which nothing is left here but what its functions
+    keep."""
+    work = post.learn(order.function)
+    task = opened(post, order.task)
+    with giving(draft.room) if work.rows is None else nullcontext():  # else rows of batches are given
+        outcome = carry_out(work, task, partial(post.board.write, order.group), draft.empty)
+    payload = sent(outcome, task, post, work, draft)
+    if draft.window is not None:
+        for failure in outcome.failures:
+            failure.forget_frames()
+    return payload
+
+
+def opened(post: WorkerState, payload: Message) -> Task:
+    """Return a task that has arrived."""
+    try:
+        return post.attached.open(payload)
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:
+        raise ForeignError(str(error)) from error
+
+
+def sent(outcome: TaskResult, task: Task, post: WorkerState, work: GroupWork, draft: SlotWriter) -> Message:
+    """Return an outcome as a payload; results that cannot be pickled become failures."""
+    try:
+        if not task.apart or isinstance(outcome.items, tuple):
+            return pack(outcome.in_columns(), post.slots, draft=draft)
+    except Exception:
+        outcome = outcome.apart()
+    fit = partial(fitting, work=work, alone=task.apart)
+    items = [[*map(fit, item)] if task.sent.batches else fit(item) for item in outcome.items]
+    return pack(outcome._replace(items=items), post.slots)
+
+
+def fitting(item: Any, work: GroupWork, alone: bool) -> Any:
+    """Return a result, pickled by itself if asked for, or the failure in the place of one that cannot be pickled."""
+    if type(item) is RemoteError:
+        return item
+    try:
+        pickled = dumps(item, None)
+        return IsolatedElement(pickled) if alone else item
+    except Exception as error:
+        kind = type(item).__name__
+        refusal = TypeError(f"the function returned a {kind}, which cannot be sent from a worker process: {error}")
+        refusal.add_note(ElementNote(f"in {work.label}"))
+        return RemoteError.of(refusal)

@@ -1,0 +1,212 @@
+"""Scope: what a running stage may start (tasks, threads, inner pipelines), and who ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any, Final, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from asyncdata.executors.function_call import ThreadPool
+from asyncdata.executors.retry import LEAVING, Leaving
+from asyncdata.runtime.memory_budget import MemoryBudget
+
+__all__ = ("EndError", "LooplessScope", "OwnedTask", "Scope")
+
+T = TypeVar("T")
+
+READERS: Final = 8
+END_TIMEOUT: Final = 0.8
+
+
+class EndError(Exception):
+    """Carries `SystemExit` or `KeyboardInterrupt` out of a task, as an event loop ends where a task raises these."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class OwnedTask:
+    """The threads and foreign tasks of one pipeline: started here, ended and awaited here; and its budget."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self.budget = budget
+        self.left, self.over = Leaving(), Leaving()
+        """What tells those that wait that the consumer has left: in the thread that runs the stages at once, in others
+        when the stages are closed, so that those threads begin nothing more."""
+        self.threads: set[threading.Thread] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.readers = ThreadPool(self.start, READERS, "asyncdata-read")
+        self.copier = ThreadPool(self.start, 1, "asyncdata-copy")
+        self.unstarted: set[Coroutine[Any, Any, None]] = set()
+        self.has_spawned = False
+        self.emptied: Callable[[], object] | None = None
+
+    def start(self, run: Callable[[], None], name: str) -> None:
+        """Start a daemon thread. Daemon, so that a user's function that never returns cannot hold the interpreter."""
+        context = copy_context()
+        context.run(LEAVING.set, self.over)
+
+        def main() -> None:
+            try:
+                context.run(run)
+            finally:
+                self.threads.discard(thread)
+                if not self.threads and self.emptied is not None:
+                    self.emptied()
+
+        thread = threading.Thread(target=main, name=name, daemon=True)
+        self.threads.add(thread)
+        thread.start()
+
+    def adopt(self, task: asyncio.Task[None]) -> None:
+        """Keep a task that runs a user's async iterator until it is done."""
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def stop(self) -> None:
+        """Tell the shared threads to end. What a loop that was shut down never began, will not begin."""
+        self.readers.stop()
+        self.copier.stop()
+        self.over.say()
+        for coroutine in self.unstarted:
+            coroutine.close()
+        self.unstarted.clear()
+
+    def join(self) -> None:
+        """Wait for every thread, in all no longer than a user's function may sensibly take to return."""
+        deadline = time.monotonic() + END_TIMEOUT
+        for thread in list(self.threads):
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    async def join_async(self) -> None:
+        """Wait as `join` does, without blocking the loop."""
+        loop, empty = asyncio.get_running_loop(), asyncio.Event()
+
+        def emptied() -> None:
+            with suppress(RuntimeError):  # the loop was closed while a thread was still at work
+                loop.call_soon_threadsafe(empty.set)
+
+        self.emptied = emptied
+        if self.threads:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(empty.wait(), END_TIMEOUT)
+
+
+class Scope:
+    """What a stage gets when it is opened. `at` gives a scope for another epoch or for an inner pipeline."""
+
+    __slots__ = ("epoch", "group", "home", "loop", "owned")
+
+    def __init__(
+        self,
+        group: TaskGroup,
+        owned: OwnedTask,
+        *,
+        epoch: tuple[Any, ...],
+        home: asyncio.AbstractEventLoop | None,
+    ) -> None:
+        self.group = group
+        self.owned = owned
+        self.epoch = epoch
+        self.loop = asyncio.get_running_loop()
+        self.home = home or self.loop
+
+    @property
+    def budget(self) -> MemoryBudget:
+        """How many bytes the buffers of the pipeline may hold together."""
+        return self.owned.budget
+
+    def at(self, *path: Any) -> Scope:
+        """Return this scope one level deeper in epochs: a repetition, or the element an inner pipeline is for."""
+        inner = object.__new__(Scope)
+        inner.group, inner.owned, inner.loop, inner.home = self.group, self.owned, self.loop, self.home
+        inner.epoch = self.epoch + path
+        return inner
+
+    def with_epoch(self, epoch: tuple[Any, ...]) -> Scope:
+        """Return this scope as it was in `epoch`."""
+        inner = self.at()
+        inner.epoch = epoch
+        return inner
+
+    def spawn(self, run: Callable[[], Awaitable[None]]) -> anyio.CancelScope:
+        """Start a task in the pipeline's task group; what is returned cancels it."""
+        cancel = anyio.CancelScope()
+
+        async def task() -> None:
+            self.owned.unstarted.discard(coroutine)
+            with cancel:
+                try:
+                    await run()
+                except (SystemExit, KeyboardInterrupt) as error:
+                    raise EndError(error) from None
+
+        coroutine = task()
+        self.owned.unstarted.add(coroutine)
+        self.owned.has_spawned = True
+        self.group.start_soon(lambda: coroutine)
+        return cancel
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Run a blocking call (reading a file) in one of the pipeline's reader threads."""
+        future: asyncio.Future[T] = self.loop.create_future()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)  # type: ignore[arg-type]
+            else:
+                future.set_exception(error)
+
+        def job() -> None:
+            try:
+                outcome: tuple[Any, BaseException | None] = (call(), None)
+            except BaseException as error:  # carried to the awaiting task
+                outcome = (None, error)
+            try:
+                self.loop.call_soon_threadsafe(settle, *outcome)
+            except RuntimeError:  # the pipeline has ended meanwhile
+                return
+
+        self.owned.readers.submit(job)
+        return await future
+
+
+def wanted() -> bool:
+    """Return that nobody has left."""
+    return False
+
+
+class LooplessScope(Scope):
+    """The scope of stages in a thread without a loop, with no tasks and threads to look after.
+
+    What takes long there may ask whether the consumer has `left`, or be broken off by one of the `ends`, which are
+    called then in another thread.
+    """
+
+    __slots__ = ("ends", "left")
+
+    def __init__(
+        self,
+        epoch: tuple[Any, ...],
+        left: Callable[[], bool] = wanted,
+        ends: list[Callable[[], object]] | None = None,
+    ) -> None:
+        self.epoch = epoch
+        self.left = left
+        self.ends: list[Callable[[], object]] = [] if ends is None else ends
+
+    def at(self, *path: Any) -> Scope:
+        return LooplessScope(self.epoch + path, self.left, self.ends)
+
+    def with_epoch(self, epoch: tuple[Any, ...]) -> Scope:
+        return LooplessScope(epoch, self.left, self.ends)

@@ -1,0 +1,181 @@
+"""Workers: several threads or tasks that run groups of elements at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from asyncdata.executors.function_call import ChunkSizer, Deadline, ThreadPool
+from asyncdata.executors.group_work import Done
+from asyncdata.executors.scope import Scope
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.queue import LoopSignal
+from asyncdata.runtime.thread_usage import ThreadUsage
+
+__all__ = ("Group", "TaskWorkers", "ThreadWorkers", "Workers")
+
+THREAD_GROUP: Final = 5e-4
+
+
+class Group:
+    """Elements that one lane works on together.
+
+    When it is done, `result` is what became of the first `count`: of all, unless some took so long that the others were
+    left.
+    """
+
+    __slots__ = ("count", "cpu", "done", "error", "pauses", "queued", "recalled", "result", "seconds", "what")
+
+    result: Block
+
+    def __init__(self, what: Block) -> None:
+        self.what = what
+        self.count = len(what)
+        self.done = self.recalled = False
+        self.error: BaseException | None = None
+        self.seconds = (
+            0.0  # that its work took; those that it computed; those that it could have, had there been a core
+        )
+        self.cpu = self.queued = 0.0
+        self.pauses = 0  # how often its thread gave up its core by itself
+
+    @property
+    def given_up(self) -> bool:
+        """Whether elements were left."""
+        return self.count < len(self.what)
+
+    def work(self, attempt: Callable[[Block, Deadline], Done], pace: ChunkSizer) -> None:
+        """Call functions over the elements, right here, and give up those that it takes too long for."""
+        begin = time.perf_counter()
+        try:
+            self.result, self.count = attempt(self.what, pace.term())
+        except BaseException as error:  # SystemExit and the like end the pipeline, when its turn comes
+            self.error = error
+        self.seconds = time.perf_counter() - begin
+        pace.measured(self.count, self.seconds)
+
+
+class Workers:
+    """Where groups run: `finished` is called for each group, from any thread."""
+
+    pace: ChunkSizer
+    workers: int
+
+    in_order = False
+    """Whether calls are made in the order of the elements, as one worker alone makes them."""
+
+    late = False
+    """Whether there is something that was given up, which comes before all that has been submitted since."""
+
+    tuned = False
+    """Whether AUTOTUNE chooses how many workers there are: then there may also be fewer groups than keep them busy."""
+
+    @property
+    def trying(self) -> bool:
+        """Whether AUTOTUNE measures groups, which should then not take long."""
+        return False
+
+    def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
+        """Let a lane work on `group`."""
+        raise NotImplementedError
+
+    def read(self, waits: bool) -> None:
+        """Take note that somebody wants results, and whether there are none yet."""
+
+    def finish(self) -> None:
+        """Let go of what is no longer needed when the groups submitted so far are done."""
+
+    def stop(self) -> None:
+        """Take no more groups; those begun may finish."""
+
+
+class ThreadWorkers(Workers):
+    """`count` threads that run a plain function over groups of about half a millisecond.
+
+    While they are `watched`, groups tell what they used too.
+    """
+
+    watched = False
+
+    def __init__(self, scope: Scope, count: int, work: Callable[[Block, Deadline], Done]) -> None:
+        self.pace = ChunkSizer(THREAD_GROUP)
+        self.work = work
+        self.workers = count
+        self.threads = ThreadPool(scope.owned.start, count, "asyncdata-map")
+
+    def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
+        def job() -> None:
+            if self.late or group.recalled:
+                return
+            before = ThreadUsage.now() if self.watched else None
+            group.work(self.work, self.pace)
+            self.late = self.in_order and group.given_up
+            if before is not None:
+                group.cpu, group.queued, group.pauses = before.since(group.count)
+            group.done = True
+            finished(group)
+
+        self.threads.submit(job)
+
+    def finish(self) -> None:
+        self.threads.finish()
+
+    def stop(self) -> None:
+        self.threads.stop()
+
+
+class TaskWorkers(Workers):
+    """`count` tasks that await a function on one element each."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        count: int,
+        work: Callable[[Block], Awaitable[Block]],
+        at_once: Callable[[Block], Block | None] | None = None,
+    ) -> None:
+        self.pace = ChunkSizer(0.0)
+        self.work = work
+        self.at_once = at_once
+        self.scope = scope
+        self.workers = count
+        self.waiting: deque[tuple[Group, Callable[[Group], None]]] = deque()
+        self.idle: deque[LoopSignal] = deque()
+        self.tasks: list[Any] = []
+
+    def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
+        if self.at_once is not None and (result := self.at_once(group.what)) is not None:
+            group.result, group.done = result, True
+            finished(group)
+            return
+        self.waiting.append((group, finished))
+        if self.idle:
+            self.idle.popleft().notify()
+        elif len(self.tasks) < self.workers:
+            self.tasks.append(self.scope.spawn(self.lane))
+
+    async def lane(self) -> None:
+        """Work on one group after the other."""
+        signal = LoopSignal(self.scope.loop)
+        while True:
+            while self.waiting:
+                group, finished = self.waiting.popleft()
+                begin = time.perf_counter()
+                try:
+                    group.result = await self.work(group.what)
+                except asyncio.CancelledError:  # this lane is to end
+                    raise
+                except BaseException as error:  # SystemExit and the like end the pipeline, when its turn comes
+                    group.error = error
+                group.seconds = time.perf_counter() - begin
+                group.done = True
+                finished(group)
+            self.idle.append(signal)
+            await signal.until(self.waiting.__len__)
+
+    def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()

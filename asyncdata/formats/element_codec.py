@@ -1,0 +1,374 @@
+"""Elements as bytes: arrays, numbers, strings and structures of them, and nothing that would run code when it is read.
+
+An element is a tag and what it says, little-endian; structures hold elements:
+
+    -  None        t f  bools         i  int64          j  any int       d  float64     c  complex128
+    b  bytes       y  bytearray       s  str in UTF-8   l  list          u  tuple       m  dict
+    a  array       g  NumPy scalar    o  array of objects                n  named tuple k  dataclass
+    r  Ragged      p  tensor of PyTorch: an array, and the name of a dtype that NumPy does not have
+
+The data of an array lie at a multiple of 16 bytes and are not copied when it is read: it is read-only. Named tuples and
+dataclasses tell their class by module and name; reading one looks it up in the modules that are imported, imports none,
+and calls none of its methods.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+import sys
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from asyncdata.elements.ragged import Ragged
+from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, is_tensor
+from asyncdata.errors import DataLossError, StructureError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ("ElementReader", "decode_element", "encode_element")
+
+ALIGNMENT: Final = 16
+
+LARGE: Final = 1 << 16
+"""Arrays of fewer bytes are copied once more, which takes less time than to look at them as bytes."""
+
+pack_size = struct.Struct("<I").pack
+unpack_size = struct.Struct("<I").unpack_from
+pack_length = struct.Struct("<Q").pack
+unpack_length = struct.Struct("<Q").unpack_from
+pack_int = struct.Struct("<cq").pack
+unpack_int = struct.Struct("<q").unpack_from
+pack_float = struct.Struct("<cd").pack
+unpack_float = struct.Struct("<d").unpack_from
+pack_complex = struct.Struct("<cdd").pack
+unpack_complex = struct.Struct("<dd").unpack_from
+
+
+def encode_element(value: Any) -> bytes:
+    """Return an element as bytes; `StructureError` for what cannot be written.
+
+    >>> decode_element(encode_element({"x": (1, None), "name": b"a"}))
+    {'x': (1, None), 'name': b'a'}
+    """
+    writer = ElementWriter()
+    writer.add(value)
+    return b"".join(writer.parts)
+
+
+def decode_element(data: bytes) -> Any:
+    """Return the element that `encode_element` made this of; `DataLossError` if it made no such thing."""
+    reader = ElementReader(data)
+    try:
+        value = reader.take()
+    except (struct.error, IndexError, ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        if isinstance(error, (DataLossError, StructureError)):
+            raise
+        raise DataLossError(f"no element, {len(data)} bytes that say something else: {error}") from error
+    if reader.at != len(data):
+        raise DataLossError(f"no element, it ends at byte {reader.at} of {len(data)}")
+    return value
+
+
+class ElementWriter:
+    """Gathers the parts of an element's bytes."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes | memoryview] = []
+        self.size = 0
+
+    def put(self, part: bytes | memoryview) -> None:
+        self.parts.append(part)
+        self.size += len(part)
+
+    def add(self, value: Any) -> None:
+        """Append an element."""
+        kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+        write = WRITERS.get(kind)
+        if write is not None:
+            write(self, value)
+        else:
+            self.other(value)
+
+    def flag(self, value: bool | None) -> None:
+        self.put(b"-" if value is None else b"t" if value else b"f")
+
+    def integer(self, value: int) -> None:
+        if -(1 << 63) <= value < 1 << 63:
+            self.put(pack_int(b"i", value))
+        else:
+            self.bulk(b"j", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+
+    def number(self, value: float) -> None:
+        self.put(pack_float(b"d", value))
+
+    def complex_number(self, value: complex) -> None:
+        self.put(pack_complex(b"c", value.real, value.imag))
+
+    def bulk(self, tag: bytes, data: bytes | memoryview) -> None:
+        self.put(tag + pack_length(len(data)))
+        self.put(data)
+
+    def octets(self, value: bytes | bytearray) -> None:
+        self.bulk(b"b" if isinstance(value, bytes) else b"y", bytes(value))
+
+    def text(self, value: str) -> None:
+        self.bulk(b"s", value.encode("utf-8", "surrogatepass"))
+
+    def sequence(self, value: list[Any] | tuple[Any, ...]) -> None:
+        self.put((b"l" if isinstance(value, list) else b"u") + pack_size(len(value)))
+        for part in value:
+            self.add(part)
+
+    def mapping(self, value: dict[Any, Any]) -> None:
+        self.put(b"m" + pack_size(len(value)))
+        for key, part in value.items():
+            self.add(key)
+            self.add(part)
+
+    def array(self, value: Any, tag: bytes = b"a") -> None:
+        if value.dtype == object:
+            self.put(b"o" + told_shape(value.shape))
+            for part in value.ravel().tolist():
+                self.add(part)
+            return
+        self.put(array_head(tag, value.dtype, value.shape, self.size % ALIGNMENT))
+        if value.nbytes >= LARGE:
+            self.put(memoryview(cast("Any", np.ascontiguousarray(value).reshape(-1).view(np.uint8))))
+        elif value.nbytes:
+            self.put(value.tobytes())
+
+    def other(self, value: Any) -> None:
+        """Append what is of no type that is looked up at once."""
+        kind = cast("type[Any]", type(value))
+        if kind is Ragged:
+            self.put(b"r")
+            self.array(value.values)
+            self.array(value.row_splits)
+        elif is_tensor(value):
+            array, name = array_and_dtype(value)
+            self.put(b"p")
+            self.array(array)
+            self.text(name)
+        elif isinstance(value, np.generic) and not isinstance(value, np.void):
+            self.array(np.asarray(cast("Any", value)), b"g")
+        elif isinstance(value, tuple) and hasattr(kind, "_fields"):
+            parts = cast("tuple[Any, ...]", value)
+            self.named(b"n", kind, dict(zip(kind._fields, parts, strict=True)))
+        elif dataclasses.is_dataclass(cast("Any", value)):
+            whole = cast("Any", value)
+            self.named(b"k", kind, {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)})
+        else:
+            raise StructureError(
+                f"cannot be written to a file: {kind.__module__}.{kind.__qualname__}, got {value!r:.80}; elements in "
+                "files are arrays, numbers, bytes, str, None and tuples, dicts, lists, named tuples and dataclasses of "
+                "them: make such of it in a map"
+            )
+
+    def named(self, tag: bytes, kind: type, parts: dict[str, Any]) -> None:
+        if found(kind.__module__, kind.__qualname__) is not kind:
+            raise StructureError(
+                f"cannot be written to a file: {kind.__qualname__} is no class that module {kind.__module__} has by "
+                "that name; define it at the top of a module"
+            )
+        self.put(tag)
+        for word in (kind.__module__, kind.__qualname__):
+            self.text(word)
+        self.mapping(parts)
+
+
+WRITERS: Final[dict[type, Callable[[ElementWriter, Any], None]]] = {
+    **dict.fromkeys((type(None), bool), ElementWriter.flag),
+    **dict.fromkeys((bytes, bytearray), ElementWriter.octets),
+    **dict.fromkeys((list, tuple), ElementWriter.sequence),
+    **dict.fromkeys((np.ndarray, np.memmap), ElementWriter.array),
+    int: ElementWriter.integer,
+    float: ElementWriter.number,
+    complex: ElementWriter.complex_number,
+    str: ElementWriter.text,
+    dict: ElementWriter.mapping,
+}
+
+
+class ElementReader:
+    """Takes elements from bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def take(self) -> Any:
+        """Return the next element."""
+        tag = self.data[self.at]
+        self.at += 1
+        return READERS[tag](self)
+
+    def number(self, unpack: Callable[[bytes, int], tuple[Any, ...]], size: int) -> tuple[Any, ...]:
+        values = unpack(self.data, self.at)
+        self.at += size
+        return values
+
+    def size(self) -> int:
+        return self.number(unpack_size, 4)[0]
+
+    def length(self) -> int:
+        return self.number(unpack_length, 8)[0]
+
+    def span(self, length: int) -> bytes:
+        part = self.data[self.at : self.at + length]
+        if len(part) < length:
+            raise ValueError("it is cut short")
+        self.at += length
+        return part
+
+    def bulk(self) -> bytes:
+        return self.span(self.length())
+
+    def text(self) -> str:
+        return self.bulk().decode("utf-8", "surrogatepass")
+
+    def parts(self) -> list[Any]:
+        return [self.take() for _ in range(self.size())]
+
+    def mapping(self) -> dict[Any, Any]:
+        return {self.take(): self.take() for _ in range(self.size())}
+
+    def shape(self) -> tuple[int, ...]:
+        return tuple([self.length() for _ in range(self.size())])
+
+    def array(self) -> Any:
+        shape, dtype = self.shape(), dtype_of(self.span(self.size()))
+        self.at += -self.at % ALIGNMENT
+        if 0 in shape or not dtype.itemsize:
+            return np.empty(shape, dtype)
+        array = np.ndarray(shape, dtype, self.data, self.at)
+        self.at += array.nbytes
+        return array
+
+    def objects(self) -> Any:
+        shape = self.shape()
+        count = prod(shape)
+        if count > len(self.data):
+            raise ValueError("it has more members than bytes")
+        array = np.empty(count, object)
+        for place in range(count):
+            array[place] = self.take()
+        return array.reshape(shape)
+
+    def kind(self) -> Any:
+        module, name = self.take(), self.take()
+        kind = found(module, name)
+        if kind is None:
+            raise StructureError(f"the element is a {module}.{name}, which is not there: import {module} first")
+        return kind
+
+    def fields(self) -> dict[str, Any]:
+        parts = self.take()
+        if type(parts) is not dict:
+            raise ValueError("a class has fields")
+        return cast("dict[str, Any]", parts)
+
+    def tensor(self) -> Any:
+        array, name = self.take(), self.take()
+        if not isinstance(array, np.ndarray) or type(name) is not str:
+            raise ValueError("a tensor is made of an array and the name of a dtype")
+        try:
+            return from_array_and_dtype(cast("Any", array).copy(), name)  # a tensor is never read-only
+        except RuntimeError as error:
+            raise ValueError(f"no tensor: {error}") from None
+
+    def named_tuple(self) -> Any:
+        kind, parts = self.kind(), self.fields()
+        if not issubclass(kind, tuple):
+            raise TypeError("this is no named tuple")
+        make: Any = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return make(kind, checked(kind, getattr(cast("Any", kind), "_fields", ()), parts).values())
+
+    def record(self) -> Any:
+        kind, parts = self.kind(), self.fields()
+        fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+        value: Any = object.__new__(cast("Any", kind))
+        for name, part in checked(kind, [field.name for field in fields], parts).items():
+            object.__setattr__(value, name, part)
+        return value
+
+
+def checked(kind: Any, names: Sequence[str], parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of an element of a class, if it has these names."""
+    if [*parts] != [*names]:
+        raise StructureError(f"{kind.__qualname__} has fields {[*names]}, the element that was written {[*parts]}")
+    return parts
+
+
+READERS: Final[dict[int, Callable[[ElementReader], Any]]] = {
+    ord("-"): lambda _: None,
+    ord("t"): lambda _: True,
+    ord("f"): lambda _: False,
+    ord("i"): lambda reader: reader.number(unpack_int, 8)[0],
+    ord("j"): lambda reader: int.from_bytes(reader.bulk(), "little", signed=True),
+    ord("d"): lambda reader: reader.number(unpack_float, 8)[0],
+    ord("c"): lambda reader: complex(*reader.number(unpack_complex, 16)),
+    ord("b"): ElementReader.bulk,
+    ord("y"): lambda reader: bytearray(reader.bulk()),
+    ord("s"): ElementReader.text,
+    ord("l"): ElementReader.parts,
+    ord("u"): lambda reader: tuple(reader.parts()),
+    ord("m"): ElementReader.mapping,
+    ord("a"): ElementReader.array,
+    ord("g"): lambda reader: reader.array()[()],
+    ord("o"): ElementReader.objects,
+    ord("n"): ElementReader.named_tuple,
+    ord("k"): ElementReader.record,
+    ord("p"): ElementReader.tensor,
+    ord("r"): lambda reader: Ragged(reader.take(), reader.take()),
+}
+
+
+def told_shape(shape: tuple[int, ...]) -> bytes:
+    return pack_size(len(shape)) + b"".join(map(pack_length, shape))
+
+
+@lru_cache
+def array_head(tag: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], at: int) -> bytes:
+    """Return what comes before the data of an array, which begins at byte `at`, up to where they may lie."""
+    kind = told_dtype(dtype)
+    head = tag + told_shape(shape) + pack_size(len(kind)) + kind
+    return head + bytes(-(at + len(head)) % ALIGNMENT)
+
+
+@lru_cache
+def told_dtype(dtype: np.dtype[Any]) -> bytes:
+    """Return a dtype as JSON; `StructureError` for one that NumPy's own file format does not know."""
+    told = None if dtype.hasobject else json.dumps(np.lib.format.dtype_to_descr(dtype)).encode()
+    if told is None or dtype_of(told) != dtype:
+        raise StructureError(f"cannot be written to a file: an array of dtype {dtype}; convert it with astype in a map")
+    return told
+
+
+@lru_cache
+def dtype_of(told: bytes) -> np.dtype[Any]:
+    """Return the dtype that `told_dtype` told."""
+
+    def descr(part: Any) -> Any:
+        if not isinstance(part, list):
+            return part
+        fields = cast("list[list[Any]]", part)
+        return [(name, descr(kind), *map(tuple, shape)) for name, kind, *shape in fields]
+
+    dtype = np.lib.format.descr_to_dtype(descr(json.loads(told)))
+    if dtype.hasobject:
+        raise ValueError("objects are written one by one")
+    return dtype
+
+
+def found(module: str, name: str) -> type | None:
+    """Return the class of this name in a module that is imported; `None` if there is none."""
+    value: Any = sys.modules.get(module)
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return value if isinstance(value, type) else None

@@ -1,0 +1,500 @@
+"""Contents: what functions do and what data in memory is, as hashes, so that kept elements of others are told apart."""
+
+from __future__ import annotations
+
+import sys
+from array import array as array_of
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import is_dataclass
+from datetime import date, datetime, timedelta, timezone
+from datetime import time as dt_time
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import lru_cache, partial
+from hashlib import blake2b
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_NEWLOCALS, CO_VARARGS, CO_VARKEYWORDS
+from itertools import chain, zip_longest
+from operator import attrgetter, itemgetter, methodcaller
+from pathlib import PurePath
+from re import Pattern
+from types import (
+    BuiltinMethodType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any, Final, cast
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.elements.structure import open_level
+from asyncdata.elements.tensors import is_tensor, tensor_content
+from asyncdata.executors.function_call import Call
+from asyncdata.executors.retry import Retried, Timed
+from asyncdata.formats.tfrecord import checksum
+from asyncdata.graph.attributes import attributes_of, is_own, keywords_of, used
+from asyncdata.graph.node import Node, Planned, nodes_of
+
+__all__ = ("changed", "contents", "contents_of", "hash_of")
+
+PLAIN: Final = frozenset({bool, int, float, complex, str, bytes, bytearray, type(None), type(...)})
+"""Types whose values are told as they are."""
+
+EXACT: Final[dict[type[Any], Callable[[Any], Any]]] = {
+    str: str.__str__,
+    bytes: bytes.__bytes__,
+    bytearray: bytearray.copy,
+    int: int.__index__,
+    float: float.__float__,
+    complex: complex.__complex__,
+}
+"""How to have the plain value of one whose class is the user's, with none of the user's methods."""
+
+HOLDING: Final[dict[type[Any], Callable[[Any], Iterable[Any]]]] = {
+    list: cast("Any", list).__iter__,
+    OrderedDict: lambda value: chain.from_iterable(OrderedDict[Any, Any].items(value)),
+    dict: lambda value: chain.from_iterable(dict[Any, Any].items(value)),
+    set: cast("Any", set).__iter__,
+    frozenset: cast("Any", frozenset).__iter__,
+    tuple: cast("Any", tuple).__iter__,
+}
+"""How to have what a value holds whose class may be the user's, with none of the user's methods."""
+
+SETS: Final = frozenset({set, frozenset})
+
+HELD: Final[tuple[type[Any], ...]] = (tuple, frozenset, np.ndarray, np.generic)
+"""What a function holds that is looked into."""
+
+NAMED: Final = frozenset({date, timedelta, Decimal, Fraction})
+"""Types whose text tells all."""
+
+PARTS: Final[dict[type[Any], Callable[[Any], tuple[Any, ...]]]] = {
+    slice: attrgetter("start", "stop", "step"),
+    range: attrgetter("start", "stop", "step"),
+    datetime: lambda value: value.__reduce_ex__(4)[1],  # which of two hours in autumn it is too
+    dt_time: lambda value: value.__reduce_ex__(4)[1],
+    timezone: lambda value: value.__getinitargs__(),
+    ZoneInfo: lambda value: (value.key,),
+    Pattern: lambda value: (value.pattern, value.flags),
+    memoryview: lambda value: (value.format, value.shape, value.tobytes()),
+    array_of: lambda value: (value.typecode, value.tobytes()),
+    partial: lambda value: (value.func, value.args, *keywords_of(value)),
+    itemgetter: lambda value: value.__reduce__(),
+    attrgetter: lambda value: value.__reduce__(),
+    methodcaller: lambda value: value.__reduce__(),
+}
+"""Types that are told by parts of theirs."""
+
+SHORT: Final = PLAIN - {bytes, bytearray}
+
+SOME: Final = 1024
+"""So many short values are told at once."""
+
+CO_HAS_DOCSTRING: Final = 0x4000000
+
+CACHED: Final = type(lru_cache(int))
+
+BUILT_IN: Final = frozenset({BuiltinMethodType, MethodWrapperType})
+
+UNBOUND: Final = frozenset(
+    {MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType, cast("type[Any]", type(np.sum))}
+)
+"""Types of functions that have a name and no code of Python's, nor an object."""
+
+READING: Final = frozenset({"__getitem__", "get", "__contains__"})
+"""Methods of lists, dicts and sets that write nothing into them."""
+
+KINDS: Final = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+"""What of the flags of code says what it does."""
+
+
+def contents(plan: Node) -> list[str]:
+    """Return, for each step of a plan's account, a hash of what elements that are kept depend on in it."""
+    return [contents_of(node.contents) for node in nodes_of(plan) if node.identity is not None]
+
+
+def contents_of(values: tuple[Any, ...]) -> str:
+    """Return a hash, behind the version of Python where there is code in it, on which that depends."""
+    if not values:
+        return ""
+    digest = ContentHasher()
+    for value in values:
+        digest.add(value)
+    version = f"{sys.version_info.major}.{sys.version_info.minor} " if digest.coded else ""
+    return f"{version}{digest.hash.hexdigest()}"
+
+
+def changed(was: Sequence[str], now: Sequence[str]) -> int | None:
+    """Return at which step of an account something is another now; code in two versions of Python tells nothing."""
+    for place, (old, new) in enumerate(zip_longest(was, now, fillvalue="")):
+        versions = {words.rpartition(" ")[0] for words in (old, new)}
+        if old != new and ("" in versions or len(versions) == 1):
+            return place
+    return None
+
+
+def hash_of(value: Any) -> str:
+    """Return a short hash of data, in which functions count by their names."""
+    digest = ContentHasher(coded=None)
+    digest.add(value)
+    return digest.hash.hexdigest()[:8]
+
+
+class ContentHasher:
+    """A hash of functions and data, the same in every process with one version of Python.
+
+    A function counts by its code, its constants, those functions of its module that it calls by name, also if
+    `partial`, `lru_cache`, `with_retries` or `with_timeout` has wrapped them, and what it holds of numbers, strings,
+    tuples, arrays and the like: in default arguments, in variables of the function around it, unless it assigns those
+    itself, and as the value whose built-in method it is. Lists, dicts and sets that it holds may be there for what it
+    writes down, and count by their types alone, as objects do that are not called; of those that are, and whose method
+    is, the attributes count that none of their methods assign. Functions of this package count by their names and what
+    they hold.
+    No code of the user's is run for it, but for what opens a structure of his own, such as a property that is a field
+    of a dataclass: what a value says of itself is looked up in its type.
+    """
+
+    def __init__(self, coded: bool | None = False) -> None:
+        self.coded = coded
+        """Whether code was added; `None` if functions count by their names."""
+        self.hash = blake2b(digest_size=8)
+        self.functions: dict[int, tuple[int, FunctionType]] = {}
+        """The number of each function that was added, which is kept, so that no other comes to lie in its place."""
+        self.within: dict[int, int] = {}
+        """How deep what is being added lies, so that what is a part of itself has an end."""
+        self.owners: dict[int, int] = {}
+        """The same for objects whose attributes are being added."""
+
+    def tell(self, *words: object) -> None:
+        """Add words that are the same in every process."""
+        self.hash.update(repr(words).encode(errors="surrogatepass"))
+
+    def add(self, value: Any) -> None:
+        """Add a function or data, whatever that is; by its type if it is too deep."""
+        kind = cast("type[Any]", type(value))
+        before, functions = self.hash.copy(), dict(self.functions)
+        try:
+            if issubclass(kind, Call) or callable(value):
+                self.part(value)
+            elif self.coded is not None and hasattr(kind, "__iter__") and not is_dataclass(kind):
+                self.iterable(value, kind)
+            else:
+                self.data(value)
+        except RecursionError:  # how far that came depends on who has called this
+            self.hash, self.functions = before, functions
+            self.tell(kind.__qualname__)
+
+    def iterable(self, value: Any, kind: type[Any]) -> None:
+        """Add what elements come from: data, or an object that gives them, with its attributes."""
+        self.data(value)
+        if base_of(kind, (*HOLDING, *HELD, *EXACT)) is None:
+            self.attributes(value, kind)
+
+    def data(self, value: Any) -> None:
+        """Add an element or a part of it."""
+        kind = cast("type[Any]", type(value))
+        if id(value) in self.within:
+            self.tell("within", self.within[id(value)])
+            return
+        self.within[id(value)] = len(self.within)
+        try:
+            self.opened(value, kind)
+        except RecursionError:
+            raise
+        except Exception:  # noqa: BLE001  values may be of any kind, and a cache must not fail for that
+            self.tell(kind.__qualname__)
+        finally:
+            del self.within[id(value)]
+
+    def opened(self, value: Any, kind: type[Any]) -> None:
+        """Add an element, each part of which is one."""
+        base = base_of(kind, HOLDING)
+        if base in SETS:
+            self.members(kind, [*HOLDING[base](value)], ContentHasher.data)
+        elif base is not None and base is not tuple:
+            self.each(kind, [*HOLDING[base](value)])
+        elif is_tensor(value):
+            self.each(kind, tensor_content(value))
+        elif (level := open_level(value)) is not None:
+            self.each(kind, level.parts)
+        else:
+            self.part(value)
+
+    def each(self, kind: type[Any], values: Sequence[Any]) -> None:
+        self.tell(kind.__qualname__, len(values))
+        if SHORT.issuperset(map(type, values)):
+            for start in range(0, len(values), SOME):
+                self.some(values[start : start + SOME])
+            return
+        for value in values:
+            if type(value) in PLAIN:
+                self.plain(value)
+            else:
+                self.data(value)
+
+    def some(self, values: Sequence[Any]) -> None:
+        """Add short values, in a hundredth of the time that each by itself would take."""
+        try:
+            self.tell(*values)
+        except ValueError:  # an integer with too many digits to be written
+            for value in values:
+                self.plain(value)
+
+    def members(self, kind: type[Any], values: Sequence[Any], add: Callable[[ContentHasher, Any], None]) -> None:
+        """Add what is in a set, in whatever order it comes: that is another one in each process."""
+        if SHORT.issuperset(map(type, values)):
+            self.tell(kind.__qualname__, sorted([hex(one) if type(one) is int else repr(one) for one in values]))
+        else:
+            self.tell(kind.__qualname__, sorted([self.alone(one, add) for one in values]))
+
+    def alone(self, value: Any, add: Callable[[ContentHasher, Any], None]) -> str:
+        """Return the hash of a value that comes next, or would."""
+        digest = ContentHasher(self.coded)
+        digest.functions, digest.within, digest.owners = dict(self.functions), dict(self.within), dict(self.owners)
+        add(digest, value)
+        self.coded = digest.coded
+        return digest.hash.hexdigest()
+
+    def plain(self, value: Any) -> None:
+        """Add a value whose type is plain."""
+        if isinstance(value, (bytes, bytearray)):
+            self.tell(type(value).__name__, len(value))
+            self.hash.update(value)
+        else:
+            self.tell("int", hex(value)) if type(value) is int else self.tell(value)
+
+    def part(self, value: Any) -> None:
+        """Add what a function holds."""
+        kind = cast("type[Any]", type(value))
+        if kind in PLAIN:
+            self.plain(value)
+            return
+        try:
+            self.held(value, kind)
+        except RecursionError:
+            raise
+        except Exception:  # noqa: BLE001  as above
+            self.tell(kind.__qualname__)
+
+    def held(self, value: Any, kind: type[Any]) -> None:
+        base = base_of(kind, HELD)
+        if base is tuple:
+            parts = [*HOLDING[base](value)]
+            self.tell(kind.__qualname__, len(parts))
+            for one in parts:
+                self.part(one)
+        elif is_tensor(value):
+            self.data(value)
+        elif base is frozenset:
+            self.members(kind, [*HOLDING[base](value)], ContentHasher.part)
+        elif base is not None:
+            self.numbers(value, kind)
+        elif kind in PARTS:
+            self.tell(kind.__qualname__)
+            self.part(PARTS[kind](value))
+        elif kind in NAMED or issubclass(kind, (PurePath, Enum, np.dtype, *EXACT)):
+            self.told(value, kind)
+        else:
+            self.called(value, kind)
+
+    def told(self, value: Any, kind: type[Any]) -> None:
+        """Add a value that says what it is, by what its own class has for that, and none of the user's."""
+        self.tell(kind.__qualname__)
+        if issubclass(kind, Enum):
+            own = object.__getattribute__(value, "__dict__")
+            self.part((own["_name_"], own["_value_"]))
+        elif issubclass(kind, PurePath):
+            self.tell(PurePath.__str__(value))
+        elif kind in NAMED or issubclass(kind, np.dtype):
+            self.tell(str(value))
+        else:
+            base = base_of(kind, EXACT)
+            self.plain(value if base is None else EXACT[base](value))
+
+    def numbers(self, value: Any, kind: type[Any]) -> None:
+        """Add an array, with what it says is none of it, or a number of NumPy's."""
+        if issubclass(kind, np.ma.MaskedArray):
+            self.tell("masked")
+            self.array(np.ma.getmaskarray(value))
+            self.array(np.asarray(value.fill_value))
+        elif issubclass(kind, np.generic):
+            self.tell("scalar")
+        self.array(np.asarray(value))
+
+    def array(self, array: npt.NDArray[Any]) -> None:
+        """Add an array; the checksum takes a tenth of a second for a gigabyte."""
+        self.tell(str(array.dtype), array.shape)
+        if array.dtype.names is not None:
+            for name in array.dtype.names:  # not what lies between the fields
+                self.array(array[name])
+        elif array.dtype.hasobject:
+            self.each(list, array.ravel().tolist())
+        elif array.dtype.char in "gG":  # which do not fill their bytes
+            self.each(list, [repr(one) for one in array.ravel()])
+        elif array.nbytes:
+            self.tell(checksum()(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+
+    def called(self, value: Any, kind: type[Any]) -> None:
+        """Add a function, or the name of what is none, or none of Python's."""
+        if kind is FunctionType:
+            self.function(value)
+        elif kind is MethodType:
+            self.method(value)
+        elif issubclass(kind, Call):
+            self.tell(value.spread)
+            self.data(value.arguments)
+            self.part(value.fn)
+        elif issubclass(kind, Node) or (is_own(kind) and isinstance(value, Planned)):
+            self.plan(cast("Any", value if issubclass(kind, Node) else value.plan))
+        elif (inner := unwrapped(value)) is not value:
+            self.part(inner)
+        elif kind in BUILT_IN:
+            self.built_in(value)
+        elif kind in UNBOUND:
+            self.tell(value.__qualname__)
+        else:
+            self.named(value, kind)
+
+    def built_in(self, function: Any) -> None:
+        """Add a function that has no code of Python's, and the value whose method it is."""
+        owner = function.__self__
+        if owner is None or issubclass(type(owner), ModuleType):
+            self.tell(function.__module__, function.__qualname__)
+            return
+        self.tell(function.__qualname__)
+        (self.data if function.__name__ in READING else self.part)(owner)
+
+    def named(self, value: Any, kind: type[Any]) -> None:
+        """Add what counts by its name, or by that of its class and how this is called."""
+        if issubclass(kind, type):
+            self.tell("type", value.__qualname__)
+            return
+        if kind is np.ufunc:
+            self.tell("ufunc", value.__name__)
+            return
+        self.tell(kind.__qualname__)
+        found = [vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)]
+        if found and type(found[0]) is FunctionType:
+            self.function(found[0])
+        if found or is_own(kind) or (is_dataclass(kind) and kind.__dataclass_params__.frozen):
+            self.attributes(value, kind)
+
+    def plan(self, plan: Node) -> None:
+        """Add a pipeline that a function holds."""
+        for node in nodes_of(plan):
+            self.tell(node.identity)
+            if node.identity is not None:
+                for value in node.contents:
+                    self.add(value)
+
+    def method(self, method: MethodType) -> None:
+        """Add a method of Python's, and the value or the class whose method it is."""
+        self.part(method.__func__)
+        owner: Any = method.__self__
+        kind = cast("type[Any]", type(owner))
+        if issubclass(kind, type):
+            self.part(owner)
+        else:
+            self.tell(kind.__qualname__)
+            self.attributes(owner, kind)
+
+    def attributes(self, value: Any, kind: type[Any]) -> None:
+        """Add the attributes of an object but for those that its methods assign, and dataclasses in them."""
+        if id(value) in self.owners:
+            self.tell("owner", self.owners[id(value)])
+            return
+        self.owners[id(value)] = len(self.owners)
+        try:
+            for name, held in sorted(attributes_of(value, kind).items()):
+                self.tell(name)
+                if is_own(kind):
+                    self.data(held)
+                elif is_dataclass(held) and not isinstance(held, type):
+                    self.tell(type(held).__qualname__)
+                    self.attributes(held, type(held))
+                else:
+                    self.part(held)
+        finally:
+            del self.owners[id(value)]
+
+    def function(self, function: FunctionType) -> None:
+        """Add a function of Python's, and those that it calls by name."""
+        if is_own(function) or self.coded is None:
+            self.tell(function.__qualname__)
+            if is_own(function):
+                for cell in filter(cell_is_full, function.__closure__ or ()):
+                    self.data(cell.cell_contents)
+            return
+        self.coded = True
+        if id(function) in self.functions:
+            self.tell("function", self.functions[id(function)][0])
+            return
+        self.functions[id(function)] = len(self.functions), function
+        code = function.__code__
+        self.code(code)
+        self.part((function.__defaults__, *(function.__kwdefaults__ or {}).items()))
+        written = used(code, "STORE_DEREF")
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            if name not in written and cell_is_full(cell):
+                self.part(cell.cell_contents)
+        for name in sorted(used(code, "LOAD_GLOBAL", "LOAD_NAME")):
+            other = function.__globals__.get(name)
+            if type(other) is partial or is_of(function.__module__, unwrapped(other)):
+                self.part(other)
+
+    def code(self, code: CodeType) -> None:
+        """Add what code does, and not where it stands or what is said of it."""
+        self.tell(code.co_code, code.co_exceptiontable, code.co_names)
+        self.tell(code.co_argcount, code.co_kwonlyargcount, code.co_flags & KINDS)
+        for constant in code.co_consts[has_doc(code) :]:
+            if isinstance(constant, CodeType):
+                self.code(constant)
+            else:
+                self.part(constant)
+
+
+def base_of(kind: type[Any], bases: Collection[type[Any]]) -> type[Any] | None:
+    """Return the first of some types that a type is, or is made from."""
+    return kind if kind in bases else next((base for base in bases if issubclass(kind, base)), None)
+
+
+def unwrapped(value: Any) -> Any:
+    """Return what a function is called as, in the end, without what has it remember or be tried again."""
+    while True:
+        kind = cast("type[Any]", type(value))
+        if kind is CACHED:
+            value = value.__wrapped__
+        elif issubclass(kind, (Retried, Timed)):
+            value = value.func
+        else:
+            return value
+
+
+def is_of(module: str, function: Any) -> bool:
+    """Tell whether this is a function of Python's that was made in a module."""
+    return type(function) is FunctionType and function.__module__ == module
+
+
+def has_doc(code: CodeType) -> bool:
+    """Tell whether the first constant of code is its docstring, or `None` in the place of one."""
+    if sys.version_info >= (3, 13):
+        return bool(code.co_flags & CO_HAS_DOCSTRING)
+    return bool(code.co_flags & CO_NEWLOCALS) and not code.co_name.startswith("<")
+
+
+def cell_is_full(cell: Any) -> bool:
+    """Tell whether a variable of the function around has a value yet."""
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True

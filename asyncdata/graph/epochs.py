@@ -1,0 +1,80 @@
+"""Epochs: which epoch of a dataset is the next, counted together with those of the datasets that it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+from asyncdata.checkpoint import ResumePoint
+from asyncdata.graph.attributes import is_users
+from asyncdata.graph.node import Node
+from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.interleave import Interleave
+
+__all__ = ("Epochs",)
+
+
+class Epochs:
+    """The number of the next epoch of a dataset.
+
+    A dataset begins at the next epoch of those that it was made from whose elements may differ from epoch to epoch, and
+    each of its epochs counts for them too. So what is made from a shuffled dataset again and again, in a loop, has
+    another epoch each time, and `shuffle(seed=1)` of numbers has the same order whenever it is made. Two datasets that
+    are made from one do not see each other's epochs.
+    """
+
+    __slots__ = ("first", "next", "parents")
+
+    def __init__(self, first: int = 0, parents: tuple[Epochs, ...] = ()) -> None:
+        self.first = first
+        self.next = first
+        self.parents = parents
+
+    @classmethod
+    def after(cls, parents: Mapping[Epochs, Node]) -> Self:
+        """Return the epochs of a dataset that is made from others, whose plans these are."""
+        begun = [epochs.next for epochs, plan in parents.items() if epochs.next and varies(plan)]
+        return cls(max(begun, default=0), tuple(parents))
+
+    def set(self, epoch: int) -> None:
+        """Have `epoch` be the next one, also where this was made from."""
+        for one in self.line():
+            one.next = epoch
+
+    def begin(self, epoch: int | None = None) -> int:
+        """Return the number of an epoch that begins now: the next one, unless it is told."""
+        if epoch is None:
+            epoch = self.next
+        else:
+            self.set(epoch)
+        for one in self.line():
+            one.next = max(one.next, epoch + 1)
+        return epoch
+
+    def go_on(self, place: ResumePoint) -> ResumePoint:
+        """Return the place that a state tells; the next epoch is the one after its, also where this was made from."""
+        self.set(place.epoch + 1)
+        return place
+
+    def line(self) -> list[Epochs]:
+        """Return these epochs and those of all datasets that this one was made from, each once."""
+        found: dict[int, Epochs] = {id(self): self}
+        left: list[Epochs] = [self]
+        while left:
+            for parent in left.pop().parents:
+                if id(parent) not in found:
+                    found[id(parent)] = parent
+                    left.append(parent)
+        return [*found.values()]
+
+
+def varies(plan: Node) -> bool:
+    """Tell whether elements may differ from epoch to epoch: a step draws, or a user's function makes datasets."""
+    found, left = {id(plan)}, [plan]
+    while left:
+        node = left.pop()
+        if node.chance is not None or (isinstance(node, (FlatMap, Interleave)) and is_users(node.function.fn)):
+            return True
+        left.extend(one for one in node.inputs if id(one) not in found)
+        found.update(map(id, node.inputs))
+    return False

@@ -1,0 +1,622 @@
+"""Node: one transformation of an immutable tree, the facts about it that rules may use, and how it is drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+
+import numpy as np
+
+from asyncdata.elements.isolation import isolate
+from asyncdata.elements.structure import map_leaves
+from asyncdata.errors import PlanError, ResumeError
+from asyncdata.executors.element_rng import Chance
+from asyncdata.executors.function_call import Call, describe
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.stages import Stage
+from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.resharding import Resharding, Share, behind
+from asyncdata.runtime.tickets import END, FRESH, Position, ReplayedTickets, Start, Ticket, plain
+
+__all__ = (
+    "ELSEWHERE",
+    "EVERYTHING",
+    "PHYSICAL",
+    "REPLACEABLE",
+    "Node",
+    "OneForOne",
+    "PlaceBelow",
+    "Planned",
+    "Unary",
+    "UnseekableError",
+    "another",
+    "check_arguments",
+    "check_called",
+    "check_count",
+    "check_integer",
+    "check_parallel",
+    "finite",
+    "in_turn",
+    "node_of",
+    "nodes_of",
+    "parallel_label",
+    "regrouped",
+    "render",
+    "repeated",
+    "repeated_ones",
+    "scaled",
+    "shuffles",
+)
+
+P = TypeVar("P")
+
+EVERYTHING: Final = 1 << 31
+"""A buffer of this size holds the whole input."""
+
+PHYSICAL: Final = {"counts": "never"}
+"""Metadata of a field on which no element depends: how many threads work, how far is read ahead."""
+
+ELSEWHERE: Final = {"counts": "elsewhere"}
+"""Metadata of a field that is compared by other means: seeds, shares, paths."""
+
+REPLACEABLE: Final = {"counts": "kept"}
+"""Metadata of a field that may be another one when a run goes on from a state, but not for elements that are kept:
+functions, data in memory, and what is documented as free to change."""
+
+
+class UnseekableError(Exception):
+    """Only reading tells where an element is; never seen by users."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One step of a pipeline. Identity is equality; whatever starts or remembers something lives in its stage."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes that this one reads, in the order of its fields."""
+        found: list[Node] = []
+        for name in names_of(type(self)):
+            value = getattr(self, name)
+            if isinstance(value, Node):
+                found.append(value)
+            elif isinstance(value, tuple):
+                found.extend(part for part in value if isinstance(part, Node))  # pyright: ignore[reportUnknownVariableType]
+        return tuple(found)
+
+    def with_inputs(self, *inputs: Node) -> Self:
+        """Return this node reading `inputs` instead."""
+        rest = iter(inputs)
+        changed: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Node):
+                changed[field.name] = next(rest)
+            elif isinstance(value, tuple) and any(isinstance(part, Node) for part in value):  # pyright: ignore[reportUnknownVariableType]
+                changed[field.name] = tuple(rest)
+        return dataclasses.replace(self, **changed)
+
+    def over(self, *inputs: Node) -> Self:
+        """Return this node over inputs that give other elements, without what it keeps of those it has now."""
+        return self.with_inputs(*inputs)
+
+    def stage(self) -> Stage:
+        """Return how this node runs."""
+        raise NotImplementedError
+
+    def open(self, scope: Scope, want: Demand, start: Start = FRESH) -> Blocks:
+        """Start to run the pipeline up to this node."""
+        if start is FRESH:  # as an inner pipeline mostly is, one for each element
+            return self.run(scope, want, start)
+        if start.skip:
+            return self.skip_then_run(scope, want, start)
+        if not self.preserves_tickets and not self.may_be_unordered:
+            start = start.within()
+        if start.back and not self.preserves_tickets:
+            return self.replay_then_run(scope, want, start)
+        return self.run(scope, want, start) if start.back or start.position != END else nothing()
+
+    def at_once(self, most: int) -> Iterator[Block] | None:
+        """Return all that a fresh run gives, without one, where it reads no more than so many elements that are at hand
+        and calls no function of the user's; else `None`. For small pipelines inside others: to run one costs more.
+        """
+        return None
+
+    def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Run from a position on, which only a transparent node's inputs may have to give something before."""
+        inputs = [node.open for node in self.inputs]
+        if start.position is None:
+            return self.stage().open(scope, inputs, want, start)
+        return self.told(start.position, lambda _: self.stage().open(scope, inputs, want, start))
+
+    def told(self, position: Position, parse: Callable[[Any], P]) -> P:
+        """Return what `parse` makes of a position; `ResumeError` if it has not the shape of one of this node's."""
+        try:
+            return parse(position)
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
+            if position is None or isinstance(error, ResumeError):
+                raise
+            raise ResumeError(f"{self.label()}: the state's position {position!r:.80} is none of this step") from error
+
+    async def skip_then_run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Leave out the first elements: where nothing but reading them tells where they end."""
+        skip = start.skip
+        async with aclosing(self.open(scope, want, dataclasses.replace(start, skip=0))) as source:
+            async for block in source:
+                if len(part := block.after_skip(skip)):
+                    yield part
+                skip = max(0, skip - len(block))
+
+    async def replay_then_run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Yield what is to be given once more, then run from the position on."""
+        async with aclosing(self.again(scope, want, start)) as source:
+            async for block in source:
+                yield block
+        if start.position != END:
+            async with aclosing(self.run(scope, want, Start(start.position))) as source:
+                async for block in source:
+                    yield block
+
+    async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Yield what is to be given once more; all of it must be there still."""
+        done = 0
+        self.check_back(scope, start)
+        async with aclosing(self.fetch(scope, want, start.back)) as source:
+            async for block in source:
+                tickets = ReplayedTickets(start.back, done, done + len(block), start.position)
+                done += len(block)
+                yield block.ticketed(tickets)
+        if done != len(start.back):
+            lost = start.back[done]
+            raise ResumeError(f"{self.label()}: {describe(lost)} was there when the state was saved, and is not now")
+
+    def check_back(self, scope: Scope, start: Start) -> None:
+        """Raise `ResumeError` if an element that is to be given once more cannot have been read before the position."""
+        limit = self.read_before(start.position)
+        if not self.inputs and finite(self.cardinality):
+            limit = self.cardinality if limit is None else min(limit, self.cardinality)
+        if limit is None:
+            return
+        for number in start.back:
+            if isinstance(number, int) and not 0 <= number < limit:
+                raise ResumeError(
+                    f"{self.label()}: the state tells element {number} as read, and only {limit} were read before the "
+                    "place where it goes on (the state is damaged; start without it)"
+                )
+
+    def read_before(self, position: Position) -> int | None:
+        """Return how many elements were read before a position, whose tickets are their ordinals; `None` if unknown."""
+        return None
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield exactly the elements with these tickets, in this order."""
+        raise NotImplementedError
+
+    def resharded(self, positions: Sequence[Position], deal: Resharding) -> Position:
+        """Return where one share goes on of what the shares that stopped at these positions have left."""
+        starts = [Start.of(position) for position in positions]
+        if any(start.skip for start in starts):
+            raise ResumeError("a state between skip() and the next element cannot be dealt; read one element first")
+        back = deal.mine([ticket for start in starts for ticket in start.back])
+        inner = [start.position for start in starts]
+        return behind(END if set(map(repr, inner)) == {repr(END)} else self.reshard(inner, deal), back)
+
+    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+        """Deal what is left, where nothing is given once more and some share is not at its end."""
+        raise ResumeError(
+            f"{self.label()} after shard() counts or keeps the elements of one share, which cannot be dealt to another "
+            "number of shares; put it before shard(), or change their number at the end of an epoch"
+        )
+
+    @property
+    def share(self) -> Share | None:
+        """Which of how many shares this node takes; it is part of a state."""
+        return None
+
+    @property
+    def shared(self) -> bool:
+        """Whether it gives one of several shares."""
+        return self.share is not None or any(node.shared for node in self.inputs)
+
+    def seek(self, count: int) -> Position:
+        """Return the position after the first `count` elements, without reading them; else `UnseekableError`.
+
+        Where elements fail, a batch has as many as if they had not.
+        """
+        raise UnseekableError(self.label())
+
+    @property
+    def chance(self) -> Chance | None:
+        """The seed of a node that has one; it is part of a state."""
+        return None
+
+    def with_seed(self, seed: int) -> Self:
+        """Return the node with another seed."""
+        return dataclasses.replace(self, seed=seed)
+
+    @property
+    def random_access(self) -> bool:
+        """Whether element i can be had without those before it: `address` gives its ticket, `fetch` the element."""
+        return False
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        """Return the tickets of the elements at these places, of an addressable node."""
+        raise NotImplementedError
+
+    @property
+    def may_be_unordered(self) -> bool:
+        """Whether its position may say that the order of its elements did not matter."""
+        return False
+
+    @property
+    def preserves_tickets(self) -> bool:
+        """Whether each of its elements has the ticket of the input's that it is made of, and it remembers nothing."""
+        return False
+
+    @property
+    def gives_all(self) -> bool:
+        """Whether its elements are those of a source from the first on, one for one."""
+        return not self.inputs
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether output i depends on input i alone, and its function may be called in any order or not at all."""
+        return False
+
+    @property
+    def sealed(self) -> bool:
+        """Whether what it reads is to run as it was built, since a file tells it; rules leave that alone."""
+        return False
+
+    @property
+    def holds(self) -> int:
+        """How many elements of its input it has read, at most, and not made a part of what it gives."""
+        return 0
+
+    @property
+    def retains_elements(self) -> bool:
+        """Whether it holds elements of its input for long, which should not be in memory that is wanted again soon."""
+        return False
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the order of its elements does not depend on which is ready first."""
+        return all(node.in_order for node in self.inputs)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether running it again in the same epoch gives the same elements in the same order."""
+        return self.in_order and all(node.repeatable for node in self.inputs)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it may wait for anything but its inputs, also to fetch elements: see `Stage.waits`."""
+        return self.stage().waits
+
+    @property
+    def needs_loop(self) -> bool:
+        """Whether it needs an event loop in a thread of its own, where it may also block while it waits."""
+        return self.waits
+
+    @property
+    def once(self) -> bool:
+        """Whether it can be run only once, because a source is an iterator."""
+        return any(node.once for node in self.inputs)
+
+    @property
+    def process_bound_reason(self) -> str | None:
+        """Why it cannot run in another process, and what could; `None` if nothing but its parts might be in the way."""
+        return None
+
+    @property
+    def cardinality(self) -> int:
+        """How many elements come out; `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY` where that is no number."""
+        return UNKNOWN_CARDINALITY
+
+    @property
+    def signature(self) -> Any:
+        """What elements look like, as a structure of `TensorSpec`; `None` if only an element can tell."""
+        return None
+
+    @property
+    def identity(self) -> str | None:
+        """What a state says of this node, so that it is not used with another one; `None` for what changes nothing."""
+        return self.label()
+
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        """What elements that are kept depend on: all fields but the inputs, unless their metadata say otherwise."""
+        return tuple([getattr(self, name) for name in counted_names(type(self), "kept") if not self.is_input(name)])
+
+    @property
+    def untold(self) -> dict[str, Any]:
+        """What a state must find again and `identity` does not tell: fields that the label does not show.
+
+        Functions are compared by their names, but for the arguments that this package has put into them.
+        """
+        names = [name for name in counted_names(type(self), "state") if not self.is_input(name)]
+        return {name: getattr(self, name) for name in names}
+
+    def is_input(self, name: str) -> bool:
+        """Tell whether a field is an input, or several."""
+        value: Any = getattr(self, name)
+        return isinstance(value, Node) or (isinstance(value, tuple) and any(isinstance(part, Node) for part in value))  # pyright: ignore[reportUnknownVariableType]
+
+    def difference(self, words: str) -> str:
+        """Say what in this node differs from what a state says of it, beyond the words themselves; empty if unknown."""
+        return ""
+
+    @property
+    def resume_note(self) -> str | None:
+        """How this node goes on from a state, in words; `None` where it goes on at the element."""
+        return None
+
+    def label(self) -> str:
+        """Return the node alone, as it is drawn: its name and arguments without its inputs."""
+        parts: list[str] = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.repr and not isinstance(value, Node) and value != field.default and value is not None:
+                parts.append(f"{value}" if not parts else f"{field.name}={value}")
+        return f"{type(self).__name__.lower()}({', '.join(parts)})"
+
+    def __str__(self) -> str:
+        return render(self)
+
+
+class PlaceBelow(NamedTuple):
+    """What the position of a node says of its input: the input's position, and how many elements were read there."""
+
+    position: Position
+    read: int = 0
+    exactly: bool = False
+    """Whether no more had been read than that."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unary(Node):
+    """A node with one input, whose elements come out as they are and as many, unless it says otherwise."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node]:
+        return (self.input,)
+
+    @property
+    def cardinality(self) -> int:
+        return self.input.cardinality
+
+    @property
+    def signature(self) -> Any:
+        return self.input.signature
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        start = Start(END, tickets)
+        return self.run(scope, want, start) if self.preserves_tickets else self.input.open(scope, want, start)
+
+    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+        return self.input.resharded(positions, deal) if self.preserves_tickets else super().reshard(positions, deal)
+
+    def check_back(self, scope: Scope, start: Start) -> None:
+        if self.preserves_tickets:
+            self.input.check_back(scope, start.within())
+        else:
+            super().check_back(scope, start)
+
+    def read_before(self, position: Position) -> int | None:
+        return self.input.read_before(position) if self.preserves_tickets else None
+
+    def place_below(self, position: Position) -> PlaceBelow | None:
+        """Return what a position says of the input; `None` if that is not looked into."""
+        return PlaceBelow(position) if self.preserves_tickets else None
+
+
+async def nothing() -> Blocks:
+    """Yield nothing."""
+    for block in ():
+        yield block
+
+
+def shuffles(plan: Node) -> str:
+    """Return what to do about a plan whose elements cannot be had in any order because it shuffles them already."""
+    if plan.label().startswith("shuffle("):
+        return "; it is shuffled already: list_files(shuffle=False) gives names in order"
+    return shuffles(plan.inputs[0]) if plan.inputs else ""
+
+
+async def picked(node: Node, scope: Scope, want: Demand, tickets: Sequence[Ticket], start: Start = FRESH) -> Blocks:
+    """Yield the elements with these tickets, in this order; the node is run from `start` until all are there."""
+    found: dict[Ticket, Any] = {}
+    wanted = {plain(ticket) for ticket in tickets}
+    async with aclosing(node.run(scope, Demand(1024), start)) as source:
+        while len(found) < len(wanted):
+            block = await anext(source, None)
+            if block is None:
+                break
+            pairs = zip(map(plain, block.tickets), block.items, strict=True)
+            found.update((ticket, item) for ticket, item in pairs if ticket in wanted)
+    for block in in_turn(found, tickets, want):
+        yield block
+
+
+def repeated_ones(names: Sequence[Ticket]) -> set[Ticket]:
+    """Return the tickets that are there more than once, as those of padding are."""
+    return {name for name, times in Counter(names).items() if times > 1}
+
+
+def another(item: Any) -> Any:
+    """Return an item that is wanted more than once, so that nobody gets what somebody else has."""
+    if type(item) is Failure:
+        return Failure(item.error, item.of_source)
+    return map_leaves(lambda leaf, _: leaf.copy() if type(leaf) is np.ndarray else isolate(leaf), item)
+
+
+def in_turn(found: Mapping[Ticket, Any], tickets: Sequence[Ticket], want: Demand) -> Iterator[Block]:
+    """Yield what was found, by tickets as `plain` gives them, in the order of `tickets`, up to one that was not."""
+    done, names = 0, list(map(plain, tickets))
+    often = repeated_ones(names)
+    while done < len(tickets):
+        wanted = names[done : done + want.items]
+        there = takewhile(found.__contains__, wanted)
+        items = [another(found[name]) if name in often else found[name] for name in there]
+        if items:
+            yield Block(items, ReplayedTickets(tickets, done, done + len(items), END), Failure in set(map(type, items)))
+        if len(items) < len(wanted):
+            return
+        done += len(items)
+
+
+@dataclass(frozen=True, eq=False)
+class OneForOne(Unary):
+    """A node that makes one element of each of its input's, which keeps its ticket."""
+
+    @property
+    def random_access(self) -> bool:
+        return self.input.random_access and self.in_order
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return self.input.address(places)
+
+    def seek(self, count: int) -> Position:
+        return self.input.seek(count)
+
+    @property
+    def gives_all(self) -> bool:
+        return self.input.gives_all
+
+
+def nodes_of(plan: Node) -> Iterator[Node]:
+    """Yield the nodes of a plan, sources first."""
+    for node in plan.inputs:
+        yield from nodes_of(node)
+    yield plan
+
+
+def render(node: Node) -> str:
+    """Draw a plan on one line: `range(10) → map(f) → batch(2)`."""
+    inputs = node.inputs
+    if not inputs:
+        return node.label()
+    if len(inputs) == 1:
+        return f"{render(inputs[0])} → {node.label()}"
+    return f"{node.label().partition('(')[0]}({', '.join(map(render, inputs))})"
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """What has a plan: a `Dataset`, as the layers below it know it."""
+
+    @property
+    def plan(self) -> Node:
+        """The tree of nodes."""
+        ...
+
+
+@functools.cache
+def names_of(kind: type[Node]) -> tuple[str, ...]:
+    """Return the names of a node's fields: pipelines are opened for each element of a `flat_map`."""
+    return tuple([field.name for field in dataclasses.fields(kind)])
+
+
+@functools.cache
+def counted_names(kind: type[Node], where: str) -> tuple[str, ...]:
+    """Return the names of the fields that tell nodes apart: for what is kept, or in a state beyond the label."""
+    fields = [(field, field.metadata.get("counts")) for field in dataclasses.fields(kind)]
+    if where == "kept":
+        return tuple([field.name for field, counts in fields if counts in {None, "kept"}])
+    return tuple([field.name for field, counts in fields if not field.repr and counts is None])
+
+
+def node_of(value: object, call: Call) -> Node:
+    """Return the plan of the dataset that a user's function returned."""
+    plan = value if isinstance(value, Node) else getattr(value, "plan", None)  # to ask for `Planned` takes microseconds
+    if isinstance(plan, Node):
+        return plan
+    raise TypeError(f"{call.label} must return a Dataset, got {type(value).__name__}: {value!r:.60}")
+
+
+def finite(cardinality: int) -> bool:
+    """Tell whether a cardinality is a number of elements."""
+    return cardinality >= 0
+
+
+def scaled(cardinality: int, change: Callable[[int], int]) -> int:
+    """Return `change(cardinality)` where it is a number, else the cardinality itself."""
+    return change(cardinality) if finite(cardinality) else cardinality
+
+
+def regrouped(cardinality: int) -> int:
+    """Return the cardinality of elements that are put together or taken apart: none stay none, and no end no end."""
+    return UNKNOWN_CARDINALITY if cardinality > 0 else cardinality
+
+
+def check_count(method: str, name: str, value: Any, least: int, special: tuple[int, ...] = ()) -> int:
+    """Return `value` as an int that is at least `least` or one of `special`; raise `PlanError` otherwise."""
+    try:
+        number = value.__index__()
+    except AttributeError:
+        raise PlanError(f"{method}({name}=) must be an integer, got {value!r}") from None
+    if number < least and number not in special:
+        raise PlanError(f"{method}({name}=) must be at least {least}, got {number}")
+    return number
+
+
+def check_integer(method: str, name: str, value: Any) -> int:
+    """Return `value` as an int; raise `PlanError` if it is none."""
+    return check_count(method, name, value, -(1 << 63))
+
+
+def check_parallel(method: str, calls: int | None) -> None:
+    """Raise `PlanError` if `num_parallel_calls` is neither a number of calls, nor AUTOTUNE, nor left open."""
+    if calls is not None:
+        check_count(method, "num_parallel_calls", calls, 1, (AUTOTUNE,))
+
+
+def repeated(cardinality: int, count: int) -> int:
+    """Return the cardinality of `count` repetitions, for ever if -1."""
+    if count < 0:
+        return INFINITE_CARDINALITY if cardinality else 0
+    return scaled(cardinality, lambda size: size * count) if count else 0
+
+
+def check_arguments(call: Call, plan: Node, **named: Any) -> None:
+    """Raise `PlanError` if a function cannot be called with the elements of a plan, where it is known what they are."""
+    if plan.signature is None or not call.spread:
+        return
+    elements: Any = plan.signature
+    kind: Any = type(elements)  # pyright: ignore[reportUnknownVariableType]
+    spread = kind is tuple
+    parts: tuple[Any, ...] = elements if spread else (elements,)
+    given = f"{len(parts)} arguments, one for each part of a tuple" if spread else "one argument"
+    also = "".join(f", and {name}=" for name in named)
+    check_called(call, f"{given}{also}", parts, named, f"; elements are {elements}")
+
+
+def check_called(
+    call: Call, given: str, parts: Sequence[Any], named: Mapping[str, Any] | None = None, why: str = ""
+) -> None:
+    """Raise `PlanError` if a function cannot be called with so many arguments."""
+    try:
+        signature = inspect.signature(call.fn)
+    except (ValueError, TypeError):  # a function in C that does not say
+        return
+    try:
+        signature.bind(*parts, **(named or {}))
+    except TypeError as error:
+        raise PlanError(f"{call.label} is called with {given}: {error}{why}") from None
+
+
+def parallel_label(workers: int | None) -> str:
+    """Return how a node's label shows its parallelism."""
+    if workers is None:
+        return ""
+    return f", num_parallel_calls={'AUTOTUNE' if workers == AUTOTUNE else workers}"

@@ -1,0 +1,450 @@
+"""The rewrite rules, in order, and the loop that applies them. A rule changes speed only, never results."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from asyncdata.errors import PlanError, StageError
+from asyncdata.executors.autotune import Tuning
+from asyncdata.executors.function_call import Call
+from asyncdata.graph.node import Node, OneForOne, nodes_of
+from asyncdata.options import AUTOTUNE, Options
+from asyncdata.sources.in_memory import Getter
+from asyncdata.transforms.batch import Batch
+from asyncdata.transforms.cache import Cache
+from asyncdata.transforms.fields import Fields
+from asyncdata.transforms.filter import Filter, Predicate
+from asyncdata.transforms.function_node import Called
+from asyncdata.transforms.global_shuffle import Permute
+from asyncdata.transforms.interleave import Interleave
+from asyncdata.transforms.map import Map
+from asyncdata.transforms.map_and_batch import MapAndBatch
+from asyncdata.transforms.map_batches import MapBatches
+from asyncdata.transforms.prefetch import Prefetch
+from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
+from asyncdata.transforms.repeat import Repeat
+from asyncdata.transforms.shard import Shard
+from asyncdata.transforms.shuffle import Shuffle, ShuffleRepeat
+from asyncdata.transforms.take_and_skip import Skip, Take
+from asyncdata.transforms.unbatch import Unbatch
+
+__all__ = ("RULES", "Optimized", "Planner", "Rewrite", "Rule", "explained", "optimize")
+
+Rule: TypeAlias = Callable[[Node], Node | None]
+"""Returns what to put in a node's place, or `None` if the rule does not apply."""
+
+MOST_REWRITES: Final = 10_000
+
+
+class Rewrite(NamedTuple):
+    """What one rule did, for `Dataset.explain`."""
+
+    rule: str
+    before: Node
+    after: Node
+
+
+class Optimized(NamedTuple):
+    """A plan that is ready to run, and how it came about."""
+
+    plan: Node
+    story: list[Rewrite]
+
+
+def noop_elimination(node: Node) -> Node | None:
+    """Leave out what does nothing: take(-1), skip(0), repeat(1), prefetch(0)."""
+    match node:
+        case Take(input=source, count=-1):
+            return source
+        case Skip(input=source, count=0) | Repeat(input=source, count=1):
+            return source
+        case Prefetch(input=source, buffer_size=0):
+            return source
+        case _:
+            return None
+
+
+def map_fusion(node: Node) -> Node | None:
+    """map(f).map(g) -> map(f → g): one pass instead of two, in the workers of the first only if the second is pure."""
+    match node:
+        case Map(input=Map() as first) if fusible(first, node):
+            return dataclasses.replace(first, functions=first.functions + node.functions)
+        case _:
+            return None
+
+
+def map_and_filter_fusion(node: Node) -> Node | None:
+    """filter.map, map.filter and filter.filter in one pass, in the workers of the first if the second is pure."""
+    match node:
+        case Filter(input=Map() | Filter() as first) | Map(input=Filter() as first) if fusible(first, node):
+            return in_one_pass(first, first.functions + node.functions)
+        case _:
+            return None
+
+
+def in_one_pass(first: Map | Filter, functions: tuple[Call, ...]) -> Filter:
+    """Return functions of maps and filters where those of the first are called."""
+    how = {name: getattr(first, name) for name in ("workers", "ordered", "executor", "pure", "pinned")}
+    return Filter(first.input, functions, **how)
+
+
+def fusible(first: Map | Filter, second: Map | Filter) -> bool:
+    """Tell whether functions may be called in one pass: of a pass in which some are awaited, each element is one."""
+    if second.workers is not None or awaited(first) != awaited(second) or vectorized(first) != vectorized(second):
+        return False
+    if first.workers is None:
+        return (first.pure, first.pinned) == (second.pure, second.pinned)
+    return (
+        second.pure and not second.pinned and first.ordered is not False and may_join(first.executor, second.executor)
+    )
+
+
+def may_join(first: object, second: object) -> bool:
+    """Tell whether the workers of the first may call the function of the second: processes only what can be sent."""
+    if isinstance(first, Tuning) and first.processes:
+        return isinstance(second, Tuning) and second.processes
+    return first is None or isinstance(first, Tuning)
+
+
+def awaited(node: Map | Filter) -> bool:
+    return any(call.is_async for call in node.functions)
+
+
+def vectorized(node: Map | Filter) -> bool:
+    return isinstance(node, Map) and node.vectorized
+
+
+def map_vectorisation(node: Node) -> Node | None:
+    """map(f, vectorized=True).batch(n) -> f of each batch."""
+    if type(node) is not Batch:
+        return None
+    match node.input:
+        case Map(vectorized=True, workers=None) as mapped:
+            return MapAndBatch.of(mapped, node)
+        case Map(vectorized=True, pure=True, workers=-1) as mapped:  # AUTOTUNE, likely by the rule before
+            return MapAndBatch.of(dataclasses.replace(mapped, workers=None), node)
+        case _:
+            return None
+
+
+def map_and_batch_fusion(node: Node) -> Node | None:
+    """map(f, num_parallel_calls=k).batch(n): the workers of the map make the batches, which are not copied again."""
+    match node:
+        case Batch(input=Map(rows=None) as mapped) if (
+            type(node) is Batch and mapped.workers is not None and not awaited(mapped)
+        ):
+            return dataclasses.replace(node, input=dataclasses.replace(mapped, rows=node.size))
+        case _:
+            return None
+
+
+def map_parallelisation(node: Node) -> Node | None:
+    """map(f, pure=True) -> map(f, executor=AUTOTUNE), for plain functions: cheap ones stay on the engine's thread."""
+    match node:
+        case Map(workers=None, pure=True, pinned=False) | Filter(workers=None, pure=True) if not awaited(node):
+            return dataclasses.replace(node, workers=AUTOTUNE, ordered=True)  # as one call after the other gave them
+        case _:
+            return None
+
+
+def shuffle_and_repeat_fusion(node: Node) -> Node | None:
+    """shuffle.repeat -> one node that fills the next epoch's buffer while it drains the last one's."""
+    match node:
+        case Repeat(input=Shuffle(input=source, size=size, seed=seed, reshuffle=reshuffle), count=count) if count != 1:
+            return ShuffleRepeat(source, size, seed, reshuffle, count)
+        case _:
+            return None
+
+
+def take_pushdown(node: Node) -> Node | None:
+    """Take before elementwise work, so that nothing is computed only to be dropped."""
+    match node:
+        case Take(input=Node(elementwise=True) as work):
+            return work.with_inputs(dataclasses.replace(node, input=work.inputs[0]))
+        case _:
+            return None
+
+
+def skip_pushdown(node: Node) -> Node | None:
+    """Skip before elementwise work, so that nothing is computed only to be dropped."""
+    match node:
+        case Skip(input=Node(elementwise=True) as work):
+            return work.with_inputs(dataclasses.replace(node, input=work.inputs[0]))
+        case _:
+            return None
+
+
+def shard_pushdown(node: Node) -> Node | None:
+    """Shard before elementwise work, so that no shard computes what another keeps."""
+    match node:
+        case Shard(input=Node(elementwise=True) as work, pad_remainder=False):
+            return work.with_inputs(dataclasses.replace(node, input=work.inputs[0]))
+        case _:
+            return None
+
+
+def shuffle_lift(node: Node) -> Node | None:
+    """Shuffle before elementwise work, so that the buffer holds what is read and not what is made of it.
+
+    Not before a map that is said to shrink elements.
+    """
+    match node:
+        case Shuffle(input=work) if shrinking(work):
+            return None
+        case Shuffle() | Permute() if isinstance(node.input, OneForOne) and node.input.elementwise:
+            return node.input.with_inputs(dataclasses.replace(node, input=node.input.input))
+        case _:
+            return None
+
+
+def filter_pushdown(node: Node) -> Node | None:
+    """Filter before maps that keep the fields it reads, so that nothing is made only to be dropped (reorder=True)."""
+    match node:
+        case Filter(functions=(Predicate(reads=(_, *_)),), input=Prefetch() as buffer):
+            return buffer.with_inputs(dataclasses.replace(node, input=buffer.input))
+        case Filter(functions=(Predicate(reads=(_, *_) as fields),), input=Called() as work) if called_freely(work):
+            calls = calls_of(work)
+            place = earliest(calls, fields)
+            if place == 0:
+                return work.with_inputs(dataclasses.replace(node, input=work.input))
+            if place < len(calls) and isinstance(work, (Map, Filter)) and fusible(work, node):
+                return in_one_pass(work, calls[:place] + node.functions + calls[place:])
+            return None
+        case _:
+            return None
+
+
+def called_freely(work: Called) -> bool:
+    """Tell whether functions may be called in any order or not at all, and elements keep their order."""
+    return work.preserves_tickets and (work.pure or work.workers is not None)
+
+
+def calls_of(node: Called) -> tuple[Call, ...]:
+    """Return the functions that a node calls, one after the other."""
+    match node:
+        case Map(functions=functions) | Filter(functions=functions):
+            return functions
+        case MapBatches(function=function):
+            return (function,)
+        case _:
+            return ()
+
+
+def earliest(calls: Sequence[Call], fields: Fields) -> int:
+    """Return before which of some calls a filter may come that reads these fields: always a map, else after the last.
+
+    So a filter only ever passes maps, which it never follows again.
+    """
+    place = len(calls)
+    for number in reversed(range(len(calls))):
+        if not calls[number].keeps:
+            if not set(fields) <= set(calls[number].untouched):
+                break
+            place = number
+    return place
+
+
+def shrink_pushdown(node: Node) -> Node | None:
+    """Call maps that shrink elements before a shuffle or prefetch, which then holds less (reorder=True)."""
+    match node:
+        case Map(input=Shuffle() | Prefetch() as buffer) | MapBatches(input=Shuffle() | Prefetch() as buffer) if (
+            node.elementwise and all(call.shrinks for call in calls_of(node))
+        ):
+            return buffer.with_inputs(dataclasses.replace(node, input=buffer.input))
+        case _:
+            return None
+
+
+def shrinking(node: Node) -> bool:
+    """Tell whether elements are smaller after a node than before it, as its user said."""
+    return isinstance(node, Called) and calls_of(node)[-1].shrinks
+
+
+def inject_prefetch(node: Node) -> Node | None:
+    """Read ahead at the end of the pipeline (applied to the last node only), and the next batch while one is split."""
+    match node:
+        case Prefetch():
+            return None
+        case PrefetchToDevice(input=source):
+            ahead = inject_prefetch(source)
+            return None if ahead is None else node.with_inputs(ahead)
+        case Unbatch(input=source) if not isinstance(source, Prefetch):
+            return Prefetch(Unbatch(Prefetch(source, 1)), AUTOTUNE)
+        case _:
+            return Prefetch(node, AUTOTUNE)
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    noop_elimination,
+    filter_pushdown,
+    shrink_pushdown,
+    map_fusion,
+    map_and_filter_fusion,
+    shuffle_and_repeat_fusion,
+    take_pushdown,
+    skip_pushdown,
+    shard_pushdown,
+    shuffle_lift,
+    map_parallelisation,
+    map_vectorisation,
+    map_and_batch_fusion,
+)
+LAST_RULES: Final[tuple[Rule, ...]] = (inject_prefetch,)
+REORDERING: Final[tuple[Rule, ...]] = (filter_pushdown, shrink_pushdown)
+"""Rules that must be asked for, by `Options(reorder=True)`: with them other elements fail."""
+
+
+def check_rules(options: Options) -> None:
+    """Raise `PlanError` if options name a rule that there is not."""
+    known = [rule.__name__ for rule in RULES + LAST_RULES]
+    for name in options.disabled_rules or ():
+        if name not in known:
+            raise PlanError(f"Options(disabled_rules=) has no rule {name!r}; rules are {', '.join(sorted(known))}")
+
+
+def enabled(rules: Sequence[Rule], options: Options) -> list[Rule]:
+    """Return the rules that `options` leave switched on."""
+    check_rules(options)
+    disabled = options.disabled_rules or ()
+    if options.optimize is False:
+        return []
+    asked = () if options.reorder else REORDERING
+    return [rule for rule in rules if rule.__name__ not in disabled and rule not in asked]
+
+
+def settle(node: Node, options: Options, numbered: bool = False) -> Node:
+    """Fill in whether parallel stages keep order where they do not say so; before `shard` and `cache` all do.
+
+    Shares are those of different processes: only if all see the same order has every element its place in one of them.
+    What is kept serves datasets with other options too.
+    """
+    ordered = options.deterministic is not False
+    numbered = numbered or isinstance(node, Shard)
+    options = dataclasses.replace(options, deterministic=True) if isinstance(node, Cache) or node.sealed else options
+    inputs = [settle(part, options, numbered) for part in node.inputs]
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(*inputs)
+    if isinstance(node, (Called, Interleave)) and node.workers is not None and (numbered or node.ordered is None):
+        node = dataclasses.replace(node, ordered=ordered or numbered)
+    if isinstance(node, Called) and isinstance(node.executor, Tuning) and options.autotune is False:
+        node = dataclasses.replace(node, executor=None)
+    if isinstance(node, Interleave) and node.tuner and (options.autotune is False or node.ordered is False):
+        node = dataclasses.replace(node, tuner=None)  # without order nothing waits for an input that takes long
+    return node
+
+
+def with_copies(node: Node, retained: bool = False) -> Node:
+    """Have what comes from processes copied where something holds it for long; a batch is a copy already.
+
+    What `rebatch` gives is one there too: elsewhere it may be a part of a larger batch.
+    """
+    if retained and isinstance(node, Batch) and isinstance(rows := node.input, Unbatch):
+        node = node.with_inputs(dataclasses.replace(rows, alone=False))
+    copies = isinstance(node, Batch) and not (isinstance(node.input, Called) and node.input.rows)
+    within = (retained or node.retains_elements) and not copies
+    inputs = [with_copies(part, within) for part in node.inputs]
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(*inputs)
+    return dataclasses.replace(node, copied=True) if retained and isinstance(node, Called) else node
+
+
+def optimize(plan: Node, options: Options) -> Optimized:
+    """Apply the rules bottom-up until none applies, then those for the last node; tell what each did."""
+    story: list[Rewrite] = []
+    plan = with_copies(rewritten(settle(plan, options), enabled(RULES, options), story))
+    return Optimized(apply_first(enabled(LAST_RULES, options), plan, story) or plan, story)
+
+
+class Planner:
+    """Tells how a plan runs, and works that out once for all epochs."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.last: tuple[Node, Node] | None = None
+        self.by_hand: dict[bool, tuple[Node, Node | None]] = {}
+
+    def runs(self, plan: Node) -> Node:
+        """Return what runs in a plan's place."""
+        last = self.last
+        if last is None or last[0] is not plan:
+            self.last = last = (plan, optimize(plan, self.options).plan)
+        return last[1]
+
+    def runs_by_hand(self, plan: Node, *, alone: bool = False) -> Node | None:
+        """Return what gives a plan's elements without an event loop; `None` if it may wait, or options say where.
+
+        If each is wanted `alone`, what is in threads only so that several can be worked on is not.
+        """
+        last = self.by_hand.get(alone)
+        if last is None or last[0] is not plan:
+            here = self.options.placement in (None, "current")
+            last = self.by_hand[alone] = (plan, unwaiting(self.runs(plan), alone) if here else None)
+        return last[1]
+
+
+def unwaiting(plan: Node, alone: bool) -> Node | None:
+    """Return a plan as it is driven by hand, `None` if something of it may wait."""
+    plan = in_place(unbuffered(plan)) if alone else unbuffered(plan)
+    return None if any(node.waits for node in nodes_of(plan)) else plan
+
+
+def in_place(node: Node) -> Node:
+    """Return a plan whose functions are called one after the other, where nobody but us said that they should not."""
+    inputs = [in_place(part) for part in node.inputs]
+    if any(map(operator.is_not, inputs, node.inputs)):
+        node = node.with_inputs(*inputs)
+    ours = isinstance(node, Called) and (
+        isinstance(node.executor, Tuning) or any(isinstance(call, Getter) for call in calls_of(node))
+    )
+    return dataclasses.replace(node, workers=None, executor=None) if ours else node
+
+
+def unbuffered(node: Node) -> Node:
+    """Return a plan without what reads ahead: of that only a reader has something that works meanwhile."""
+    while isinstance(node, Prefetch):
+        node = node.input
+    inputs = [unbuffered(part) for part in node.inputs]
+    return node.with_inputs(*inputs) if any(map(operator.is_not, inputs, node.inputs)) else node
+
+
+def rewritten(node: Node, rules: Sequence[Rule], story: list[Rewrite]) -> Node:
+    """Return a plan of which no rule makes anything better."""
+    inputs = node.inputs if node.sealed else [rewritten(part, rules, story) for part in node.inputs]
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(*inputs)
+    better = apply_first(rules, node, story)
+    return node if better is None else rewritten(better, rules, story)
+
+
+def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node | None:
+    """Return what the first rule that applies makes of `node`."""
+    for rule in rules:
+        better = rule(node)
+        if better is not None:
+            story.append(Rewrite(rule.__name__, node, better))
+            if len(story) > MOST_REWRITES:
+                raise StageError(f"the rewrite rules do not settle; the last one was {rule.__name__}")
+            return better
+    return None
+
+
+def resumptions(plan: Node) -> list[str]:
+    """Return what a plan does otherwise than to go on at the element, sources first."""
+    return [words for node in nodes_of(plan) if (words := node.resume_note) is not None]
+
+
+def explained(plan: Node, options: Options) -> str:
+    """Return the plan before and after the rewrites, and what each rewrite did."""
+    optimized = optimize(plan, options)
+    lines = [
+        f"plan       {plan}",
+        f"runs as    {optimized.plan}",
+        f"placement  {options.placement or 'thread'}",
+        "resume     " + ("\n" + 11 * " ").join(resumptions(plan) or ["exact"]),
+        "rewrites" if optimized.story else "rewrites   none",
+    ]
+    lines += [f"  {rewrite.rule}  {rewrite.before}  ⇒  {rewrite.after}" for rewrite in optimized.story]
+    return "\n".join(lines)

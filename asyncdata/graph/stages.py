@@ -1,0 +1,331 @@
+"""The five stages that every transformation runs as: Produce, Apply, Fold, Merge, Transfer.
+
+A running stage is an async generator of blocks. It never yields more items than its reader's `Demand` says, never an
+empty block, and closes what it reads from when it is left. Concurrency, cancellation and back-pressure live here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from asyncdata.executors.autotune import Tuning
+from asyncdata.executors.autotuned_workers import workers_of
+from asyncdata.executors.function_call import Call, ChunkSizer
+from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.inflight_window import InFlightWindow, ResultStatistics
+from asyncdata.executors.process.pool import PoolHandle
+from asyncdata.executors.scope import Scope
+from asyncdata.executors.workers import Workers
+from asyncdata.memory.buffer_pool import LARGE
+from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal, now_on
+from asyncdata.runtime.tickets import FRESH, Position, Start
+
+__all__ = (
+    "INLINE_GROUP",
+    "Apply",
+    "Fold",
+    "Merge",
+    "Opener",
+    "Produce",
+    "Stage",
+    "Step",
+    "Transfer",
+    "breathe",
+    "fill",
+    "split",
+)
+
+Opener: TypeAlias = Callable[[Scope, Demand, Start], Blocks]
+"""Starts a pipeline up to some node, from its beginning or from where it once stopped; may be called again."""
+
+INLINE_GROUP: Final = 1e-3
+
+
+class Stage(Protocol):
+    """How a node runs."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it may wait for anything but its inputs, for which most need an event loop: see `Node.needs_loop`."""
+        ...
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        """Start to run; `want` tells before each pull how many items the next block may hold."""
+        ...
+
+
+class Step:
+    """A sequential transformation with memory and without I/O, tested without an event loop."""
+
+    done = False
+    """Whether nothing more will come out, so that the input need not be read on."""
+
+    def resume(self, position: Position) -> Start:
+        """Take up where an earlier run stood, and return where the input is to start."""
+        return Start.of(position)
+
+    def need(self, want: int) -> int:
+        """Return how many items to ask the input for, when `want` are wanted."""
+        return want
+
+    def feed(self, block: Block) -> Block:
+        """Take a block, return what comes out now; may be empty."""
+        raise NotImplementedError
+
+    def flush(self) -> Iterator[Block]:
+        """Return what comes out when the input has ended."""
+        return iter(())
+
+
+@dataclass(frozen=True)
+class Produce:
+    """0→1: a source."""
+
+    start: Callable[[Scope, Demand, Position], Blocks]
+    waits: bool = True
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        return self.start(scope, want, start.position)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """1→1, sequential, stateful: runs a fresh `Step` for each epoch."""
+
+    make: Callable[[Scope], Step]
+
+    @property
+    def waits(self) -> bool:
+        return False
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        step, inner = self.make(scope), Demand()
+        begin = FRESH if start.position is None else step.resume(start.position)
+        return self.run(step, inputs[0](scope, inner, begin), inner, want)
+
+    async def run(self, step: Step, source: Blocks, inner: Demand, want: Demand) -> Blocks:
+        """Feed the step until it is done or its input ends, then flush it.
+
+        It makes about a millisecond's worth of output at a time. What is large, such as batches, comes one by one, and
+        finds the memory of the last one, which is still in the processor's cache if nobody holds it. While nothing
+        comes out it lets other tasks run once a millisecond.
+        """
+        pace, rested = ChunkSizer(INLINE_GROUP), time.perf_counter()
+        async with aclosing(source):
+            while not step.done:
+                inner.items = step.need(min(want.items, pace.group))
+                block = out = part = None  # what was given out is not held while the next is made
+                block = await anext(source, None)
+                if block is None:
+                    break
+                begin = time.perf_counter()
+                out = step.feed(block)
+                size = len(out)
+                if size:
+                    rested = begin  # the reader's turn to rest
+                    if want.items > 1:  # else there is nothing to choose
+                        learn(pace, out, size, time.perf_counter() - begin)
+                elif time.perf_counter() - rested > INLINE_GROUP:
+                    rested = time.perf_counter()
+                    await breathe()
+                if 0 < size <= want.items:
+                    yield out
+                else:
+                    for part in split(out, want):
+                        yield part
+        for block in step.flush():
+            for part in split(block, want):
+                yield part
+
+
+@dataclass(frozen=True)
+class Merge:
+    """n→1: the merge decides which input runs when."""
+
+    merge: Callable[[Scope, Sequence[Opener], Demand, Position], Blocks]
+    waits: bool = True
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        return self.merge(scope, inputs, want, start.position)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """1→1, to another task: a buffer of `items`, filled while its reader works."""
+
+    items: int
+    step: object
+    """Whose buffer it is."""
+
+    @property
+    def waits(self) -> bool:
+        return self.items != 0
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        if self.items == 0:
+            return inputs[0](scope, want, start)
+        return self.run(scope, inputs[0], want, start)
+
+    async def run(self, scope: Scope, opener: Opener, want: Demand, start: Start) -> Blocks:
+        depth = BufferSize(self.items, scope.owned.budget.share())
+        scope.owned.budget.buffers[self.step] = depth.told
+        queue = LoopQueue(depth, LoopSignal(scope.loop), signal := LoopSignal(scope.loop))
+        cancel = scope.spawn(lambda: fill(queue, opener, scope, start))
+        try:
+            while True:
+                block = None
+                if not queue.may_read():
+                    queue.request_more()
+                    await signal.until(queue.may_read)
+                block = queue.take_ready(want.items)
+                if block is None:
+                    return
+                yield block
+        finally:
+            cancel.cancel()
+
+
+async def fill(
+    queue: LoopQueue,
+    opener: Opener,
+    scope: Scope,
+    start: Start = FRESH,
+    turn: AbstractAsyncContextManager[None] | None = None,
+) -> None:
+    """Read a pipeline into a queue as far as there is room; each pull waits for its `turn`.
+
+    A turn lasts until all that was asked for has come: a pump goes on with what it was ordered.
+    """
+    turn = turn or nullcontext()
+    want = Demand()
+    async with aclosing(opener(scope, want, start)) as source:
+        while await queue.room():
+            async with turn:
+                while (room := queue.room_now()) > 0:
+                    want.items, begin = room, now_on(scope.loop)
+                    block = await anext(source, None)
+                    if block is None:
+                        queue.finish_complete()
+                        return
+                    queue.put(block, now_on(scope.loop) - begin)
+                    size, block = len(block), None
+                    await breathe()
+                    if size == room:
+                        break
+
+
+async def breathe() -> None:
+    """Let the other tasks of the loop run: a stage that never has to wait must not starve them."""
+    await asyncio.sleep(0)
+
+
+@dataclass(frozen=True)
+class Apply:
+    """1→1, stateless: functions called on each element, one after the other, in place or `workers` at a time."""
+
+    calls: tuple[Call, ...]
+    workers: int | None = None
+    ordered: bool = True
+    executor: PoolHandle | Executor | Tuning | None = None
+    copied: bool = False
+    rows: int | None = None
+    learnt: ResultStatistics | None = None
+    """What earlier runs found out."""
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        if self.workers is not None:
+            inner = Demand()
+            lanes = workers_of(scope, self.work, self.workers, self.executor, self.copied)
+            return self.concurrent(scope, lanes, inputs[0](scope, inner, start), inner, want)
+        run = self.awaited if self.is_async else self.inline
+        return run(self.work.at(scope.epoch), inputs[0](scope, want, start), want)
+
+    @property
+    def work(self) -> GroupWork:
+        """What is done with each element."""
+        return GroupWork(self.calls, self.rows)
+
+    @property
+    def is_async(self) -> bool:
+        return any(call.is_async for call in self.calls)
+
+    @property
+    def waits(self) -> bool:
+        return self.workers is not None or self.is_async
+
+    async def inline(self, work: GroupWork, source: Blocks, want: Demand) -> Blocks:
+        """Call the functions right here, over about a millisecond's worth of elements at a time; what is large is made
+        one by one, in memory that is still in the processor's cache."""
+        pace = ChunkSizer(INLINE_GROUP)
+        async with aclosing(source):
+            while (block := await anext(source, None)) is not None:
+                start = 0
+                while start < len(block):
+                    size = min(pace.group, want.items)
+                    group = block.part(start, start + size) if start or size < len(block) else block
+                    begin = time.perf_counter()
+                    result, done = work.attempt(group, pace.term())
+                    learn(pace, result, done, time.perf_counter() - begin)
+                    start += done
+                    if len(result):
+                        yield result
+                    else:
+                        await breathe()
+                    group = result = None  # what was given out is not held while the next is made
+                block = None
+
+    async def awaited(self, work: GroupWork, source: Blocks, want: Demand) -> Blocks:
+        """Await the functions on one element after the other; none waits for the next."""
+        at_once = work.at_once
+        async with aclosing(source):
+            async for block in source:
+                for place in range(len(block)):
+                    one = block.part(place, place + 1)
+                    result = None if at_once is None else at_once(one)
+                    if result is None:
+                        result = await work.run_async(one)
+                    if result.items:
+                        yield result
+
+    async def concurrent(self, scope: Scope, lanes: Workers, source: Blocks, inner: Demand, want: Demand) -> Blocks:
+        """Keep `workers` threads, tasks or processes busy, and give out results in order unless told otherwise."""
+        window = InFlightWindow(scope, lanes, self.ordered, self.rows, self.learnt)
+        feeding = scope.spawn(lambda: window.feed(source, inner))
+        try:
+            while (block := await window.collect(want.items)) is not None:
+                for part in split(block, want):
+                    yield part
+        finally:
+            feeding.cancel()
+            window.stop()
+
+
+def learn(pace: ChunkSizer, made: Block, size: int, seconds: float) -> None:
+    """Learn from so many items how many make a group: one, of what is large."""
+    if not len(made) or made.weight < LARGE:
+        pace.measured(size, seconds)
+    else:
+        pace.group = 1
+
+
+def split(block: Block, want: Demand) -> Iterable[Block]:
+    """Return a block in parts of at most as many items as are wanted when each is asked for."""
+    size = len(block)
+    if size <= want.items:
+        return (block,) if size else ()
+    return parts_of(block, want)
+
+
+def parts_of(block: Block, want: Demand) -> Iterator[Block]:
+    start, end = 0, len(block)
+    while start < end:
+        size = want.items
+        yield block.part(start, start + size)
+        start += size

@@ -1,0 +1,230 @@
+"""Elements written to a file as they are read: what is whole stays, also when a process dies, and is gone on with."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+from asyncdata.errors import DataLossError, ResumeError
+from asyncdata.formats.tfrecord import FRAMING, RecordParser, frame, masked_crc
+from asyncdata.persistence.header import TAIL, Header, told_count
+from asyncdata.persistence.record_writer import framed
+from asyncdata.runtime import forks
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.tickets import Position, Tickets
+from asyncdata.storage import BLOCK_BYTES, AppendFile, RandomFile, write_whole
+
+__all__ = ("CacheWriter", "begin_writing")
+
+SECONDS: Final = 2.0
+"""How often the place is written down from which a process that comes after one that died goes on."""
+
+
+class CacheWriter:
+    """A file of elements that this process writes: a prefix of them, in order.
+
+    Several readers on several threads may fill it at once, as they all run the same epoch of the input: whoever comes
+    first with an element adds it. The last that leaves closes it.
+    """
+
+    def __init__(self, file: AppendFile, heading: Header, most: int) -> None:
+        self.file = file
+        self.heading = heading
+        self.most = most  # bytes of a record
+        self.readers = 0
+        self.count = -1  # not known yet
+        self.whole = False
+        self.mark = PositionMark(0, None)
+        self.last: tuple[int, Tickets, int] | None = None  # how many elements, the tickets of the last, how many those
+        self.time = time.monotonic()
+        self.busy = Lock()
+        forks.register(self)
+
+    def disown(self) -> None:
+        """Leave the file to the parent: a forked child that reads the same pipeline finds it locked."""
+        OPEN.pop(self.file.path, None)
+        self.busy = Lock()
+
+    @property
+    def path(self) -> str:
+        """Where the elements lie now."""
+        return str(self.file.path if self.whole else AppendFile.partial(self.file.path))
+
+    @property
+    def place(self) -> Path:
+        """Where the mark lies."""
+        return AppendFile.partial(self.file.path).with_suffix(".position")
+
+    def find(self) -> None:
+        """Count what is there, whole and in order, and drop the rest; in any thread, as it reads all of it.
+
+        A file that has its end mark and not its name, as its process was stopped just then, gets it.
+        """
+        with self.busy:
+            if self.count >= 0:
+                return
+            head = frame(self.heading.record())
+            lasting = self.heading.repeatable or told_count(self.path) is not None  # what does not last is not read
+            records, end = whole_records(self.path, self.most) if lasting else (1, len(head))
+            if has_mark(self.path, records - 1, end) and self.publish():
+                self.count = records - 1
+                return
+            if not self.heading.repeatable:
+                records, end = 1, len(head)
+            if self.file.size < end:
+                records, end = 0, 0
+            self.file.truncate(end)
+            if not records:
+                self.file.append(head)
+            self.count = max(0, records - 1)
+            self.read_mark()
+
+    def read_mark(self) -> None:
+        """Read from where the input goes on, if that was written down for what is kept."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            told: dict[str, Any] = json.loads(self.place.read_bytes())
+            if told["of"] == self.key() and told["elements"] <= self.count:
+                self.mark = PositionMark(told["elements"], told["position"])
+
+    def key(self) -> int:
+        """Return what tells this file's heading from others."""
+        return masked_crc(self.heading.record())
+
+    def keep(self, number: int, block: Block) -> None:
+        """Append elements, of which the first has this number, if they follow what is kept; up to one that failed."""
+        with self.busy:
+            fresh = next(block.pieces())
+            if number > self.count or number + len(fresh) <= self.count or fresh.failed or self.whole:
+                return
+            for count, data in framed([fresh.part(self.count - number, len(fresh))]):
+                self.file.append(data)
+                self.count += count
+            self.last = (self.count, fresh.tickets, len(fresh))
+            if time.monotonic() - self.time > SECONDS:
+                self.write_mark()
+
+    def marked(self) -> PositionMark:
+        """Return from where the input goes on, at most what is kept."""
+        with self.busy:
+            self.take_mark()
+            return self.mark
+
+    def take_mark(self) -> None:
+        if self.last is not None and self.heading.repeatable:
+            count, tickets, fresh = self.last
+            with suppress(ResumeError):
+                self.mark = PositionMark(count, tickets.at(fresh))
+        self.last = None
+
+    def write_mark(self) -> None:
+        """Write down from where the input goes on, where there is room."""
+        if self.last is not None:
+            self.take_mark()
+            told = {"of": self.key(), "elements": self.mark.elements, "position": self.mark.position}
+            with suppress(OSError):
+                write_whole(self.place, json.dumps(told, separators=(",", ":")).encode(), durable=False)
+        self.time = time.monotonic()
+
+    def finish(self, number: int) -> None:
+        """Say that the input has ended after so many elements: if all of them are kept, the file gets its name."""
+        with self.busy:
+            if number != self.count or self.whole:
+                return
+            size = self.file.size
+            self.file.append(end_mark(self.count))
+            if not self.publish():
+                self.file.truncate(size)  # the next epoch tries again
+
+    def publish(self) -> bool:
+        """Give the file its name, and tell whether it has it."""
+        if not self.file.publish():
+            return False
+        self.whole, self.last = True, None
+        self.place.unlink(missing_ok=True)
+        return True
+
+    def leave(self) -> None:
+        """Let go of the file, if nobody else reads it, and say how far it has come."""
+        with ALL, self.busy:
+            self.readers -= 1
+            if not self.readers and not self.file.inherited:
+                del OPEN[self.file.path]
+                if not self.whole:
+                    self.write_mark()
+                self.file.close()
+
+
+class PositionMark(NamedTuple):
+    """The position of the input after so many elements."""
+
+    elements: int
+    position: Position
+
+
+OPEN: Final[dict[Path, CacheWriter]] = {}
+"""What this process is writing."""
+
+ALL: Final = forks.lock()
+"""Held by whoever changes that."""
+
+
+def whole_records(path: str, most: int) -> tuple[int, int]:
+    """Return how many records of a file are whole, up to its end mark or the first that is not, and where they end."""
+    parser, count, end, at = RecordParser(path, most=most), 0, 0, 0
+    with RandomFile(path) as file:
+        while data := file.read_at(at, BLOCK_BYTES):
+            at += len(data)
+            parser.feed(data)
+            while found := parser.parse(4096):
+                good = [*takewhile(is_whole, found)]
+                count += len(good)
+                end += FRAMING * len(good) + sum(len(record) for record in good if isinstance(record, bytes))
+                if len(good) < len(found):
+                    return count, end
+    return count, end
+
+
+def is_whole(record: bytes | DataLossError) -> bool:
+    """Tell whether this is a record that is not damaged, and not the end mark."""
+    return isinstance(record, bytes) and not record.startswith(TAIL)
+
+
+def end_mark(count: int) -> bytes:
+    """Return what follows the last of so many elements."""
+    return frame(TAIL + b"%d" % count)
+
+
+def has_mark(path: str, count: int, end: int) -> bool:
+    """Tell whether what comes behind so many elements in a file is its end mark, and nothing else."""
+    mark = end_mark(count)
+    with RandomFile(path) as file:
+        return file.read_at(end, len(mark) + 1) == mark
+
+
+def begin_writing(path: str, heading: Header, most: int) -> CacheWriter | None:
+    """Return what writes the file at `path`, to be left; `None` if somebody else does, or has just done so."""
+    target = Path(path).absolute()
+    with ALL:
+        writing = OPEN.get(target)
+        if writing is None:
+            file = AppendFile.open(target, frame(heading.record()))
+            if file is None:
+                return None
+            writing = OPEN[target] = CacheWriter(file, headed(file) or heading, most)
+        elif not writing.heading.repeatable:
+            return None
+        writing.readers += 1
+        return writing
+
+
+def headed(file: AppendFile) -> Header | None:
+    """Return what a file was begun with, `None` if the machine stopped before that was on the disk."""
+    try:
+        return Header.read(str(AppendFile.partial(file.path)))
+    except ResumeError:
+        return None

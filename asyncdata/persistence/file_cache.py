@@ -1,0 +1,377 @@
+"""cache in a file: elements are written as they are read, for later epochs and other processes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from asyncdata.checkpoint import chosen_seeds
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.errors import DataLossError, ResumeError, annotate
+from asyncdata.executors.function_call import noted
+from asyncdata.executors.scope import Scope
+from asyncdata.formats.element_codec import encode_element
+from asyncdata.graph.content_hash import contents
+from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, Unary, picked
+from asyncdata.graph.stages import Merge, Opener
+from asyncdata.graph.state_sizes import check_position
+from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.persistence.cache_writer import CacheWriter, PositionMark, begin_writing
+from asyncdata.persistence.header import HEAD, TAIL, Header, told_count
+from asyncdata.persistence.record_reader import decoded, elements_at
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.tickets import END, ChildTickets, Ordinals, Position, Start, Ticket
+from asyncdata.sources.tfrecord import RecordFile
+from asyncdata.sources.tfrecord_random_access import IndexCache
+from asyncdata.storage import AppendFile, Entry
+from asyncdata.transforms.cache import FIRST, CachePosition, numbered
+
+__all__ = ("FileCache",)
+
+FIRST_EPOCH: Final = (0,)
+"""What a file holds is the first epoch, wherever in a pipeline it is read or filled."""
+
+SMALL: Final = 1 << 16
+"""So many elements' bytes are written at once, the rest in a thread: it might have to wait for the disk."""
+
+BEHIND: Final = "what comes before it is kept, and what comes behind it is made in each epoch"
+"""What an element that cannot be written means for others."""
+
+
+@dataclass(frozen=True, eq=False)
+class FileCache(Unary):
+    """The input's elements, computed once and kept in a file. The input is run as it was built: the file tells it."""
+
+    path: str = field(metadata=ELSEWHERE)
+    made_of: tuple[str, ...] = field(repr=False, metadata=ELSEWHERE)
+    """What no words tell of the input, as it was when this was made: functions change what they hold."""
+    indexes: IndexCache = field(default_factory=IndexCache, repr=False, metadata=PHYSICAL)
+
+    @staticmethod
+    def of(plan: Node, path: str, max_record_bytes: int) -> FileCache:
+        """Return the node for a file."""
+        return FileCache(plan, path, tuple(contents(plan)), IndexCache(max_record_bytes))
+
+    @staticmethod
+    def named(plan: Node, folder: str, max_record_bytes: int) -> FileCache:
+        """Return the node for a file of a folder, whose name follows from the plan."""
+        told = tuple(contents(plan))
+        path = snapshot_path(Header.of(plan, told), plan, folder)
+        return FileCache(plan, path, told, IndexCache(max_record_bytes))
+
+    @property
+    def sealed(self) -> bool:
+        return True
+
+    def label(self) -> str:
+        return f"cache({self.path})"
+
+    @property
+    def identity(self) -> str:
+        """The label with the base name: files may be moved to another folder."""
+        return f"cache({Path(self.path).name})"
+
+    def stage(self) -> Merge:
+        return Merge(self.blocks)
+
+    @property
+    def whole(self) -> int | None:
+        """How many elements the file of this pipeline has; `None` while it is not whole, or if it is another's."""
+        with suppress(ResumeError):
+            if self.heading(self.path) is not None:
+                return told_count(self.path)
+        return None
+
+    @property
+    def cardinality(self) -> int:
+        known = self.input.cardinality
+        return known if known != UNKNOWN_CARDINALITY or self.whole is None else self.whole
+
+    @property
+    def random_access(self) -> bool:
+        return self.whole is not None
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return places
+
+    def seek(self, count: int) -> Position:
+        whole = self.whole
+        if whole is None:
+            return super().seek(count)
+        told = self.heading(self.path)
+        return END if count >= whole else CachePosition(count, None, told and told.seeds).position()
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        if isinstance(tickets[0], tuple):
+            return self.as_filled().open(
+                scope.with_epoch(FIRST_EPOCH), want, Start(END, [ticket for _, ticket in tickets])
+            )
+        whole = self.whole
+        if whole is None:
+            return picked(self, scope, want, tickets)
+        if max(tickets) >= whole or self.indexes.now(self.path).count != whole + 2:
+            return self.searched(scope, want, tickets)
+        spots = [(self.path, number + 1) for number in tickets]  # the first record is the heading
+        return elements_at(self.indexes.fetch(spots, scope, want, tickets), spots, "cache")
+
+    async def searched(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield the elements with these numbers from a file that is damaged, as far as they can be found."""
+        done = 0
+        async with aclosing(picked(self, scope, want, tickets)) as source:
+            async for block in source:
+                done += len(block)
+                yield block
+        if done < len(tickets):
+            raise DataLossError(
+                f"{self.path}: it is damaged before element {tickets[done]}; delete it, to be filled again"
+            )
+
+    def as_filled(self) -> Node:
+        """Return the input with the seeds of what is kept."""
+        told = self.heading(self.path) or self.heading(str(AppendFile.partial(self.path)))
+        return self.input if told is None else told.seeded(self.input)
+
+    def heading(self, path: str) -> Header | None:
+        """Return the heading of a file, which must be of this pipeline; `None` if there is no file."""
+        told = Header.read(path)
+        if told is not None:
+            told.check(path, self.input, self.made_of)
+        return told
+
+    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+        """Yield what is kept, then what the input has beyond it."""
+        place = self.told(position, CachePosition.of)
+        whole = self.heading(self.path)
+        if place.input is not None:
+            passing = self.passing(scope, want, Start.of(place.input))
+        elif whole is not None:
+            passing = self.stored(self.path, self.going_on(whole, place), scope, want, place.done)
+        else:
+            passing = self.begun(scope, want, place)
+        async with aclosing(passing):
+            async for block in passing:
+                yield block
+
+    def going_on(self, heading: Header, place: CachePosition) -> Header:
+        """Return the heading of a file, in which a run may go on at `place` if that is of the same order."""
+        if place.seeds is not None and [*map(list, place.seeds)] != [*map(list, heading.seeds)]:
+            raise ResumeError(
+                f"{self.path}: the state was reading a file in another order: it was filled anew meanwhile, with seeds "
+                "that nobody chose; start without the state, or give the steps before the cache a seed"
+            )
+        return heading
+
+    def begun(self, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
+        """Yield all elements behind a place, and write them, unless somebody else does."""
+        if place.done and not self.input.in_order:
+            raise ResumeError(
+                f"{self.path}: the state was reading this file, which is not there, and filling it again would give "
+                "another order"
+            )
+        heading = Header.of(self.input, self.made_of)
+        heading = heading if place.seeds is None else heading._replace(seeds=place.seeds)
+        writing = begin_writing(self.path, heading, self.indexes.most)
+        if writing is None:
+            return self.beside(scope, want, place)
+        return self.filled(writing, scope, want, place)
+
+    def beside(self, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
+        """Yield what somebody else has written, or run the input while somebody else writes."""
+        if (whole := self.heading(self.path)) is not None:
+            return self.stored(self.path, self.going_on(whole, place), scope, want, place.done)
+        if not self.input.in_order:
+            return self.passing(scope, want, Start())
+        told = self.heading(str(AppendFile.partial(self.path))) or Header.of(self.input, self.made_of)
+        source = self.going_on(told, place).seeded(self.input)
+        return self.counted(source.open(scope.with_epoch(FIRST_EPOCH), want, Start(skip=place.done)), told, place.done)
+
+    async def counted(self, source: Blocks, heading: Header, number: int) -> Blocks:
+        """Yield elements with their numbers, the first of which is `number`."""
+        async with aclosing(source):
+            async for block in source:
+                yield numbered(self.writable(number, block), number, heading.seeds)
+                number += len(block)
+
+    async def passing(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Yield elements of an input without order as they come: a state tells where the input was."""
+        async with aclosing(self.as_filled().open(scope.with_epoch(FIRST_EPOCH), want, start)) as source:
+            number = 0
+            async for block in source:
+                yield in_passing(self.writable(number, block))
+                number += len(block)
+
+    async def filled(self, writing: CacheWriter, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
+        """Yield what was written before, and what the input has beyond it, which is written."""
+        done = place.done
+        try:
+            writing.heading.check(writing.path, self.input, self.made_of)
+            seeds = self.going_on(writing.heading, place).seeds
+            await scope.in_thread(writing.find)
+            if writing.whole:
+                async with aclosing(self.stored(self.path, writing.heading, scope, want, done)) as source:
+                    async for block in source:
+                        yield block
+                return
+            behind = writing.marked()
+            number = writing.count if self.input.in_order else 0
+            async with aclosing(self.before(writing, scope, want, done, number)) as source:
+                async for block in source:
+                    yield block
+            async with aclosing(self.rest(writing, scope, want, behind, number)) as source:
+                async for made in source:
+                    block = await self.keep(writing, number, made, scope)
+                    first, number = number, number + len(block)
+                    if number > done:
+                        whole = numbered(block, first, seeds) if self.input.in_order else in_passing(block)
+                        yield whole.part(max(0, done - first), len(block))
+            await scope.in_thread(lambda: writing.finish(number))
+        finally:
+            writing.leave()
+
+    async def before(self, writing: CacheWriter, scope: Scope, want: Demand, done: int, count: int) -> Blocks:
+        """Yield what was written before; another reader may finish the file, which gets its name, as it is opened."""
+        while done < count:
+            path = writing.path
+            async with aclosing(self.stored(path, writing.heading, scope, want, done, count)) as source:
+                async for block in source:
+                    done += len(block)
+                    yield block
+            if done < count and path == writing.path:
+                raise DataLossError(
+                    f"{path}: it ends after {done} elements, and had {count}; delete it, to be filled again"
+                )
+
+    def rest(self, writing: CacheWriter, scope: Scope, want: Demand, behind: PositionMark, number: int) -> Blocks:
+        """Run the input from element `number` on."""
+        check_position(self.input, behind.position)
+        start = Start.of(behind.position)
+        start = dataclasses.replace(start, skip=start.skip + number - behind.elements)
+        return writing.heading.seeded(self.input).open(scope.with_epoch(FIRST_EPOCH), want, start)
+
+    async def keep(self, writing: CacheWriter, number: int, block: Block, scope: Scope) -> Block:
+        """Write a block, in a thread if it is large, and return it; what cannot be written has failed."""
+        try:
+            if size_of(block) < SMALL:
+                return self.kept(writing, number, block)
+            return await scope.in_thread(lambda: self.kept(writing, number, block))
+        except OSError as error:
+            error.add_note(f"in {self.label()}, after {writing.count} elements, which are kept")
+            raise
+
+    def kept(self, writing: CacheWriter, number: int, block: Block) -> Block:
+        """Write what follows the elements that are kept, up to the first that failed or cannot be written."""
+        try:
+            writing.keep(number, block)
+        except (OSError, MemoryError):
+            raise
+        except Exception:  # noqa: BLE001 - of one element, which is found now
+            found = self.writable(number, block)
+            writing.keep(number, found)
+            return found
+        return block if writing.count >= number + len(block) else self.writable(number, block)
+
+    def writable(self, number: int, block: Block) -> Block:
+        """Return a block, of which the first element has this number; what cannot be written has failed."""
+        if block.columns and all(part.complete for part in block.columns):
+            return block
+        items = [self.or_failure(item, number + place) for place, item in enumerate(block.items)]
+        failed = Failure in set(map(type, items))
+        return Block(items, block.tickets, True) if failed else block
+
+    def or_failure(self, item: Any, number: int) -> Any:
+        """Return an item, or the failure in the place of one that cannot be written."""
+        try:
+            if type(item) is not Failure:
+                encode_element(item)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - also of an element's own attributes
+            failure = noted(error, self.label(), number)
+            annotate(failure.error, BEHIND)
+            return failure
+        return item
+
+    async def stored(
+        self, path: str, heading: Header, scope: Scope, want: Demand, done: int, count: int = -1
+    ) -> Blocks:
+        """Yield the elements in a file from number `done` on, to number `count` or all, which its end tells."""
+        offset, number = await scope.in_thread(lambda: self.near(path, done)) if count < 0 and done else (0, -1)
+        file = RecordFile(path, max_record_bytes=self.indexes.most)
+        stream = file.stream(scope, offset)
+        async with aclosing(stream), aclosing(file.parts(stream, Entry(path), scope, want, offset)) as source:
+            async for found in source:
+                records: list[Any] = [*found.elements]
+                head, first = number < 0, max(0, number)
+                tail = len(records) > head and is_mark(records[-1])
+                part = self.elements(path, records[head : len(records) - tail], first)
+                number = first + len(part)
+                if tail and (short := self.checked(path, records[-1], number)):
+                    part = Block([*part.items, *short], Ordinals(first, number + 1), True)
+                if count >= 0:
+                    part = part.part(0, count - first)
+                if part and first + len(part) > done:
+                    yield numbered(part, first, heading.seeds).part(max(0, done - first), len(part))
+                if tail or 0 <= count <= number:
+                    return
+        if count < 0:
+            lost = DataLossError(f"{path}: it ends after {number} elements, too early; delete it, to be filled again")
+            yield numbered(Block([noted(lost, self.label(), number, of_source=True)], failed=True), number)
+
+    def near(self, path: str, number: int) -> tuple[int, int]:
+        """Return the byte offset of element `number`, and its number; the beginning if there is none."""
+        with suppress(IndexError, OSError):
+            return self.indexes.now(path).span(number + 1)[0], number
+        return 0, -1
+
+    def elements(self, path: str, records: list[Any], first: int) -> Block:
+        """Return elements, or failures in their places; the first has this number."""
+        items = decoded(records)
+        if isinstance(items, ColumnBatch):
+            return Block.of_columns([items], Ordinals(first, first + len(items)))
+        failed = any(issubclass(kind, Exception) for kind in set(map(type, items)))
+        if failed:
+            for place, item in enumerate(items):
+                if isinstance(item, Exception):
+                    if item is not records[place]:  # whose message names the file
+                        item.add_note(f"in file {path}")
+                    items[place] = noted(item, self.label(), first + place)
+        return Block(items, Ordinals(first, first + len(items)), failed)
+
+    def checked(self, path: str, tail: bytes, count: int) -> list[Failure]:
+        """Return nothing if a file has as many elements as its end says, else the failure that follows them."""
+        told = int(tail.removeprefix(TAIL))
+        if told == count:
+            return []
+        lost = DataLossError(f"{path}: it has {count} elements, and should have {told}; delete it, to be filled again")
+        return [noted(lost, self.label(), count, of_source=True)]
+
+
+def in_passing(block: Block) -> Block:
+    """Return a block with tickets that say where the input was."""
+    tickets = ChildTickets(FIRST, block.tickets, lambda position: CachePosition(0, position).position())
+    return block.ticketed(tickets)
+
+
+def is_mark(record: Any) -> bool:
+    return isinstance(record, bytes) and record.startswith((HEAD, TAIL))
+
+
+def size_of(block: Block) -> int:
+    """Return about how many bytes some elements make; what is nested is taken to be large."""
+    if block.columns:
+        return sum([len(part) * part.weight for part in block.columns])
+    try:
+        return sum([getattr(item, "nbytes", 1024) for item in block.items])
+    except Exception:  # noqa: BLE001 - of an element's own `nbytes`
+        return SMALL
+
+
+def snapshot_path(heading: Header, plan: Node, folder: str) -> str:
+    """Return where in a folder the elements of a pipeline are kept: a name for its heading, without seeds by chance."""
+    words = repr((heading.plan, heading.contents, heading.shares, chosen_seeds(plan))).encode()
+    return str(Path(folder, blake2b(words, digest_size=16).hexdigest()))

@@ -1,0 +1,117 @@
+"""Header: what a file of kept elements says of the pipeline that they came from, so that no other uses them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import count, zip_longest
+from typing import Final, NamedTuple, Self
+
+from asyncdata.checkpoint import seeds_of, shares_of, with_seeds
+from asyncdata.errors import DataLossError, ResumeError
+from asyncdata.formats.tfrecord import HEADER, RecordParser
+from asyncdata.graph.content_hash import changed
+from asyncdata.graph.node import Node, nodes_of
+from asyncdata.sources.file_list_digest import label_text
+from asyncdata.storage import RandomFile
+
+__all__ = ("HEAD", "TAIL", "Header", "told_count")
+
+HEAD: Final = b"\0asyncdata kept 1\n"
+"""Begins the first record of a file. No element begins with a zero."""
+
+TAIL: Final = b"\0asyncdata end\n"
+"""Begins the last record of a file that is whole."""
+
+LAST: Final = 64
+"""No last record is longer."""
+
+USUAL: Final = 1 << 14
+MOST: Final = 1 << 22
+"""Most headings are shorter than this, and none is longer than that."""
+
+
+class Header(NamedTuple):
+    """A pipeline in words, its shares and seeds, whether running it again gives the same, and what no words tell."""
+
+    plan: list[str]
+    shares: list[list[int]]
+    seeds: list[tuple[int, int]]
+    repeatable: bool
+    contents: list[str]
+
+    @classmethod
+    def of(cls, plan: Node, contents: Sequence[str]) -> Self:
+        """Return what to say of a plan."""
+        shares, seeds = [*map(list, shares_of(plan))], [*seeds_of(plan).items()]
+        words = [node.identity for node in nodes_of(plan) if node.identity is not None]
+        return cls(words, shares, seeds, plan.repeatable, [*contents])
+
+    def record(self) -> bytes:
+        """Return the heading as the first record of a file."""
+        return HEAD + json.dumps(self._asdict(), separators=(",", ":")).encode()
+
+    @classmethod
+    def read(cls, path: str) -> Self | None:
+        """Return the heading of a file; `None` if there is no file, `ResumeError` if it has none."""
+        parser = RecordParser(path)
+        try:
+            with RandomFile(path) as file:
+                for offset, size in ((0, USUAL), (USUAL, MOST)):
+                    parser.feed(file.read_at(offset, size))
+                    if found := parser.parse(1):
+                        return cls.told(path, found[0])
+        except FileNotFoundError:
+            return None
+        return cls.told(path, b"")
+
+    @classmethod
+    def told(cls, path: str, record: bytes | DataLossError) -> Self:
+        """Return the heading that a record tells."""
+        if isinstance(record, bytes) and record.startswith(HEAD):
+            return cls(**json.loads(record.removeprefix(HEAD)))
+        raise ResumeError(f"{path}: this is no file of kept elements, or of another version; give another name")
+
+    def check(self, path: str, plan: Node, contents: Sequence[str]) -> None:
+        """Raise `ResumeError` unless the file is of this pipeline; where nobody chose a seed, any will do."""
+        now = Header.of(plan, contents)
+        for place, (old, new) in enumerate(zip_longest(self.plan, now.plan)):
+            if old != new:
+                words = (
+                    f"step {place + 1} was {label_text(old or 'nothing')}, and is {label_text(new or 'nothing')} now"
+                )
+                raise another(path, words)
+        if (place := changed(self.contents, now.contents)) is not None:
+            raise another(path, f"step {place + 1}, {label_text(now.plan[place])}, has other code or data now")
+        if self.shares != now.shares:
+            raise another(path, f"it is of share {self.shares}, and this is {now.shares}")
+        told = [node for node in nodes_of(plan) if node.identity is not None]
+        for place, seed in self.seeds:
+            chance = told[place].chance
+            if chance is not None and not chance.drawn and chance.seed != seed:
+                raise another(path, f"the seed of step {place + 1} was {seed}, and is {chance.seed} now")
+
+    def seeded(self, plan: Node) -> Node:
+        """Return the plan with the seeds that the elements were made with."""
+        return with_seeds(plan, dict[int, int](self.seeds), False, count())
+
+
+def told_count(path: str) -> int | None:
+    """Return how many elements a file has by its last record; `None` if there is no file, or no such record."""
+    parser = RecordParser(path)
+    try:
+        with RandomFile(path) as file:
+            end = file.status().st_size
+            data = file.read_at(max(0, end - LAST), LAST)
+    except FileNotFoundError:
+        return None
+    parser.feed(data[max(0, data.rfind(TAIL) - HEADER) :])
+    found = parser.parse(2)
+    if len(found) == 1 and isinstance(found[0], bytes) and found[0].startswith(TAIL):
+        return int(found[0].removeprefix(TAIL))
+    return None
+
+
+def another(path: str, words: str) -> ResumeError:
+    """Return the error for a file of another pipeline."""
+    return ResumeError(f"{path} has the elements of another pipeline: {words}; delete it, or give another name")

@@ -1,0 +1,476 @@
+"""Saved datasets: a folder of TFRecord files of elements and an account of them, all of it there or nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import operator
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from io import FileIO
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
+
+from asyncdata.errors import DataLossError, PlanError, ResumeError, StructureError
+from asyncdata.executors.function_call import Call
+from asyncdata.executors.scope import Scope
+from asyncdata.formats.compression import compressor
+from asyncdata.formats.element_codec import encode_element
+from asyncdata.formats.tfrecord import frame
+from asyncdata.graph.content_hash import changed, contents_of
+from asyncdata.graph.node import PHYSICAL, Node, check_count
+from asyncdata.persistence.record_reader import decoded, elements_at
+from asyncdata.persistence.record_writer import GROUP_BYTES, framed, size_in_arrays
+from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.tickets import Position, Ticket
+from asyncdata.sources.in_memory import Items
+from asyncdata.sources.parsed_files import FileCatalog, FileId, ParsedChunk, Spot
+from asyncdata.sources.tfrecord import RecordFile
+from asyncdata.sources.tfrecord_random_access import IndexCache
+from asyncdata.storage import FileLock, sync_folder, write_whole
+from asyncdata.transforms.flat_map import FlatMap
+
+__all__ = ("NextBlock", "Saved", "save")
+
+ACCOUNT: Final = "dataset.json"
+STATE: Final = "state.json"
+
+SHARD_BYTES: Final = 1 << 28
+"""Without a `shard_func` a file that has so many bytes is followed by the next."""
+
+WRITE_BYTES: Final = 1 << 20
+
+MOST: Final = 4096
+"""How many elements are taken from the pipeline at once."""
+
+GROUP: Final = 512
+"""So many elements, or fewer of `GROUP_BYTES`, are written at once."""
+
+SECONDS: Final = 5.0
+"""How often it is written down how far the saving has come."""
+
+
+class Iterated(Protocol):
+    """A dataset, as what is below it knows it."""
+
+    def iterate(self, *, state: Mapping[str, Any] | None = None) -> Any:
+        """Return an iterator, from a state on if there is one."""
+        ...
+
+
+NextBlock: TypeAlias = Callable[[Any, int], Block | None]
+"""Takes at most so many elements from an iterator, `None` at the end; raises what the next one failed with."""
+
+
+def save(
+    dataset: Iterated,
+    next_block: NextBlock,
+    path: str,
+    compression: str | None,
+    shard_func: Callable[..., Any] | None,
+    checkpoint_args: Mapping[str, Any] | None,
+    contents: Sequence[str],
+    seeds: Sequence[Sequence[int]],
+) -> None:
+    """Write all elements of a dataset to a folder, which gets its name when it is complete.
+
+    It has these contents and seeds that somebody chose, which saving must have again to go on.
+    """
+    interval, compression = interval_of(checkpoint_args or {}), None if compression in {"", "AUTO"} else compression
+    compressor(compression)  # raises where the mistake is made
+    target = Path(path)
+    if not free(target):
+        raise FileExistsError(f"save: {path} is there already; delete it, or give another path")
+    partial = target.with_name(f"{target.name}.partial")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock.take(partial)
+    if lock is None:
+        raise FileExistsError(f"save: {path} is being saved by another process")
+    try:
+        partial.mkdir(exist_ok=True)
+        fill(dataset, next_block, ShardWriters(partial, compression, shard_func, contents, seeds, lock), interval)
+        for left in (*partial.glob(f".{STATE}.*"), *partial.glob(f".{ACCOUNT}.*")):
+            left.unlink(missing_ok=True)  # what a process that was killed had begun to write
+        sync_folder(partial)
+        with suppress(FileNotFoundError):
+            target.rmdir()  # an empty folder, or nothing: what came there meanwhile is an error
+        partial.rename(target)
+        (target / STATE).unlink(missing_ok=True)  # not before: it tells whose the folder is
+        sync_folder(target.parent)
+    finally:
+        lock.release()
+
+
+def free(target: Path) -> bool:
+    """Tell whether a folder can get this name: nothing is there, or an empty folder that can be removed."""
+    if not os.path.lexists(target):
+        return True
+    if not target.is_dir() or target.is_symlink() or target.is_mount() or target.samefile("."):
+        return False
+    return not any(target.iterdir())
+
+
+def interval_of(arguments: Mapping[str, Any]) -> int | None:
+    """Return after how many elements to write down how far it has come, `None` for every few seconds."""
+    if unknown := sorted(arguments.keys() - {"checkpoint_interval"}):
+        raise PlanError(f"save(checkpoint_args=) has no {unknown[0]!r}; it may have checkpoint_interval")
+    interval = arguments.get("checkpoint_interval")
+    return None if interval is None else check_count("save", "checkpoint_interval", interval, 1)
+
+
+def fill(dataset: Iterated, next_block: NextBlock, shards: ShardWriters, interval: int | None) -> None:
+    """Write all elements that are not written yet, and the account of them."""
+    try:
+        with begun(dataset, shards) as elements:
+            begin, left = time.monotonic(), interval or MOST
+            while (block := next_block(elements, left)) is not None:
+                shards.add(block)
+                left -= len(block) if interval else 0
+                if not left or (interval is None and time.monotonic() - begin > SECONDS):
+                    shards.hold(elements.state_dict())
+                    begin, left = time.monotonic(), interval or MOST
+            state = None
+            with suppress(ResumeError):  # a source that cannot tell where it is has come to its end all the same
+                state = elements.state_dict()
+        shards.finish(state)
+    finally:
+        shards.close()
+
+
+def begun(dataset: Iterated, shards: ShardWriters) -> Any:
+    """Return an iterator over the elements that are not written yet."""
+    state = shards.take_up()
+    try:
+        return dataset.iterate(state=state)
+    except ResumeError as error:
+        error.add_note(f"save: {shards.folder} was begun with another pipeline; delete it to begin anew")
+        raise
+
+
+class ShardWriters:
+    """The files of a dataset that is being saved."""
+
+    def __init__(
+        self,
+        folder: Path,
+        compression: str | None,
+        shard_func: Callable[..., Any] | None,
+        contents: Sequence[str] = (),
+        seeds: Sequence[Sequence[int]] = (),
+        lock: FileLock | None = None,
+    ) -> None:
+        self.lock = lock
+        self.folder = folder
+        self.compression = compression
+        self.choose = None if shard_func is None else Call("save", shard_func)
+        self.contents = [*contents, contents_of(() if shard_func is None else (shard_func,))]
+        self.seeds = seeds
+        self.shards: dict[int, ShardWriter] = {}
+        self.current = 0
+        self.waiting: list[Block] = []
+        self.count = self.size = 0
+        self.group = 1
+
+    def shard(self, number: int, elements: int = 0, size: int = 0) -> ShardWriter:
+        """Return one of the files, begun or gone on with."""
+        self.check()
+        if number not in self.shards:
+            self.shards[number] = ShardWriter(self.path(number), self.compression, elements, size)
+        return self.shards[number]
+
+    def check(self) -> None:
+        """Raise in a forked child, which may not write."""
+        if self.lock is not None:
+            self.lock.check()
+
+    def path(self, number: int) -> Path:
+        """Return where one of the files lies."""
+        return self.folder / f"{number:05}.tfrecord"
+
+    def take_up(self) -> dict[str, Any] | None:
+        """Take up where another process stopped, and return the state of its iterator; `None` if there was none."""
+        told = self.told()
+        for left in {*self.folder.glob("*.tfrecord")} - {self.path(number) for number, _, _ in told["shards"]}:
+            left.unlink()  # begun after that was written down, and maybe not again
+        for number, elements, size in told["shards"]:
+            self.shard(number, elements, size)
+            self.current = number
+        return told["state"]
+
+    def told(self) -> dict[str, Any]:
+        """Return what was written down when it was last held; `ResumeError` if that is of something else."""
+        try:
+            told = shaped((self.folder / STATE).read_bytes(), "contents", "state")
+            seeds = dict[int, int](told["state"]["seeds"])
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return {"shards": [], "state": None}
+        if told["compression"] != self.compression:
+            raise ResumeError(
+                f"save: {self.folder} was begun with compression={told['compression']!r}, now it is "
+                f"{self.compression!r}; delete it to begin anew"
+            )
+        if len(told["contents"]) == len(self.contents) and changed(told["contents"], self.contents) is not None:
+            raise ResumeError(
+                f"save: {self.folder} was begun with other functions or data; delete it to begin anew, or save those"
+            )
+        if any(seeds.get(place, seed) != seed for place, seed in self.seeds):
+            raise ResumeError(f"save: {self.folder} was begun with another seed; delete it to begin anew, or give that")
+        return told
+
+    def add(self, block: Block) -> None:
+        """Append elements; those in arrays in groups, as the first blocks of a run are small.
+
+        The first of them is written at once, so that one which cannot be written is found out soon.
+        """
+        size = size_in_arrays(block)
+        self.waiting.append(block)
+        self.count += len(block)
+        self.size += size or 0
+        if size is None or self.count >= self.group or self.size >= GROUP_BYTES:
+            self.write()
+            self.group = min(2 * self.group, GROUP)
+
+    def write(self) -> None:
+        """Hand what waits to the files."""
+        self.check()
+        waiting, self.waiting, self.count, self.size = self.waiting, [], 0, 0
+        if not waiting:
+            return
+        try:
+            if self.choose is None:
+                for count, data in framed(waiting, self.room):
+                    self.shard(self.current).add(count, data)
+                return
+            for element in chain.from_iterable([block.items for block in waiting]):
+                self.shard(chosen(self.choose, element)).add(1, frame(encode_element(element)))
+        except StructureError as error:
+            error.add_note("in save")
+            raise
+
+    def room(self) -> int:
+        """Return after how many bytes to see which shard is the next element's."""
+        if self.shard(self.current).full:
+            self.current += 1
+        return self.shard(self.current).left
+
+    def hold(self, state: Mapping[str, Any]) -> None:
+        """Write down how far it has come, once all of that is on the disk."""
+        self.sync()
+        self.write_state(state, durable=True)
+
+    def sync(self) -> None:
+        """Have all elements on the disk."""
+        self.write()
+        for shard in self.shards.values():
+            shard.sync()
+
+    def write_state(self, state: Mapping[str, Any], *, durable: bool) -> None:
+        """Write down how far it has come, and whose that is."""
+        told = [[number, shard.elements, shard.size] for number, shard in sorted(self.shards.items())]
+        content = json.dumps(
+            {"compression": self.compression, "shards": told, "contents": self.contents, "state": state}
+        )
+        write_whole(self.folder / STATE, content.encode(), durable=durable)
+
+    def finish(self, state: Mapping[str, Any] | None = None) -> None:
+        """Write the account, once all shards are on the disk, beside the state at the end, which tells whose they are.
+
+        Where the machine stops before that is on the disk, saving begins anew.
+        """
+        self.shard(0)
+        self.sync()
+        if state is not None:
+            self.write_state(state, durable=False)
+        told = [[shard.path.name, shard.elements, shard.size] for _, shard in sorted(self.shards.items())]
+        content = json.dumps({"version": 1, "compression": self.compression, "shards": told}, indent=1)
+        write_whole(self.folder / ACCOUNT, content.encode(), durable=True)
+
+    def close(self) -> None:
+        """Close all files."""
+        for shard in self.shards.values():
+            shard.file.close()
+
+
+def chosen(choose: Call, element: Any) -> int:
+    """Return the number of the shard that the user's function wants for an element."""
+    told = choose.one(element)
+    try:
+        number = operator.index(told)
+    except TypeError:
+        raise TypeError(f"{choose.label} must return the number of a shard, an integer, got {told!r:.60}") from None
+    if number < 0:
+        raise ValueError(f"{choose.label} must return the number of a shard, from 0 on, got {number}")
+    return number
+
+
+def shaped(content: bytes, *more: str) -> Any:
+    """Return what a file tells of the shards; `ValueError` if that has not the shape it was written in."""
+    told = json.loads(content)
+    try:
+        _ = [told[name] for name in ("compression", *more)]
+        _ = [elements + size + 0 for _, elements, size in told["shards"]]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"it does not tell of shards: {error!r}") from error
+    return told
+
+
+class ShardWriter:
+    """One file: elements in frames, plain or as compressed streams one after the other."""
+
+    def __init__(self, path: Path, compression: str | None, elements: int, size: int) -> None:
+        self.path = path
+        self.compression = compression
+        self.compressor = compressor(compression)
+        self.begun = False
+        self.elements = elements
+        self.size = size
+        self.look()
+        self.waiting: list[bytes | bytearray | memoryview] = []
+        self.waiting_bytes = 0
+        self.file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)), "r+")
+        if (now := self.file.seek(0, os.SEEK_END)) < size:
+            self.file.close()
+            raise ResumeError(f"save: {path} had {size} bytes and has {now}; delete {path.parent} to begin anew")
+        self.file.truncate(size)
+        self.file.seek(size)
+
+    def add(self, count: int, data: bytes | memoryview) -> None:
+        """Append so many elements in their frames."""
+        self.put(self.compressor.feed(data))
+        self.begun = True
+        self.elements += count
+        self.left -= len(data)
+        if self.left <= 0:
+            self.look()
+        if self.waiting_bytes >= WRITE_BYTES:
+            self.write()
+
+    def look(self) -> None:
+        """See whether it is full, and after how many bytes, before they are compressed, to look again.
+
+        That is not after each block: which elements are in a file should not depend on how quickly they come.
+        """
+        self.full = self.size >= SHARD_BYTES
+        self.left = min(GROUP_BYTES, max(1, SHARD_BYTES - self.size))
+
+    def put(self, data: bytes | bytearray | memoryview) -> None:
+        self.waiting.append(data)
+        self.waiting_bytes += len(data)
+        self.size += len(data)
+
+    def write(self) -> None:
+        """Hand what waits to the system."""
+        waiting = self.waiting
+        view = memoryview(waiting[0] if len(waiting) == 1 else b"".join(waiting))  # large ones are not copied
+        try:
+            while view:
+                view = view[self.file.write(view) :]
+        except OSError as error:
+            error.add_note(f"in save, as {self.path} was written; with room for more, saving again goes on")
+            raise
+        self.waiting, self.waiting_bytes = [], 0
+
+    def sync(self) -> None:
+        """Have all of it on the disk, so that another process can go on behind it."""
+        if self.begun:
+            self.put(self.compressor.finish())
+            self.compressor, self.begun = compressor(self.compression), False
+        self.write()
+        os.fsync(self.file.fileno())
+
+
+@dataclass(frozen=True, eq=False)
+class ElementFile(RecordFile):
+    """The elements of one file of a saved dataset, of which there are `count`."""
+
+    method: ClassVar[str] = "load"
+
+    count: int = field(kw_only=True, metadata=PHYSICAL)
+
+    @property
+    def cardinality(self) -> int:
+        return self.count
+
+    @property
+    def signature(self) -> None:
+        return None
+
+    def block(self, file: FileId, found: ParsedChunk, ordinal: int) -> Block:
+        elements = decoded(list(found.elements))
+        return super().block(file, dataclasses.replace(found, elements=elements), ordinal)
+
+
+@dataclass(frozen=True, eq=False)
+class SavedFiles(FlatMap):
+    """The elements of all files of a saved dataset, of which there are `count`, whether they are compressed or not."""
+
+    count: int = field(kw_only=True, metadata=PHYSICAL)
+
+    @property
+    def cardinality(self) -> int:
+        return self.count
+
+
+class Saved:
+    """A saved dataset: its files, and how many elements each has."""
+
+    counted: ClassVar = ("compression",)
+
+    def __init__(self, folder: Path, compression: str | None, shards: Mapping[str, int], max_record_bytes: int) -> None:
+        self.folder = folder
+        self.compression = compression
+        self.shards = shards
+        self.indexes = IndexCache(max_record_bytes)
+
+    @classmethod
+    def at(cls, path: str, compression: str | None, max_record_bytes: int) -> Self:
+        """Return the dataset that was saved to a folder; raise if it is not there, or not whole."""
+        folder = Path(path)
+        try:
+            told = shaped((folder / ACCOUNT).read_bytes())
+        except FileNotFoundError as error:
+            begun = folder.with_name(f"{folder.name}.partial").exists()
+            error.add_note("load: it was begun and not finished; save it again, which goes on" if begun else "in load")
+            raise
+        except ValueError as error:
+            raise DataLossError(f"{folder / ACCOUNT}: this is no account of a saved dataset") from error
+        if compression not in {None, "", "AUTO", told["compression"]}:
+            raise PlanError(f"load: {path} was saved with compression={told['compression']!r}, got {compression!r}")
+        for name, _, size in told["shards"]:
+            with suppress(FileNotFoundError):
+                if (now := (folder / name).stat().st_size) != size:
+                    raise DataLossError(f"{folder / name}: it had {size} bytes when it was saved, now {now}")
+        shards = {str(folder / name): count for name, count, _ in told["shards"]}
+        return cls(folder, told["compression"], shards, max_record_bytes)
+
+    def file(self, path: str) -> ElementFile:
+        """Return the source for one file."""
+        return ElementFile(
+            path,
+            self.compression,
+            indexes=None if self.compression else self.indexes,
+            count=self.shards[path],
+            max_record_bytes=self.indexes.most,
+        )
+
+    def plan(self) -> Node:
+        """Return the plan that reads all files, one after the other."""
+        catalog = None if self.compression else FileCatalog([*self.shards], self)
+        call = Call("load", self.file, spread=False)
+        return SavedFiles(Items([*self.shards], files=True), call, catalog, count=sum(self.shards.values()))
+
+    def counts(self, paths: Sequence[str]) -> list[int]:
+        """Return how many elements each file has."""
+        return [self.shards[path] for path in paths]
+
+    def position(self, path: str, number: int) -> Position:
+        """Return the position of an element, as reading its file in order tells it; the end behind the last."""
+        return self.indexes.position(path, number)
+
+    def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield the elements at these spots, in order."""
+        return elements_at(self.indexes.fetch(spots, scope, want, tickets), spots, ElementFile.method)

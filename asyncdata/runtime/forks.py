@@ -1,0 +1,81 @@
+"""Forks: what a child inherits is the parent's; objects that own a resource of a process let go of it there."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from typing import Final, Protocol
+
+__all__ = ("IMPORTING", "ForkAware", "keep_for_ever", "lock", "register")
+
+
+class ForkAware(Protocol):
+    """An object that owns a resource of this process: a thread, a descriptor, a lock, shared memory."""
+
+    def disown(self) -> None:
+        """Let go of what belongs to the parent; called in a forked child, before any other code runs there.
+
+        The thread that forked is the only one there. Nothing may be waited for, and nothing shared with the parent may
+        change: no file, pipe, event loop or shared memory.
+        """
+        ...
+
+
+OWNERS: Final[weakref.WeakSet[ForkAware]] = weakref.WeakSet()
+LOCKS: Final[weakref.WeakSet[threading.Lock]] = weakref.WeakSet()
+IMPORTING: Final = threading.Lock()
+"""Held while a module is imported in a thread: a child forked meanwhile would wait for it for ever. Taken before a fork
+after all other locks, so that their holders may wait for it."""
+
+FORKING: Final = threading.Lock()
+HELD: Final[list[threading.Lock]] = []
+"""The locks that the thread which forks has taken."""
+
+
+def register(owner: ForkAware) -> None:
+    """Have `owner.disown()` called in each child that this process forks, as long as the owner is alive."""
+    OWNERS.add(owner)
+
+
+def lock() -> threading.Lock:
+    """Return a lock that no other thread holds while the process forks, so that what it guards is whole in the child.
+
+    Its holder may wait for no other lock of this kind but `IMPORTING`, and may not fork.
+    """
+    made = threading.Lock()
+    LOCKS.add(made)
+    return made
+
+
+def keep_for_ever(value: object) -> None:
+    """Never finalize an object: closing an event loop or a coroutine in a child would change what the parent uses."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
+def before() -> None:
+    """Take all locks."""
+    FORKING.acquire()
+    HELD[:] = [*LOCKS, IMPORTING]
+    for held in HELD:
+        held.acquire()
+
+
+def after() -> None:
+    """Release all locks."""
+    for held in HELD:
+        held.release()
+    HELD.clear()
+    FORKING.release()
+
+
+def in_child() -> None:
+    """Release all locks, and let go of what is the parent's."""
+    after()
+    for owner in list(OWNERS):
+        owner.disown()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=before, after_in_parent=after, after_in_child=in_child)

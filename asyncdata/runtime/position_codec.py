@@ -1,0 +1,73 @@
+"""Packing: many tickets of one shape as a few strings, a bit or two of bytes each, so that states stay small."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ("pack_tickets", "unpack_tickets")
+
+Column: TypeAlias = Any
+"""One number that is the same everywhere; or [least, bits, what is added to it, in base 64]; or a dict of columns."""
+
+FEW: Final = 32
+"""So few are told one by one, which can be read."""
+
+
+def pack_tickets(tickets: Sequence[Any]) -> dict[str, Any] | None:
+    """Return tickets as JSON, `None` if they are few or not all whole numbers, or tuples of such, of one shape.
+
+    >>> pack_tickets([(7, n) for n in range(100, 140)])
+    {'packed': 40, 'columns': {'0': 7, '1': [100, 6, 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn']}}
+    """
+    if len(tickets) < FEW:
+        return None
+    try:
+        return {"packed": len(tickets), "columns": column(tickets)}
+    except (ValueError, OverflowError):
+        return None
+
+
+def column(values: Sequence[Any]) -> Column:
+    """Return one number of each ticket as JSON, or each part of tuples; ValueError if they are neither."""
+    kinds = set(map(type, values))
+    if kinds == {int}:
+        return bits(np.array(values, np.int64))
+    if not all(issubclass(kind, tuple) for kind in kinds) or len(set(map(len, values))) != 1:
+        raise ValueError("tickets of several shapes")
+    return {str(number): column(part) for number, part in enumerate(zip(*values, strict=True))}
+
+
+def bits(values: npt.NDArray[np.int64]) -> Column:
+    """Return numbers in as many bits as the largest needs."""
+    least = int(values.min())
+    width = (int(values.max()) - least).bit_length()
+    if not width:
+        return least
+    more = (values - least).astype(">u8").view(np.uint8).reshape(len(values), 8)
+    each = np.unpackbits(more, axis=1)[:, 64 - width :]
+    padded = np.packbits(np.append(each, np.zeros(-each.size % 6, np.uint8)))
+    return [least, width, b64encode(padded.tobytes()).rstrip(b"=").decode()]
+
+
+def unpack_tickets(told: dict[str, Any]) -> list[Any]:
+    """Return the tickets that `pack_tickets` made this of."""
+    return values_of(told["columns"], told["packed"])
+
+
+def values_of(told: Column, count: int) -> list[Any]:
+    """Return the numbers, or tuples, of a column."""
+    if isinstance(told, int):
+        return [told] * count
+    if isinstance(told, dict):
+        parts = [values_of(part, count) for part in cast("dict[str, Any]", told).values()]
+        return list(zip(*parts, strict=True))
+    least, width, text = told
+    data = np.frombuffer(b64decode(text + "=" * (-len(text) % 4)), np.uint8)
+    each = np.unpackbits(data)[: count * width].reshape(count, width)
+    whole = np.packbits(np.pad(each, ((0, 0), (64 - width, 0))), axis=1).view(">u8")
+    return (whole[:, 0].astype(np.int64) + least).tolist()

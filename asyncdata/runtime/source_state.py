@@ -1,0 +1,47 @@
+"""Anchors: the states that a source of its own gives, and elements that can be read from one of them on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, final
+
+from asyncdata.errors import ResumeError
+
+__all__ = ("RestorableItem", "SourceSnapshot")
+
+
+class SourceSnapshot(NamedTuple):
+    """A source's own state just before its element `number`, as JSON; `None` at its beginning, or why there is none.
+
+    As text, because whoever gave the state, or gets it back, may change what it is made of.
+    """
+
+    number: int
+    state: str | ResumeError | None
+
+    @classmethod
+    def of(cls, position: dict[str, Any]) -> SourceSnapshot:
+        """Return the snapshot that a position tells."""
+        return cls(position["number"] - position["skip"], json.dumps(position["state"]))
+
+    def position(self, number: int) -> Any:
+        """Return the position of element `number`: `skip` elements after this state."""
+        if self.state is None:
+            return number
+        if isinstance(self.state, ResumeError):
+            raise ResumeError(*self.state.args) from self.state.__cause__
+        return {"state": json.loads(self.state), "skip": number - self.number, "number": number}
+
+
+@final
+class RestorableItem(int):
+    """The ordinal of an element of a source that has states, with one from which it can be read again."""
+
+    snapshot: SourceSnapshot
+
+    @classmethod
+    def at(cls, number: int, snapshot: SourceSnapshot) -> RestorableItem:
+        """Return element `number`, to be read from `snapshot` on."""
+        placed = cls(number)
+        placed.snapshot = snapshot
+        return placed

@@ -1,0 +1,120 @@
+"""A list of files in a few words: whether it is the same as when they were said, and if not where it differs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, Self
+
+from asyncdata.formats.tfrecord_index import Stamp
+from asyncdata.storage import is_local, size_of, store_for
+
+__all__ = ("Files", "label_text", "stamps")
+
+GROUPS: Final = 32
+"""So many groups of files are told apart, each with four digits: up to 32 files each by itself."""
+
+WORDS: Final = re.compile(r"^(\d+) files #([0-9a-f]+):((?:[0-9a-f]{4})*)$")
+
+
+@dataclass(frozen=True)
+class Files:
+    """How many files, a hash of all their names and sizes, and a short one of each group of consecutive files."""
+
+    count: int
+    digest: str
+    groups: list[str]
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Self:
+        """Return what tells these files, as they are now, from others."""
+        told = names_and_sizes(names)
+        return cls(len(told), hashed(told, 4), in_groups(told, group_size(len(told))))
+
+    @classmethod
+    def told(cls, words: str) -> Self | None:
+        """Return the files that a state tells, `None` if it tells something else."""
+        found = WORDS.fullmatch(words)
+        return None if found is None else cls(int(found[1]), found[2], re.findall("....", found[3]))
+
+    def __str__(self) -> str:
+        return f"{self.count} files #{self.digest}:{''.join(self.groups)}"
+
+    def difference(self, names: Sequence[str]) -> str:
+        """Say where the files of this name that are there now differ from these."""
+        size = group_size(self.count)
+        now = in_groups(names_and_sizes(names), size)
+        pairs = zip(self.groups, now, strict=False)
+        place = next((i for i, (old, new) in enumerate(pairs) if old != new), min(len(self.groups), len(now)))
+        where = between(names, place * size, size)
+        more = len(names) - self.count
+        if more == 0:
+            return changed(where, size, sum(old != new for old, new in zip(self.groups, now, strict=True)))
+        if size == 1 and more > 0 and now[place + more :] == self.groups[place:]:
+            return f"{more} added, from {where} on; " if more > 1 else f"{where} was added; "
+        gone = f"{abs(more)} file{'s' * (abs(more) > 1)} {'more' if more > 0 else 'fewer'}"
+        if size == 1 and more < 0 and self.groups[place - more :] == now[place:]:
+            return f"{gone}, which stood before {where}; "
+        return f"{gone}, and the first difference is at {where}; "
+
+
+def label_text(words: object) -> str:
+    """Return words of a state for a message: of files without what tells where they differ."""
+    return WORDS.sub(r"\1 files #\2", str(words))
+
+
+def stamps(names: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Return what tells files, as they are now, from all others: whole paths, sizes and times of the last change."""
+    return [stamp(name) for name in names]
+
+
+def stamp(name: str) -> tuple[str, int, int]:
+    """Return the whole path of a file, its size and when it was changed; -1 for what cannot be known."""
+    if not is_local(name):
+        return name, -1, -1
+    _, path = store_for(name)
+    try:
+        size, time = Stamp.of(os.stat(path))
+        return os.path.realpath(path), size, time
+    except OSError:
+        return os.path.realpath(path), -1, -1
+
+
+def names_and_sizes(names: Sequence[str]) -> list[tuple[str, int]]:
+    """Return the files' names, from the folder on that holds them all, as it may be moved, and their sizes."""
+    prefix = os.path.commonprefix(names)  # noqa: RUF071  of URLs as well; it is cut at a separator
+    folder = len(prefix) - len(os.path.basename(prefix))
+    return [(name[folder:], size_of(name)) for name in names]
+
+
+def group_size(count: int) -> int:
+    """Return how many files make a group."""
+    return max(1, -(-count // GROUPS))
+
+
+def hashed(told: Any, size: int) -> str:
+    return blake2b(repr(told).encode(), digest_size=size).hexdigest()
+
+
+def in_groups(told: Sequence[tuple[str, int]], size: int) -> list[str]:
+    """Return a short hash for each group of files that follow each other."""
+    return [hashed(told[place : place + size], 2) for place in range(0, len(told), size)]
+
+
+def between(names: Sequence[str], place: int, size: int) -> str:
+    """Return how a message names a group of files, or the end of them."""
+    group = names[place : place + size]
+    if not group:
+        return "the end"
+    return group[0] if len(group) == 1 else f"{group[0]} to {group[-1]}"
+
+
+def changed(where: str, size: int, count: int) -> str:
+    """Say that as many files are there, and where one has changed."""
+    if count == 0:
+        return "a file has another name or size; "
+    others = "" if count <= 1 else f", and {count - 1} more {'file' if size == 1 else 'group'}{'s' * (count > 2)}"
+    return f"{'' if size == 1 else 'one of '}{where} has another name or size{others}; "

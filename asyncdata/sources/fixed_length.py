@@ -1,0 +1,151 @@
+"""Files of records of a fixed length as a source: read in order, or any record by its number."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from asyncdata.errors import DataLossError
+from asyncdata.executors.function_call import noted
+from asyncdata.executors.scope import Scope
+from asyncdata.formats.fixed_length import FixedLayout, FixedParser
+from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
+from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile, Spot
+from asyncdata.storage import BLOCK_BYTES, Entry, RandomFile, Stream, is_local, size_of, store_for
+
+__all__ = ("FixedFile", "FixedFiles")
+
+FEW: Final = 64
+"""So many records are read at once if so many are asked for, however few are wanted now: a thread has its price."""
+
+
+class FixedFiles:
+    """Files of one layout: the number of records follows from the size, which is looked at once."""
+
+    counted: ClassVar = ("layout",)
+
+    def __init__(self, layout: FixedLayout) -> None:
+        self.layout = layout
+        self.sizes: dict[str, int] = {}
+
+    def size(self, path: str) -> int:
+        """Return the size that a file had when it was first asked for, -1 if there was none."""
+        if path not in self.sizes:
+            self.sizes[path] = size_of(path)
+        return self.sizes[path]
+
+    def count(self, path: str) -> int:
+        """Return how many elements a file has; its one element is the error if it is missing or of another layout."""
+        count = self.layout.count(self.size(path))
+        return 1 if count is None else count
+
+    def counts(self, paths: Sequence[str]) -> list[int]:
+        """Return how many elements each file has."""
+        return [self.count(path) for path in paths]
+
+    def position(self, path: str, number: int) -> Position:
+        """Return the position of a record, as reading the file in order tells it; the end behind the last."""
+        if number >= self.count(path):
+            return END
+        begin = 0 if self.layout.count(self.size(path)) is None else self.layout.begin(number)
+        return [os.path.basename(path), self.size(path), number, begin, 0]
+
+    async def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield the records that lie at these spots and have these tickets, in order, up to one that is not there."""
+        done = 0
+        most = max(1, min(4096, BLOCK_BYTES // self.layout.record_bytes))
+        while done < len(spots):
+            items = await scope.in_thread(partial(self.read, spots[done : done + min(most, max(want.items, FEW))]))
+            if not items:
+                return
+            while items:
+                part, items = items[: want.items], items[want.items :]
+                yield Block(
+                    part, ReplayedTickets(tickets, done, done + len(part), END), Failure in set(map(type, part))
+                )
+                done += len(part)
+
+    def read(self, spots: Sequence[Spot]) -> list[Any]:
+        """Return some records in order, failures in their places, up to one that is not there; in any thread."""
+        spots = spots[: next((i for i, (path, record) in enumerate(spots) if record >= self.count(path)), len(spots))]
+        found: dict[Spot, bytes | Exception] = {}
+        for path in dict.fromkeys(path for path, _ in spots):
+            records = [record for other, record in spots if other == path]
+            try:
+                found.update(zip([(path, record) for record in records], self.read_file(path, records), strict=True))
+            except (OSError, DataLossError) as error:
+                found.update(dict.fromkeys([(path, record) for record in records], error.with_traceback(None)))
+        return [item_of(spot, found[spot]) for spot in spots]
+
+    def read_file(self, path: str, records: Sequence[int]) -> list[bytes]:
+        """Return some records of one file."""
+        with RandomFile(store_for(path)[1]) as file:
+            self.check(path, file.status().st_size)
+            begins = list(map(self.layout.begin, records))
+            data = [file.read_at(begin, self.layout.record_bytes) for begin in begins]
+        if any(len(record) < self.layout.record_bytes for record in data):
+            raise DataLossError(f"{path}: it ends earlier than when it was opened")
+        return data
+
+    def check(self, path: str, size: int) -> None:
+        """Raise unless a file of this size is what it was when the dataset was made, and has the layout."""
+        if self.layout.count(size) is None:
+            raise self.layout.misfit(path, size)
+        if path in self.sizes and self.sizes[path] != size:
+            raise DataLossError(f"{path}: it had {self.sizes[path]} bytes when the dataset first looked, now {size}")
+
+
+def item_of(spot: Spot, found: bytes | Exception) -> Any:
+    """Return a record, or a failure of its own: a file may be named twice, and each of its errors is raised once."""
+    if isinstance(found, bytes):
+        return found
+    path, record = spot
+    return noted(copy.copy(found), f"{FixedFile.method}({path})", record, True)
+
+
+@dataclass(frozen=True, eq=False)
+class FixedFile(ParsedFile):
+    """The records of one file, as bytes. If its size is of no whole number of records, that is its one element."""
+
+    method: ClassVar[str] = "FixedLengthRecordDataset"
+
+    files: FixedFiles = field(kw_only=True, repr=False)
+
+    def parser(self) -> FixedParser:
+        return FixedParser(self.path, self.files.layout)
+
+    async def parts(
+        self, stream: Stream, entry: Entry, scope: Scope, want: Demand, offset: int
+    ) -> AsyncGenerator[ParsedChunk, None]:
+        if not self.compression and entry.size >= 0:
+            try:
+                self.files.check(self.path, entry.size)
+            except DataLossError as error:
+                yield ParsedChunk([error], offset, lost=True)
+                return
+        async with aclosing(super().parts(stream, entry, scope, want, offset)) as source:
+            async for found in source:
+                yield found
+
+    @property
+    def cardinality(self) -> int:
+        return self.files.count(self.path) if self.random_access else UNKNOWN_CARDINALITY
+
+    @property
+    def random_access(self) -> bool:
+        return not self.compression and is_local(self.path)
+
+    def seek(self, count: int) -> Position:
+        return self.files.position(self.path, count) if self.random_access else super().seek(count)
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        if not self.random_access:
+            return super().fetch(scope, want, tickets)
+        return self.files.fetch([(self.path, record) for record in tickets], scope, want, tickets)

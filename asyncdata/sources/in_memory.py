@@ -1,0 +1,434 @@
+"""Sources that are in memory: ranges, arrays and lists."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.elements.isolation import isolate, isolated, read_only
+from asyncdata.elements.spec import TensorSpec
+from asyncdata.elements.structure import (
+    as_arrays,
+    common_spec,
+    leading_dimension,
+    leaves_of,
+    map_leaves,
+    slice_rows,
+    spec_of,
+    unprefixed,
+)
+from asyncdata.elements.tensors import dataloader_hint, is_tensor
+from asyncdata.elements.validation import check_choice, check_dtype
+from asyncdata.errors import PlanError, StageError, StructureError
+from asyncdata.executors.element_rng import Chance, epoch_key, mixed, scrambled
+from asyncdata.executors.function_call import ENDLESS, Call, Deadline
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, check_integer, shuffles
+from asyncdata.graph.stages import Produce
+from asyncdata.options import INFINITE_CARDINALITY
+from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.tickets import END, Ordinals, Position, ReplayedTickets, Start, Ticket, Tickets, natural
+from asyncdata.sources.file_list_digest import Files, stamps
+from asyncdata.sources.random_access import FEW, IndexedSource, InMemorySource
+
+__all__ = ("Chosen", "Counter", "Elements", "Getter", "Items", "Random", "Range", "Slices", "Source", "Tensors")
+
+FOREVER: Final = 1 << 62
+"""How many elements an endless source has."""
+
+
+SMALL: Final = 4096
+"""Rows of more bytes are given as views, and not gathered, which copies them once more."""
+
+INT64: Final = (1 << 63) - 1
+
+
+class Source(Protocol):
+    """What has elements by number: a list, a NumPy memory map, a PyTorch map-style dataset, a reader of your own."""
+
+    def __len__(self) -> int:
+        """Return how many elements there are."""
+        ...
+
+    def __getitem__(self, index: Any, /) -> Any:
+        """Return element `index`."""
+        ...
+
+
+class Getter(Call):
+    """Gets elements of a source: all that are wanted at once where it has `get_batch`.
+
+    A collection holds its elements, which are handed out as those of a list. What other sources give they have made.
+    """
+
+    __slots__ = ("holds", "source")
+
+    def __init__(self, source: Source) -> None:
+        super().__init__("from_source", source.__getitem__, spread=False)
+        self.source = source
+        self.holds = isinstance(source, Collection)
+        self.name = self.label = f"from_source({type(source).__name__} of {len(source)})"
+
+    def one(self, item: Any) -> Any:
+        return isolate(super().one(item)) if self.holds else super().one(item)
+
+    def over(self, items: Any, kinds: set[type]) -> Any:
+        return map(isolate, super().over(items, kinds)) if self.holds else super().over(items, kinds)
+
+    def run(self, block: Block, term: Deadline = ENDLESS) -> Block:
+        get_batch = getattr(self.source, "get_batch", None)
+        if get_batch is None or block.failed:
+            return super().run(block, term)
+        try:
+            items = list(get_batch(block.items))
+        except Exception:  # noqa: BLE001  one by one, to find out for which element
+            return super().run(block, term)
+        if len(items) != len(block):
+            raise StageError(f"{self.name}: get_batch returned {len(items)} elements for {len(block)} indices")
+        return Block(isolated(items) if self.holds else items, block.tickets)
+
+
+@dataclass(frozen=True, eq=False)
+class Range(InMemorySource):
+    """Integers from `start` in steps of `step` to before `stop`."""
+
+    values: range
+    dtype: np.dtype[Any] | None = None
+
+    @staticmethod
+    def of(args: tuple[int, ...], output_type: npt.DTypeLike | None) -> Range:
+        """Return the source for the arguments of Python's `range`, with numbers of a dtype if one is given."""
+        try:
+            values = range(*args)
+        except (TypeError, ValueError) as error:
+            raise PlanError(f"Dataset.range{args}: {error}") from None
+        dtype = number_dtype("range(output_type=)", output_type)
+        if values and dtype is not None and dtype.kind in "iu":
+            least, most = sorted((values[0], values[-1]))
+            if least < np.iinfo(dtype).min or most > np.iinfo(dtype).max:
+                raise PlanError(f"range(output_type={dtype}): numbers from {least} to {most} do not fit")
+        return Range(values, dtype)
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        return typed(list(self.values[start:stop]), self.dtype)
+
+    def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
+        start, step = self.values.start, self.values.step
+        found = list(places) if (start, step) == (0, 1) else [start + step * place for place in places]
+        return Block(typed(found, self.dtype), tickets)
+
+    def block(self, start: int, stop: int) -> Block:
+        if self.dtype is not None or stop - start < FEW or max(map(abs, (self.values[0], self.values[-1]))) > INT64:
+            return super().block(start, stop)
+        return Block.of_columns([ColumnBatch.ints(self.values[start:stop])], Ordinals(start, stop))
+
+    @property
+    def size(self) -> int:
+        return len(self.values)
+
+    @property
+    def signature(self) -> TensorSpec:
+        return TensorSpec((), self.dtype or "int64")
+
+    def label(self) -> str:
+        start, stop, step = self.values.start, self.values.stop, self.values.step
+        given = (start, stop, step) if step != 1 else (start, stop) if start else (stop,)
+        return f"range({', '.join(map(str, given))}{'' if self.dtype is None else f', output_type={self.dtype}'})"
+
+
+def number_dtype(argument: str, told: npt.DTypeLike | None) -> np.dtype[Any] | None:
+    """Return the dtype that numbers shall have; `None` for Python's integers."""
+    dtype = None if told is None else check_dtype(argument, told)
+    if dtype is not None and dtype.kind not in "iuf":
+        raise PlanError(f"{argument} must be a dtype of integers or floats, got {told!r:.80}")
+    return dtype
+
+
+def typed(numbers: list[int], dtype: np.dtype[Any] | None) -> list[Any]:
+    """Return integers as they are, or as NumPy scalars of a dtype that can hold them."""
+    return numbers if dtype is None else list(np.array(numbers, dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class Counter(InMemorySource):
+    """Integers from `start` in steps of `step`, for ever."""
+
+    start: int
+    step: int
+    dtype: np.dtype[Any] | None = None
+
+    @staticmethod
+    def of(start: int, step: int, dtype: npt.DTypeLike | None) -> Counter:
+        """Return the source for what the user asked for."""
+        begin, by = check_integer("counter", "start", start), check_integer("counter", "step", step)
+        return Counter(begin, by, number_dtype("counter(dtype=)", dtype))
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        numbers = [self.start + self.step * row for row in range(start, stop)]
+        return numbers if self.dtype is None else list(np.array(numbers, np.int64).astype(self.dtype))
+
+    @property
+    def size(self) -> int:
+        return FOREVER
+
+    @property
+    def cardinality(self) -> int:
+        return INFINITE_CARDINALITY
+
+    @property
+    def signature(self) -> TensorSpec:
+        return TensorSpec((), self.dtype or "int64")
+
+
+@dataclass(frozen=True, eq=False)
+class Random(IndexedSource):
+    """Integers below 2**32 at random, for ever: a hash of each one's number, so that any can be had at once."""
+
+    seed: int = field(repr=False, metadata=ELSEWHERE)
+    rerandomize: bool = False
+    drawn: bool = field(default=False, repr=False, metadata=ELSEWHERE)
+
+    @staticmethod
+    def of(seed: int | None, rerandomize: bool | None) -> Random:
+        """Return the source for what the user asked for."""
+        chosen = secrets.randbits(63) if seed is None else check_integer("random", "seed", seed)
+        anew = bool(check_choice("random", "rerandomize_each_iteration", rerandomize))
+        return Random(chosen, anew, seed is None)
+
+    @property
+    def chance(self) -> Chance:
+        return Chance(self.seed, self.drawn)
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks, waits=False)
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield as many numbers as are wanted, again and again; they are worked out some more at a time."""
+        start, key = 0 if position is None else self.told(position, natural), self.key(scope)
+        while True:
+            items: list[int] = (mixed(start, start + max(want.items, 64), key) >> np.uint64(32)).tolist()
+            while items:
+                part, items = items[: want.items], items[want.items :]
+                yield Block(part, Ordinals(start, start + len(part)))
+                start += len(part)
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        done, key = 0, self.key(scope)
+        while done < len(tickets):
+            some = tickets[done : done + want.items]
+            done += len(some)
+            items: list[int] = (scrambled(np.array(list(some), np.uint64), key) >> np.uint64(32)).tolist()
+            yield Block(items, ReplayedTickets(some, 0, len(some), END))
+
+    def key(self, scope: Scope) -> int:
+        """Return what chooses the numbers of an epoch."""
+        return epoch_key(self.seed, scope.epoch if self.rerandomize else ())
+
+    @property
+    def cardinality(self) -> int:
+        return INFINITE_CARDINALITY
+
+    @property
+    def signature(self) -> TensorSpec:
+        return TensorSpec((), "int64")
+
+    def label(self) -> str:
+        return f"random({'rerandomize_each_iteration=True' if self.rerandomize else ''})"
+
+
+@dataclass(frozen=True, eq=False)
+class Slices(InMemorySource):
+    """The rows of a structure of arrays: read-only views, nothing is copied."""
+
+    arrays: Any = field(repr=False, metadata=REPLACEABLE)
+    count: int
+    plain: bool = field(default=False, repr=False, metadata=REPLACEABLE)
+    """Whether all are arrays of numbers, and rows can stay in arrays until somebody wants elements."""
+
+    @staticmethod
+    def of(tensors: Any, *whole: type[Any]) -> Slices:
+        """Return the source for the rows of a structure of arrays or lists; what is of a type of `whole` stays so."""
+        arrays = as_arrays(tensors, *whole, tensors=True)
+        rows, problem = leading_dimension(arrays)
+        if problem is not None:
+            raise PlanError(f"from_tensor_slices: {problem}; every leaf needs the same number of rows")
+        return Slices(arrays, rows, ColumnBatch.of(arrays) is not None)
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        rows = slice_rows(self.part(start, stop), 0, stop - start)
+        return rows if self.plain else isolated(rows)
+
+    def part(self, start: int, stop: int) -> Any:
+        """Return some rows of all arrays as read-only views."""
+        return map_leaves(lambda leaf, _: isolate(leaf[start:stop]) if self.plain else leaf[start:stop], self.arrays)
+
+    def block(self, start: int, stop: int) -> Block:
+        if not self.plain or stop - start < FEW:
+            return super().block(start, stop)
+        return Block.of_columns([ColumnBatch(self.part(start, stop), stop - start)], Ordinals(start, stop))
+
+    def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
+        if not self.plain or len(places) < FEW or self.columns.weight > SMALL:
+            return super().gather(places, tickets)
+        return Block.of_columns([self.columns.at(places)], tickets)
+
+    @property
+    def columns(self) -> ColumnBatch:
+        """All rows."""
+        return ColumnBatch(map_leaves(lambda leaf, _: read_only(leaf), self.arrays), self.count)
+
+    @property
+    def size(self) -> int:
+        return self.count
+
+    @property
+    def signature(self) -> Any:
+        return unprefixed(spec_of(self.arrays))[1] if all(map(is_told, leaves_of(self.arrays))) else None
+
+    def label(self) -> str:
+        return f"from_tensor_slices({self.count} rows)"
+
+
+def is_told(leaf: Any) -> bool:
+    """Tell whether rows are what an array says: one of objects may hold other arrays, or numbers of some dtype."""
+    return (
+        is_tensor(leaf)
+        or leaf.dtype != object
+        or not len(leaf)
+        or spec_of(leaf[0]) == TensorSpec(leaf.shape[1:], object)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Tensors(InMemorySource):
+    """One element."""
+
+    element: Any = field(repr=False, metadata=REPLACEABLE)
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        return [isolate(self.element)][start:stop]
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    @property
+    def signature(self) -> Any:
+        return spec_of(self.element)
+
+    def label(self) -> str:
+        return "from_tensors()"
+
+
+@dataclass(frozen=True, eq=False)
+class Elements(InMemorySource):
+    """Elements of one structure and dtype, which need not have one shape."""
+
+    elements: Sequence[Any] = field(repr=False, metadata=REPLACEABLE)
+    spec: Any = field(repr=False, metadata=REPLACEABLE)
+
+    @staticmethod
+    def of(tensors: object, *whole: type[Any]) -> Elements:
+        """Return the source for the elements of a list; what is of a type of `whole` stays so."""
+        if not isinstance(tensors, list) or not tensors:
+            raise PlanError(
+                f"from_list needs a list with at least one element, got {tensors!r:.60}; for anything else, and for a "
+                "list of any objects, take from_iterable"
+            )
+        elements = [as_arrays(element, *whole, tensors=True) for element in cast("list[Any]", tensors)]
+        spec = spec_of(elements[0])
+        for place, element in enumerate(elements):
+            try:
+                spec = common_spec(spec, spec_of(element))
+            except StructureError as error:
+                raise PlanError(
+                    f"from_list: in element {place} {error}; make all alike, or take from_iterable"
+                ) from None
+        return Elements(elements, spec)
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        return isolated(list(self.elements[start:stop]))
+
+    @property
+    def size(self) -> int:
+        return len(self.elements)
+
+    @property
+    def signature(self) -> Any:
+        return self.spec
+
+    def label(self) -> str:
+        return f"from_list({len(self.elements)} elements)"
+
+
+@dataclass(frozen=True, eq=False)
+class Items(InMemorySource):
+    """The items of a list, arrays in them as read-only views."""
+
+    items: Sequence[Any] = field(repr=False, metadata=REPLACEABLE)
+    files: bool = False
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        return isolated(list(self.items[start:stop]))
+
+    def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
+        return Block(isolated([self.items[place] for place in places]), tickets)
+
+    @property
+    def at_hand(self) -> bool:
+        return type(self.items) in (list, tuple, range, str, bytes)
+
+    @property
+    def size(self) -> int:
+        return len(self.items)
+
+    def label(self) -> str:
+        return f"from_iterable({type(self.items).__name__} of {len(self.items)})"
+
+    @property
+    def identity(self) -> str:
+        """The label, and for names what tells them and the sizes of the files that they name from others."""
+        return str(Files.of(self.items)) if self.files else self.label()
+
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        return (*super().contents, stamps(self.items)) if self.files else super().contents
+
+    def difference(self, words: str) -> str:
+        was = Files.told(words) if self.files else None
+        return "" if was is None else was.difference(self.items)
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen(Node):
+    """The elements at some places of an addressable plan."""
+
+    input: Node
+    places: Sequence[int]
+
+    @staticmethod
+    def of(plan: Node, index: int) -> Chosen:
+        """Return the plan that gives one element of another."""
+        size = plan.cardinality
+        if not plan.random_access:
+            raise PlanError(
+                f"at() needs elements that can be had in any order, which {plan.label()} does not give{shuffles(plan)}"
+                f"{dataloader_hint()}"
+            )
+        place = check_integer("at", "index", index) + (size if index < 0 and size >= 0 else 0)
+        if place < 0 or 0 <= size <= place:
+            raise IndexError(f"there is no element {index}: the dataset has {size}")
+        return Chosen(plan, (place,))
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks, waits=False)
+
+    def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Fetch the elements."""
+        return self.input.open(scope, want, Start(END, self.input.address(self.places)))

@@ -1,0 +1,307 @@
+"""Sources that are a user's code: generators, iterables, async iterables."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from inspect import isasyncgenfunction, isfunction, isgeneratorfunction, isroutine
+from typing import Any
+
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.elements.isolation import isolated
+from asyncdata.elements.structure import conform
+from asyncdata.errors import PlanError, ResumeError, StructureError
+from asyncdata.executors.function_call import locate, noted
+from asyncdata.executors.iterator_bridge import IteratorBridge, LoopBridge, Notify, ThreadBridge
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, picked
+from asyncdata.graph.stages import Produce
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.tickets import (
+    END,
+    FRESH,
+    Ordinals,
+    Position,
+    ReplayedTickets,
+    RestorableItem,
+    SourceSnapshot,
+    Start,
+    Ticket,
+    Tickets,
+    decode,
+)
+from asyncdata.sources.stateful import SnapshotTickets, Stateful, StreamPlace, begun
+
+__all__ = ("AsyncIterated", "Generated", "Iterated", "Restarted")
+
+
+class Pumped(Node):
+    """A source that some other thread or loop runs."""
+
+    @property
+    def repeatable(self) -> bool:
+        return False
+
+    def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
+        """Start to run the user's iterator where it belongs, from the state of a place on."""
+        raise NotImplementedError
+
+    @property
+    def resume_note(self) -> str:
+        kind, make = self.made_by()
+        if kind is not None and issubclass(kind, Stateful):
+            return f"{self.label()} goes on at its own offset"
+        unseen = ", unless its iterator is Stateful" if not self.once and may_return_anything(make) else ""
+        return f"{self.label()} is run again up to the place{unseen}"
+
+    def made_by(self) -> tuple[type | None, object]:
+        """Return the class of what is iterated, where it is known, and what makes the iterator."""
+        raise NotImplementedError
+
+    def where(self) -> str:
+        """Return how messages name this source."""
+        return self.label()
+
+    def converted(self, items: list[Any]) -> list[Any] | ColumnBatch:
+        """Return the elements for what the iterator gave, failures in their places."""
+        return items
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks)
+
+    def read_before(self, position: Position) -> int | None:
+        return None if position == END else self.told(position, StreamPlace.of).number
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        begin = oldest(tickets)
+        return picked(self, scope, want, tickets, FRESH if begin is None else Start(begin.position(begin.number)))
+
+    def replay_then_run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        place = None if start.position == END else self.told(start.position, StreamPlace.of)
+        begin = None if place is None or place.state is None else oldest([*start.back, decode(start.position)])
+        if place is None or begin is None:
+            return super().replay_then_run(scope, want, start)
+        self.check_back(scope, start)
+        return self.run_through(scope, want, start, begin, place.number)
+
+    async def run_through(self, scope: Scope, want: Demand, start: Start, begin: SourceSnapshot, goal: int) -> Blocks:
+        """Yield what is to be given once more and go on, in one run: a stream may be there to be read only once."""
+        found: dict[int, Any] = dict.fromkeys(start.back)
+        inner, reached = Demand(), begin.number
+        async with aclosing(self.blocks(scope, inner, begin.position(begin.number))) as source:
+            while reached < goal:
+                inner.items = min(4096, goal - reached)
+                if (block := await anext(source, None)) is None:
+                    raise self.ended(reached, goal)
+                found.update(pair for pair in enumerate(block.items, reached) if pair[0] in found)
+                reached += len(block)
+            for place, ticket in enumerate(start.back):
+                item = found[ticket]
+                yield Block(
+                    [item], ReplayedTickets(start.back, place, place + 1, start.position), type(item) is Failure
+                )
+            found.clear()
+            inner.items = want.items
+            while (block := await anext(source, None)) is not None:
+                yield block
+                inner.items = want.items
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield whatever the pump has ready, at most what is wanted; to go on somewhere, run it up to there."""
+        place = self.told(position, StreamPlace.of)
+        pump = self.pump(scope, place)
+        start, first, lost = place.first, place.number, None
+        try:
+            while items := await pump.pull(min(4096, first - start) if start < first else want.items):
+                if isinstance(items, list) and not pump.begun and (place.state is not None or first > 1):
+                    raise self.refused(items[0].error)
+                stop = start + len(items)
+                if start >= first:
+                    yield self.block(items, self.tickets(pump, start, stop))
+                elif isinstance(items, list) and type(items[-1]) is Failure:
+                    lost = items[-1].error
+                start = stop
+            if start < first:
+                raise self.ended(start, first) from lost
+        finally:
+            pump.stop()
+
+    def tickets(self, pump: IteratorBridge, start: int, stop: int) -> Tickets:
+        """Return the tickets of elements that came from a pump."""
+        snapshots = pump.snapshots_of(stop)
+        return SnapshotTickets(start, stop, snapshots) if snapshots else Ordinals(start, stop)
+
+    def refused(self, error: BaseException) -> ResumeError:
+        """Return the error for a source that cannot be run again."""
+        if isinstance(error, ResumeError):
+            return error
+        refusal = ResumeError(f"{self.where()}: it cannot be run to go on: {error}")
+        refusal.__cause__ = error
+        return refusal
+
+    def ended(self, count: int, expected: int) -> ResumeError:
+        """Return the error for a source that gives less than it gave before."""
+        return ResumeError(
+            f"{self.where()}: it ended after {count} elements, and {expected} had been read when the state was saved; "
+            "run again it must give the same elements"
+        )
+
+    def block(self, items: list[Any] | Block, tickets: Tickets) -> Block:
+        """Return `items` as a block, converted, with notes on what failed."""
+        if isinstance(items, Block):
+            return items.ticketed(tickets)
+        found = self.converted(items)
+        if isinstance(found, ColumnBatch):
+            return Block.of_columns([found], tickets)
+        failed = Failure in set(map(type, found))
+        if failed:
+            for place, item in enumerate(found):
+                if type(item) is Failure:
+                    found[place] = noted(item.error, self.where(), tickets[place], item.of_source)
+        return Block(found, tickets, failed)
+
+
+@dataclass(frozen=True, eq=False)
+class Generated(Pumped):
+    """What `generator(*args)` iterates over, called anew for each epoch."""
+
+    generator: Callable[..., Iterable[Any]] = field(metadata=REPLACEABLE)
+    args: tuple[Any, ...] = field(default=(), repr=False)
+    declared: Any = field(default=None, repr=False)
+
+    @property
+    def signature(self) -> Any:
+        return self.declared
+
+    def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
+        return ThreadBridge(scope, lambda: self.start(place.state), "asyncdata-generator", place.first)
+
+    def start(self, state: str | None) -> tuple[Iterator[Any], Notify | None]:
+        """Call the function, and iterate over what it returns from a state on."""
+        return begun(self.label(), self.generator(*self.args), iter, state)
+
+    def made_by(self) -> tuple[type | None, object]:
+        made = self.generator
+        return (made, getattr(made, "__iter__", None)) if isinstance(made, type) else (None, made)
+
+    def converted(self, items: list[Any]) -> list[Any]:
+        return items if self.declared is None else [self.conformed(item) for item in items]
+
+    def conformed(self, item: Any) -> Any:
+        if type(item) is Failure:
+            return item
+        try:
+            return conform(item, self.declared)
+        except StructureError as error:
+            return Failure(error)
+
+    def label(self) -> str:
+        name = getattr(self.generator, "__qualname__", type(self.generator).__name__)
+        return f"from_generator({name.rpartition('<locals>.')[2]})"
+
+    def where(self) -> str:
+        return self.label() + locate(self.generator)
+
+
+@dataclass(frozen=True, eq=False)
+class Iterated(Pumped):
+    """What a plain iterable gives."""
+
+    iterable: Iterable[Any] = field(repr=False, metadata=REPLACEABLE)
+    unread: list[bool] = field(default_factory=lambda: [True], repr=False, metadata=PHYSICAL)
+
+    @property
+    def once(self) -> bool:
+        return isinstance(self.iterable, Iterator)
+
+    @property
+    def process_bound_reason(self) -> str | None:
+        return "an iterator can be read only here; give an iterable that starts again" if self.once else None
+
+    def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
+        return ThreadBridge(scope, lambda: self.start(place.state), "asyncdata-iterable", place.first)
+
+    def start(self, state: str | None) -> tuple[Iterator[Any], Notify | None]:
+        """Iterate over it from a state on."""
+        once_only(self)
+        return begun(self.label(), self.iterable, iter, state)
+
+    def converted(self, items: list[Any]) -> list[Any]:
+        """Return the elements; a collection holds them, others have made them."""
+        return isolated(items) if isinstance(self.iterable, Collection) else items
+
+    def made_by(self) -> tuple[type | None, object]:
+        return type(self.iterable), type(self.iterable).__iter__
+
+    def label(self) -> str:
+        return f"from_iterable({type(self.iterable).__name__})"
+
+
+@dataclass(frozen=True, eq=False)
+class Restarted:
+    """An async iterable that calls an async generator function whenever it is read."""
+
+    make: Callable[[], AsyncIterator[Any]]
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self.make()
+
+
+@dataclass(frozen=True, eq=False)
+class AsyncIterated(Pumped):
+    """What an async iterable gives, run on the loop of the consumer, to which its sockets and locks belong."""
+
+    iterable: AsyncIterable[Any] = field(repr=False, metadata=REPLACEABLE)
+    unread: list[bool] = field(default_factory=lambda: [True], repr=False, metadata=PHYSICAL)
+
+    @property
+    def once(self) -> bool:
+        return isinstance(self.iterable, AsyncIterator)
+
+    @property
+    def process_bound_reason(self) -> str:
+        return "it belongs to the event loop that it is read on; use from_generator or from_iterable"
+
+    def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
+        return LoopBridge(scope, scope.home, lambda: self.start(place.state), place.first)
+
+    def start(self, state: str | None) -> tuple[AsyncIterator[Any], Notify | None]:
+        """Iterate over it from a state on."""
+        once_only(self)
+        return begun(self.label(), self.iterable, aiter, state)
+
+    def made_by(self) -> tuple[type | None, object]:
+        return type(self.iterable), type(self.iterable).__aiter__
+
+    def label(self) -> str:
+        made = self.iterable
+        name = made.make.__qualname__ if isinstance(made, Restarted) else type(made).__name__
+        return f"from_async_iterable({name.rpartition('<locals>.')[2]})"
+
+
+def once_only(node: Iterated | AsyncIterated) -> None:
+    """Raise when an iterator, which can be read once, is to be read again: it would look like an empty epoch."""
+    if not node.once:
+        return
+    try:
+        node.unread.pop()
+    except IndexError:
+        raise PlanError(
+            f"{node.label()}: an iterator can be read only once; for a second epoch, or to go on where a step such as "
+            "shuffle holds elements, give an iterable that starts again, Dataset.from_generator with a function, or "
+            "cache()"
+        ) from None
+
+
+def may_return_anything(make: object) -> bool:
+    """Tell whether calling this may give an iterator of the user's own: it is neither a generator nor Python's own."""
+    if isgeneratorfunction(make) or isasyncgenfunction(make):
+        return False
+    return isfunction(make) or not isroutine(make)
+
+
+def oldest(tickets: Sequence[Ticket]) -> SourceSnapshot | None:
+    """Return the first state from which all these elements can be read, `None` if there is none for one of them."""
+    snapshots = [ticket.snapshot for ticket in tickets if isinstance(ticket, RestorableItem)]
+    return min(snapshots, key=lambda snapshot: snapshot.number) if len(snapshots) == len(tickets) else None

@@ -1,0 +1,375 @@
+"""Files that a parser takes apart: where a run in one stands, what goes wrong in it, and how many are read as one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import chain
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.elements.spec import TensorSpec
+from asyncdata.errors import DataLossError, ResumeError
+from asyncdata.executors.function_call import noted
+from asyncdata.executors.scope import Scope
+from asyncdata.formats.compression import decompressor
+from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, picked
+from asyncdata.graph.stages import Produce
+from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.tickets import END, Position, Ticket, Tickets
+from asyncdata.sources.file_list_digest import stamps
+from asyncdata.storage import BLOCK_BYTES, Buffer, Entry, StorageOptions, Stream, is_local, store_for
+
+__all__ = ("FileCatalog", "FileId", "ParsedChunk", "ParsedFile", "Parser", "RandomAccessFiles", "Spot", "parsed")
+
+
+class Parser(Protocol):
+    """Bytes of a file in, elements out: a step without I/O."""
+
+    @property
+    def offset(self) -> int:
+        """A byte offset from which a file can be read, `passed` elements before the next one."""
+        ...
+
+    @property
+    def passed(self) -> int:
+        """How many elements between `offset` and the next one have been returned."""
+        ...
+
+    @property
+    def lost(self) -> bool:
+        """Whether the last element that was returned is an error that stands for the rest of the file."""
+        ...
+
+    def jump(self, offset: int) -> None:
+        """Say that the next bytes come from `offset`."""
+        ...
+
+    def feed(self, data: Buffer) -> None:
+        """Take the file's next bytes, which stay as they are until `parse` has returned nothing."""
+        ...
+
+    def finish(self) -> None:
+        """Say that no more data will come."""
+        ...
+
+    def parse(self, limit: int) -> list[Any] | ColumnBatch:
+        """Return at most `limit` elements, errors in the places of those that are lost; none when it needs more."""
+        ...
+
+
+@dataclass(frozen=True)
+class ParsedChunk:
+    """Elements that follow each other, the place before them, and the byte offset after them, -1 if it is not known."""
+
+    elements: list[Any] | ColumnBatch
+    begin: int
+    passed: int = 0
+    end: int = -1
+    lost: bool = False
+    """Whether the last one is an error that stands for the rest of the file."""
+
+
+@dataclass(frozen=True, eq=False)
+class ParsedFile(Node):
+    """The elements of one file. What is corrupt or missing fails in its place."""
+
+    method: ClassVar[str]
+
+    path: str = field(metadata=ELSEWHERE)
+    compression: str | None = field(default=None, repr=False)
+    block_bytes: int = field(default=BLOCK_BYTES, metadata=PHYSICAL)
+    storage: StorageOptions | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
+
+    def parser(self) -> Parser:
+        """Return what takes the file apart."""
+        raise NotImplementedError
+
+    def beside(self, stream: object, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
+        """Yield elements that are better read in another way than by the parser."""
+        return iter(())
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks)
+
+    @property
+    def signature(self) -> Any:
+        return TensorSpec((), object)
+
+    def label(self) -> str:
+        return f"{self.method}({self.path})"
+
+    @property
+    def identity(self) -> str:
+        """The label with the base name: files may be moved to another folder."""
+        return f"{self.method}({os.path.basename(self.path)})"
+
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        """All fields, and which file it is: another folder or another time of change is another file."""
+        return (*super().contents, stamps([self.path]))
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return places
+
+    @property
+    def resume_note(self) -> str | None:
+        return f"{self.label()} is decompressed from its beginning" if self.compression else None
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return picked(self, scope, want, tickets)
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield as many elements as are wanted and have been read."""
+        place = BEGINNING if position is None else self.told(position, lambda told: FilePlace(*told))
+        name = os.path.basename(self.path)
+        place.check_name(self, name)
+        stream = self.stream(scope, place.offset)
+        async with aclosing(stream):
+            entry = await begun(stream)
+            if isinstance(entry, Exception):
+                place.check_error(self, entry)
+                found = ParsedChunk([entry], place.offset, place.skip, lost=True)
+                yield self.block(FileId(name, place.size, place.version), found, place.record + place.skip)
+                return
+            file = FileId(name, entry.size, entry.version)
+            place.check(self, file)
+            ordinal, skip = place.record, place.skip
+            async with aclosing(self.parts(stream, entry, scope, want, place.offset)) as source:
+                async for found in source:
+                    block = self.block(file, found, ordinal)
+                    ordinal += len(block)
+                    if len(part := block.after_skip(min(skip, len(block) - found.lost))):
+                        yield part
+                    skip = max(0, skip - len(block))
+
+    def block(self, file: FileId, found: ParsedChunk, ordinal: int) -> Block:
+        """Return what was found as a block, errors among it as failures; `ordinal` is the number of the first."""
+        items = found.elements
+        begin = -1 if self.compression else found.begin
+        if isinstance(items, ColumnBatch):
+            return Block.of_columns([items], FileTickets(file, ordinal, len(items), begin, found.passed, found.end))
+        failed = any(issubclass(kind, Exception) for kind in set(map(type, items)))
+        if failed:
+            for place, item in enumerate(items):
+                if isinstance(item, Exception):
+                    lost = found.lost and place == len(items) - 1
+                    items[place] = noted(item, self.label(), ordinal + place, lost)
+        tickets = FileTickets(file, ordinal, len(items), begin, found.passed, -1 if failed else found.end, found.lost)
+        return Block(items, tickets, failed)
+
+    def stream(self, scope: Scope, offset: int) -> Stream:
+        """Return the file's bytes from `offset` on, to be closed."""
+        store, path = store_for(self.path, self.storage)
+        return store.stream(path, self.block_bytes, offset, scope)
+
+    async def parts(
+        self, stream: Stream, entry: Entry, scope: Scope, want: Demand, offset: int
+    ) -> AsyncGenerator[ParsedChunk, None]:
+        """Yield elements as they are found, and in its place the error that ends the file early."""
+        parser = self.parser()
+        parser.jump(offset)
+        chunks = self.expanded(stream, scope) if self.compression else stream
+        try:
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    parser.feed(chunk)
+                    idle = True
+                    for found in chain(parsed(parser, want), self.beside(chunks, parser, want)):
+                        idle = False
+                        yield found
+                    if parser.lost:
+                        return
+                    if idle:
+                        await asyncio.sleep(0)  # here a pipeline that was left ends
+        except (OSError, DataLossError) as error:
+            yield ParsedChunk([error], parser.offset, parser.passed, lost=True)
+            return
+        parser.finish()
+        for found in parsed(parser, want):
+            yield found
+
+    async def expanded(self, stream: Stream, scope: Scope) -> AsyncGenerator[Buffer, None]:
+        """Yield the stream's bytes decompressed, in a thread."""
+        expand = decompressor(self.compression, self.path)
+        async for data in stream:
+            yield await scope.in_thread(partial(expand.feed, data))
+            while expand.waiting:
+                yield await scope.in_thread(partial(expand.feed, b""))
+        expand.finish()
+
+
+def parsed(parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
+    """Yield what the parser finds now."""
+    while True:
+        begin, passed = parser.offset, parser.passed
+        elements = parser.parse(want.items)
+        if not elements:
+            return
+        yield ParsedChunk(elements, begin, passed, -1 if parser.passed else parser.offset, parser.lost)
+
+
+async def begun(stream: Stream) -> Entry | Exception:
+    """Return what a stream reads, or what is wrong with that."""
+    try:
+        return await stream.begin()
+    except (OSError, DataLossError) as error:
+        return error
+
+
+class FileId(NamedTuple):
+    """What a position tells of a file: its base name, which is short and may lie in any folder, its size and version.
+
+    Only what lies in an object store or on a web server has a version.
+    """
+
+    name: str = ""
+    size: int = -1
+    version: str = ""
+
+    def position(self, record: int, offset: int, skip: int) -> Position:
+        """Return a place in the file as a position."""
+        place = [self.name, self.size, record, offset, skip]
+        return [*place, self.version] if self.version else place
+
+
+class FilePlace(NamedTuple):
+    """A position in a file: `skip` elements after the one at `offset`, which is number `record` of the file."""
+
+    name: str = ""
+    size: int = -1
+    record: int = 0
+    offset: int = 0
+    skip: int = 0
+    version: str = ""
+
+    def check_name(self, node: ParsedFile, name: str) -> None:
+        """Raise unless the file has the name of the one that the state was made with."""
+        if self is not BEGINNING and self.name != name:
+            raise ResumeError(f"{node.label()}: the state was in {self.name!r} there; the list of files has changed")
+
+    def check(self, node: ParsedFile, file: FileId) -> None:
+        """Raise unless the file is the one that the state was made with."""
+        if self is BEGINNING or not (self.record or self.offset or self.skip or is_local(node.path)):
+            return  # of a file of which nothing was read its size may not have been known
+        if self.size != file.size:
+            raise ResumeError(
+                f"{node.label()}: the file had {self.size} bytes when the state was made, now {file.size}"
+            )
+        if self.version and file.version and self.version != file.version:
+            raise ResumeError(f"{node.label()}: the file was replaced by another one since the state was made")
+
+    def check_error(self, node: ParsedFile, error: Exception) -> None:
+        """Raise if an error says that the file is no longer the one that the state was made with."""
+        if self.record or self.offset or self.skip:
+            if isinstance(error, FileNotFoundError):
+                raise ResumeError(f"{node.label()}: the file is not there any more: {error}") from error
+            if isinstance(error, DataLossError):
+                raise ResumeError(f"{node.label()}: {error}") from error
+
+
+BEGINNING: Final = FilePlace()
+"""Where a file is read from without a state."""
+
+
+@final
+class FileTickets(Tickets):
+    """Elements `record` and following of a file, of which `passed` lie between `begin` and the first of these.
+
+    `begin` and `end`, where the one after the last begins, are byte offsets, -1 where they are not known. Nothing comes
+    after the last if the rest of the file is `lost`.
+    """
+
+    __slots__ = ("begin", "count", "end", "file", "lost", "passed", "record")
+
+    def __init__(
+        self, file: FileId, record: int, count: int, begin: int, passed: int, end: int, lost: bool = False
+    ) -> None:
+        self.file = file
+        self.record = record
+        self.count = count
+        self.begin = begin
+        self.passed = passed
+        self.end = end
+        self.lost = lost
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        return self.record + index
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.record, self.record + self.count))
+
+    def run_from(self, ordinal: int) -> bool:
+        return self.record == ordinal
+
+    def at(self, count: int) -> Position:
+        if count == self.count and self.lost:
+            return END
+        if self.begin < 0:  # compressed: it can only be read from its beginning
+            return self.file.position(0, 0, self.record + count)
+        if count == self.count and self.end >= 0:
+            return self.file.position(self.record + count, self.end, 0)
+        return self.file.position(self.record - self.passed, self.begin, self.passed + count)
+
+
+Spot: TypeAlias = tuple[str, int]
+"""Where an element is: which file, and which element of it."""
+
+
+class RandomAccessFiles(Protocol):
+    """Files of which any element can be had."""
+
+    def counts(self, paths: Sequence[str]) -> list[int]:
+        """Return how many elements each file has."""
+        ...
+
+    def position(self, path: str, number: int) -> Position:
+        """Return the position of an element, as reading the file in order tells it; the end behind the last."""
+        ...
+
+    def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield the elements that lie at these spots and have these tickets, in order, up to one that is not there."""
+        ...
+
+
+@dataclass(frozen=True)
+class FileCatalog:
+    """The elements of several files by number, as reading one file after the other gives them."""
+
+    paths: Sequence[str]
+    library: RandomAccessFiles
+
+    @cached_property
+    def begins(self) -> npt.NDArray[np.int64]:
+        """The number of each file's first element, and at last of how many there are."""
+        return np.cumsum([0, *self.library.counts(self.paths)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self.begins[-1])
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        """Return the tickets of the elements at these places."""
+        files = np.searchsorted(self.begins, places, side="right") - 1
+        return list(zip(files.tolist(), (np.asarray(places) - self.begins[files]).tolist(), strict=True))
+
+    def seek(self, count: int) -> tuple[int, Position]:
+        """Return in which file element `count` is, and its position there."""
+        if count >= len(self):
+            return len(self.paths), None
+        file, number = cast("Spot", self.address([count])[0])
+        return int(file), self.library.position(self.paths[int(file)], number)
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield the elements with these tickets, in this order."""
+        spots = [(self.paths[file], record) for file, record in cast("Sequence[tuple[int, int]]", tickets)]
+        return self.library.fetch(spots, scope, want, tickets)

@@ -1,0 +1,100 @@
+"""InMemorySource: the sources that hold their elements in memory, and read any of them by its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import Node, finite
+from asyncdata.graph.stages import Produce
+from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.tickets import END, Ordinals, Position, ReplayedTickets, Ticket, Tickets, natural
+
+__all__ = ("FEW", "InMemorySource", "IndexedSource", "is_row")
+
+FEW: Final = 16
+"""Fewer rows than this are elements at once: to put that off costs more."""
+
+
+class IndexedSource(Node):
+    """A source whose elements are told apart by their places, and read from any of them on."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def random_access(self) -> bool:
+        return True
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return places
+
+    def seek(self, count: int) -> Position:
+        return count
+
+    def read_before(self, position: Position) -> int | None:
+        if position is None:
+            return 0
+        if position == END:
+            return self.cardinality if finite(self.cardinality) else None
+        return position if type(position) is int else None
+
+
+class InMemorySource(IndexedSource):
+    """A source in memory, whose rows are read by position and are the same in each epoch."""
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        """Return rows `start` to `stop`."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        raise NotImplementedError
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether rows are there at once, and to read them never fails."""
+        return True
+
+    @property
+    def cardinality(self) -> int:
+        return self.size
+
+    def block(self, start: int, stop: int) -> Block:
+        """Return rows `start` to `stop` as a block."""
+        return Block(self.rows(start, stop), Ordinals(start, stop))
+
+    def at_once(self, most: int) -> Iterator[Block] | None:
+        if not self.at_hand or self.size > most:
+            return None
+        return iter([self.block(0, self.size)] if self.size else [])
+
+    def gather(self, places: Sequence[int], tickets: Tickets) -> Block:
+        """Return the rows at some places as a block."""
+        return Block([self.rows(place, place + 1)[0] for place in places], tickets)
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks, waits=False)
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        done = 0
+        while done < len(tickets):
+            some = tickets[done : done + want.items]
+            done += len(some)
+            yield self.gather(some, ReplayedTickets(some, 0, len(some), END))
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield as many rows as are wanted, again and again."""
+        start, size = 0 if position is None else self.told(position, natural), self.size
+        while start < size:
+            stop = min(size, start + want.items)
+            yield self.block(start, stop)
+            start = stop
+
+
+def is_row(place: Position) -> bool:
+    """Tell whether a place in a source in memory is its beginning or a row, and names no others that come first."""
+    return place is None or (type(place) is int and place >= 0)

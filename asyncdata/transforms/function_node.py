@@ -1,0 +1,149 @@
+"""What map and filter have in common: a user's function called on each element, several at once if asked."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from asyncdata.errors import PlanError
+from asyncdata.executors.autotune import Tuning
+from asyncdata.executors.function_call import Call, default_workers
+from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.inflight_window import ResultStatistics
+from asyncdata.executors.process.pool import PoolHandle
+from asyncdata.executors.process.workers import pickled
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import PHYSICAL, Unary, parallel_label
+from asyncdata.graph.stages import Apply
+from asyncdata.options import AUTOTUNE
+from asyncdata.runtime.block import Blocks, Demand
+from asyncdata.runtime.resharding import Resharding
+from asyncdata.runtime.tickets import END, UNORDERED, Position, ReplayedTickets, Start, Ticket, WrappedTickets, going_on
+
+__all__ = ("Called", "travels", "tuning_for")
+
+
+def tuning_for(call: Call, *, processes: bool) -> Tuning | None:
+    """Return what AUTOTUNE is to know of a function; nothing if it may wait between its tries, which needs threads."""
+    return None if call.waits else Tuning(processes=processes and travels(call), tasks=call.is_async)
+
+
+def travels(call: Call) -> bool:
+    """Tell whether a function can be sent to a worker process."""
+    try:
+        pickled(GroupWork((call,)))
+    except PlanError:
+        return False
+    return not call.is_async
+
+
+def inner_position(position: Position) -> Position:
+    """Return the input's position for that of a call, which says so if its order did not matter."""
+    return position[UNORDERED] if is_unordered(position) else position
+
+
+def is_unordered(position: Position) -> bool:
+    return isinstance(position, dict) and UNORDERED in position
+
+
+@dataclass(frozen=True, eq=False)
+class Called(Unary):
+    """A node that calls functions on elements by `workers` at once, `None` for one after the other."""
+
+    workers: int | None = field(default=None, kw_only=True, metadata=PHYSICAL)
+    ordered: bool | None = field(default=None, kw_only=True, metadata=PHYSICAL)
+    executor: PoolHandle | Executor | Tuning | None = field(default=None, kw_only=True, metadata=PHYSICAL)
+    """Whose workers they are, if not threads or tasks of the pipeline; or what AUTOTUNE knows."""
+    copied: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
+    """Whether results are copied out of the memory that they arrive in, since they are kept for long."""
+    rows: int | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
+    """Of so many results in a row a batch is made, which workers make as far as they can."""
+    pure: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
+    """Whether the user said that calls may be made in any order, at once, again or not at all."""
+    learnt: ResultStatistics = field(default_factory=ResultStatistics, kw_only=True, repr=False, metadata=PHYSICAL)
+    """What its runs found out of its results, for those that follow."""
+    pinned: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
+    """Whether the user said that calls are made on the engine's thread."""
+
+    @property
+    def lanes(self) -> int | None:
+        """How many workers it gets."""
+        if self.workers != AUTOTUNE:
+            return self.workers
+        return self.executor.count if isinstance(self.executor, PoolHandle) else default_workers()
+
+    @property
+    def identity(self) -> str:
+        return dataclasses.replace(self, workers=None, ordered=None, executor=None, rows=None).label()
+
+    @property
+    def preserves_tickets(self) -> bool:
+        return self.workers is None or self.ordered is not False
+
+    @property
+    def in_order(self) -> bool:
+        return (self.workers is None or self.ordered is not False) and self.input.in_order
+
+    @property
+    def may_be_unordered(self) -> bool:
+        return True
+
+    def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Run. Where nobody promises an order, what an earlier run had in flight is the input's to give first."""
+        if not self.preserves_tickets and is_unordered(start.position):
+            start = Start.of(inner_position(start.position))
+        return super().run(scope, want, start)
+
+    async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Yield what is to be given once more and is there: of what a step further down was at nobody has said yet
+        whether a filter keeps it. What is left of it stays first, and in order: a step above may have begun it."""
+        inner = inner_position(start.position)
+        self.input.check_back(scope, Start.of(inner, start.back))
+        goes_on = END if inner == END else {UNORDERED: inner}
+
+        def position(_: int, rest: Position) -> Position:
+            left = Start.of(rest).within().back
+            return going_on(goes_on, [ReplayedTickets(left, 0, len(left), END)])
+
+        async with aclosing(self.fetch(scope, want, start.back)) as source:
+            async for block in source:
+                yield block.ticketed(WrappedTickets(block.tickets, position))
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return dataclasses.replace(self, ordered=True).run(scope, want, Start(END, tickets))
+
+    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+        inner = self.input.resharded([inner_position(position) for position in positions], deal)
+        return {UNORDERED: inner} if inner != END and any(map(is_unordered, positions)) else inner
+
+    def calling(self, functions: tuple[Call, ...]) -> Apply:
+        """Return the stage that calls these functions."""
+        return Apply(
+            functions,
+            workers=self.lanes,
+            ordered=self.ordered is not False,
+            executor=self.executor,
+            copied=self.copied,
+            rows=self.rows,
+            learnt=self.learnt,
+        )
+
+    def how(self) -> str:
+        """Return how a label shows what runs at once."""
+        if self.workers is None:
+            return ""
+        unordered = ", deterministic=False" if self.ordered is False else ""
+        batched = "" if self.rows is None else f", batch={self.rows}"
+        return f"{parallel_label(self.workers)}{unordered}{executor_label(self.executor)}{batched}"
+
+
+def executor_label(executor: PoolHandle | Executor | Tuning | None) -> str:
+    """Return how a label shows where the calls are made."""
+    if executor is None:
+        return ""
+    if isinstance(executor, Tuning):
+        return ", executor=AUTOTUNE" if executor.processes else ""
+    return f", executor={'process' if isinstance(executor, PoolHandle) else type(executor).__name__}"

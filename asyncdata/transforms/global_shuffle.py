@@ -1,0 +1,139 @@
+"""shuffle of everything: a keyed permutation of the places of an input whose elements can be had in any order."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final, final
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.errors import PlanError, ResumeError
+from asyncdata.executors.element_rng import Chance, epoch_key
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import ELSEWHERE, EVERYTHING, Node, Unary, check_count, check_integer, finite, shuffles
+from asyncdata.graph.stages import Merge, Opener
+from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.runtime.block import Blocks, Demand
+from asyncdata.runtime.tickets import END, Position, Start, Tickets, TicketWrapper
+from asyncdata.transforms.shuffle import Shuffle
+
+__all__ = ("Permute", "permuted", "shuffled")
+
+ROUNDS: Final = 6
+AT_ONCE: Final = 4096
+"""How many places are permuted at once: enough to spread NumPy's overhead and that of opening the input."""
+
+U = np.uint64
+
+
+def permuted(start: int, stop: int, size: int, key: int) -> npt.NDArray[np.int64]:
+    """Return where places `start` to `stop` of `range(size)` go in a permutation that `key` chooses.
+
+    A Feistel network over the next power of two; what falls outside walks on until it is inside (Black and Rogaway
+    2002). Nothing is kept: any place of 10**9 takes as long as the first.
+    """
+    bits = max(2, (size - 1).bit_length())
+    low = bits // 2
+    found = np.arange(start, stop, dtype=U)
+    outside = np.arange(len(found))
+    while len(outside):
+        found[outside] = feistel(found[outside], bits - low, low, key)
+        outside = outside[found[outside] >= U(size)]
+    return found.astype(np.int64)
+
+
+def feistel(places: npt.NDArray[np.uint64], high: int, low: int, key: int) -> npt.NDArray[np.uint64]:
+    """Return a permutation of all numbers of `high + low` bits, at these places."""
+    left, right = places >> U(low), places & U((1 << low) - 1)
+    bits, other = high, low
+    for step in range(ROUNDS if high + low > 8 else 4 * ROUNDS):  # few bits are mixed less well by each round
+        left, right = right, left ^ (mixed(right, key + step * 0x9E3779B97F4A7C15) >> U(64 - bits))
+        bits, other = other, bits
+    return left << U(low) | right
+
+
+def mixed(values: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
+    """Return a hash of each value, whose upper bits are the good ones."""
+    with np.errstate(over="ignore"):
+        z = (values + U(key & 0xFFFFFFFFFFFFFFFF)) * U(0xBF58476D1CE4E5B9)
+        return (z ^ (z >> U(32))) * U(0x94D049BB133111EB)
+
+
+@final
+class Shuffled(TicketWrapper):
+    """The tickets of elements that stand in the shuffled order from place `start` on."""
+
+    __slots__ = ("size", "start")
+
+    def __init__(self, whole: Tickets, start: int, size: int) -> None:
+        super().__init__(whole)
+        self.start = start
+        self.size = size
+
+    def at(self, count: int) -> Position:
+        return [self.start + count, self.size]
+
+    def run_from(self, ordinal: int) -> bool:
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class Permute(Unary):
+    """All elements in random order, without a buffer; in another order each epoch if `reshuffle`."""
+
+    seed: int = field(metadata=ELSEWHERE)
+    reshuffle: bool = True
+    drawn: bool = field(default=False, metadata=ELSEWHERE)
+
+    @property
+    def holds(self) -> int:
+        return EVERYTHING
+
+    @property
+    def chance(self) -> Chance:
+        return Chance(self.seed, self.drawn)
+
+    @staticmethod
+    def of(plan: Node, seed: int, reshuffle: bool | None, *, drawn: bool) -> Permute:
+        """Return a shuffle of everything; `PlanError` if the elements of `plan` cannot be had in any order."""
+        if not plan.random_access or not finite(plan.cardinality):
+            raise PlanError(
+                "shuffle() without a buffer_size needs a finite dataset whose elements can be had in any order, "
+                f"which {plan.label()} is not; give a buffer_size, or shuffle before it{shuffles(plan)}"
+            )
+        return Permute(plan, seed, reshuffle is not False, drawn)
+
+    def seek(self, count: int) -> Position:
+        return [count, self.input.cardinality]
+
+    def stage(self) -> Merge:
+        return Merge(self.blocks, waits=False)
+
+    def label(self) -> str:
+        return f"shuffle({'' if self.reshuffle else 'reshuffle_each_iteration=False'})"
+
+    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+        """Fetch the elements in the order of the permutation."""
+        key = epoch_key(self.seed, scope.epoch if self.reshuffle else ())
+        place, size = self.told(position or [0, self.input.cardinality], tuple)
+        if size != self.input.cardinality:
+            raise ResumeError(f"{self.label()} was of {size} elements, and is of {self.input.cardinality} now")
+        while place < size:
+            places: list[int] = permuted(place, min(place + AT_ONCE, size), size, key).tolist()
+            async with aclosing(inputs[0](scope, want, Start(END, self.input.address(places)))) as source:
+                async for block in source:
+                    yield block.ticketed(Shuffled(block.tickets, place, size))
+                    place += len(block)
+
+
+def shuffled(plan: Node, size: int | None, seed: int | None, reshuffle: bool | None) -> Node:
+    """Return the node for a shuffle through a buffer, or of everything."""
+    chosen = secrets.randbits(63) if seed is None else check_integer("shuffle", "seed", seed)
+    if size is None:
+        return Permute.of(plan, chosen, reshuffle, drawn=seed is None)
+    size = check_count("shuffle", "buffer_size", size, 1, (UNKNOWN_CARDINALITY,))
+    return Shuffle.of(plan, size, chosen, reshuffle, drawn=seed is None)

@@ -1,0 +1,361 @@
+"""The inner datasets that an interleave has open, and where the next one comes from."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from contextlib import aclosing, nullcontext
+from dataclasses import dataclass
+from itertools import count
+from typing import Final, Protocol, TypeAlias
+
+from asyncdata.executors.function_call import Call
+from asyncdata.executors.interleave_tuner import InterleaveTuner, ReadLimiter, ReadPermit
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import Node
+from asyncdata.graph.stages import Opener, fill
+from asyncdata.options import AUTOTUNE
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal
+from asyncdata.runtime.tickets import Position, Start, Tickets, children
+from asyncdata.sources.random_access import InMemorySource, is_row
+from asyncdata.transforms.flat_map import inner_plan
+from asyncdata.transforms.interleave_position import SlotState
+
+__all__ = ("CyclePlace", "CycleSlot", "Inputs", "ParallelInputs", "ReaderSlot", "Refused", "SerialInputs")
+
+QUICK: Final = 1e-4
+"""What the function took less seconds for is made while elements are held that are ready."""
+
+
+@dataclass(frozen=True)
+class CyclePlace:
+    """A position: the input's, which opens the slots anew, where each slot's dataset was, and whose turn it was.
+
+    When other processes' come in, more datasets may have been begun than there are slots: `waiting` says where they
+    were.
+    """
+
+    outer: Position = None
+    slots: Sequence[tuple[int, Position]] = ()
+    index: int = 0
+    turn: int | None = None
+    waiting: Sequence[Position] = ()
+
+    @property
+    def begun(self) -> list[Position]:
+        """Where the datasets of the input's first elements were."""
+        return [*(begin for _, begin in self.slots), *self.waiting]
+
+
+class CycleSlot:
+    """One open inner dataset and what has been read of it."""
+
+    def __init__(self, outer: Tickets, begin: Position) -> None:
+        self.outer = outer
+        self.ticket = outer[0]
+        self.begin = begin
+        self.inner: Tickets | None = None
+        self.held = Block([])
+        self.start = 0
+
+    @property
+    def lane(self) -> SlotState:
+        """Where this slot stands."""
+        return SlotState(self.outer, self.begin, self.inner, self.start)
+
+    @property
+    def left(self) -> int:
+        """How many items are here already."""
+        return len(self.held) - self.start
+
+    def take(self, count: int) -> Block:
+        """Take `count` of the items that are here."""
+        part = self.held.part(self.start, self.start + count)
+        self.start += count
+        return part
+
+    def hold(self, block: Block | None) -> bool:
+        """Keep a block that was read; return whether there was one."""
+        if block is None:
+            return False
+        self.inner = block.tickets
+        self.held = block.ticketed(children(self.ticket, block.tickets))
+        self.start = 0
+        return True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether to fill it, or to find that it is over, takes no waiting."""
+        return False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is known without waiting that nothing more comes."""
+        return False
+
+    def fill_now(self, most: int) -> bool:
+        """Get items without waiting, if there are any; at most so many, unless more have been read."""
+        return False
+
+    async def fill(self, limit: int) -> bool:
+        """Wait for items; return false at the end."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Leave the inner dataset."""
+        raise NotImplementedError
+
+
+class SerialSlot(CycleSlot):
+    """An inner dataset that is read when its turn comes."""
+
+    def __init__(self, outer: Tickets, begin: Position, source: Blocks, want: Demand) -> None:
+        super().__init__(outer, begin)
+        self.source = source
+        self.want = want
+
+    async def fill(self, limit: int) -> bool:
+        self.want.items = limit
+        return self.hold(await anext(self.source, None))
+
+    async def close(self) -> None:
+        await self.source.aclose()
+
+
+class RowsSlot(CycleSlot):
+    """An inner dataset in memory, whose rows are there when its turn comes."""
+
+    def __init__(self, outer: Tickets, begin: Position, rows: InMemorySource) -> None:
+        super().__init__(outer, begin)
+        self.rows = rows
+        self.size = rows.size
+        self.row: int = begin or 0
+
+    @property
+    def is_ready(self) -> bool:
+        return True
+
+    @property
+    def is_over(self) -> bool:
+        return self.row >= self.size and not self.left
+
+    def fill_now(self, most: int) -> bool:
+        start, self.row = self.row, min(self.size, self.row + most)
+        return self.hold(self.rows.block(start, self.row) if start < self.row else None)
+
+    async def fill(self, limit: int) -> bool:
+        return self.fill_now(limit)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def rows_at_hand(plan: Node, begin: Position) -> InMemorySource | None:
+    """Return an inner dataset that need not be run, if it is such a one and begins at one of its rows."""
+    return plan if isinstance(plan, InMemorySource) and plan.at_hand and is_row(begin) else None
+
+
+class ReaderSlot(CycleSlot):
+    """An inner dataset that a task of its own reads into a queue."""
+
+    def __init__(self, outer: Tickets, begin: Position, queue: LoopQueue, signal: LoopSignal) -> None:
+        super().__init__(outer, begin)
+        self.queue = queue
+        self.signal = signal
+
+    @property
+    def is_ready(self) -> bool:
+        return self.queue.may_read()
+
+    @property
+    def is_over(self) -> bool:
+        return self.queue.ended and not self.queue.blocks and not self.left
+
+    def fill_now(self, most: int) -> bool:
+        return self.hold(self.queue.take_ready(1 << 30))
+
+    async def fill(self, limit: int) -> bool:
+        if not self.queue.may_read():
+            self.queue.request_more()
+            await self.signal.until(self.queue.may_read)
+        return self.fill_now(limit)
+
+    async def close(self) -> None:
+        self.queue.stop()
+
+
+Refused: TypeAlias = tuple[Tickets, Failure]
+"""The element of which no dataset could be made, and why."""
+
+
+class Cycled(Protocol):
+    """What a node says about its inner datasets: how they are made, and how many are open and read at once."""
+
+    @property
+    def input(self) -> Node:
+        """Gives the elements."""
+        ...
+
+    @property
+    def function(self) -> Call:
+        """Makes a dataset of an element."""
+        ...
+
+    @property
+    def cycle_length(self) -> int:
+        """How many are open."""
+        ...
+
+    @property
+    def block_length(self) -> int:
+        """How many elements of one go out in turn."""
+        ...
+
+    @property
+    def workers(self) -> int | None:
+        """How many are read at once."""
+        ...
+
+    @property
+    def tuner(self) -> InterleaveTuner | None:
+        """What AUTOTUNE knows of that."""
+        ...
+
+
+class Inputs(Protocol):
+    """Where the next inner dataset comes from."""
+
+    signal: LoopSignal
+
+    def idle(self) -> bool:
+        """Tell whether `next` would have to wait, or may take long."""
+        ...
+
+    async def next(self) -> CycleSlot | Refused | None:
+        """Return the next inner dataset, a failure in its place, or `None` after the last."""
+        ...
+
+    def close(self) -> Awaitable[None]:
+        """Leave the input."""
+        ...
+
+
+class SerialInputs:
+    """Opens an inner dataset when the cycle comes to a free slot."""
+
+    def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: CyclePlace) -> None:
+        self.function = node.function
+        self.scope = scope
+        self.signal = LoopSignal(scope.loop)
+        self.outer = opener(scope, Demand(), Start.of(place.outer))
+        self.begins = deque(place.begun)
+        self.at_hand = isinstance(node.input, InMemorySource) and node.input.at_hand and not node.function.is_async
+        self.quick = False
+
+    def idle(self) -> bool:
+        return not self.quick
+
+    async def next(self) -> CycleSlot | Refused | None:
+        block = await anext(self.outer, None)
+        if block is None:
+            return None
+        since = time.perf_counter()
+        plan = await inner_plan(self.function, block)
+        self.quick = self.at_hand and time.perf_counter() - since < QUICK
+        begin = self.begins.popleft() if self.begins else None
+        if type(plan) is Failure:
+            return block.tickets, plan
+        if (rows := rows_at_hand(plan, begin)) is not None:
+            return RowsSlot(block.tickets, begin, rows)
+        inner, want = self.scope.at(block.tickets[0]), Demand()
+        return SerialSlot(block.tickets, begin, plan.open(inner, want, Start.of(begin)), want)
+
+    async def close(self) -> None:
+        await self.outer.aclose()
+
+
+class ParallelInputs:
+    """Keeps as many inner datasets being read as the cycle has slots; one that is read to its end makes way.
+
+    No more than that stand by for a slot: of short ones, the buffers could else hold all there are.
+    """
+
+    def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: CyclePlace) -> None:
+        workers = node.cycle_length if node.workers in (None, AUTOTUNE) else node.workers or 1
+        self.node = node
+        self.scope = scope
+        self.outer = opener(scope, Demand(), Start.of(place.outer))
+        self.begins = deque(place.begun)
+        self.signal = LoopSignal(scope.loop)
+        self.vacancy = LoopSignal(scope.loop)
+        self.turn = asyncio.Semaphore(workers) if workers < node.cycle_length else nullcontext()
+        self.gate = None if node.tuner is None else ReadLimiter(node.tuner)
+        self.reading = 0
+        self.first = (node.block_length + 1, 0)
+        self.standby: deque[CycleSlot | Refused] = deque()
+        self.numbers = count()
+        self.ended = False
+        self.tasks = {-1: scope.spawn(self.run)}
+
+    def idle(self) -> bool:
+        return not self.may_read()
+
+    def may_read(self) -> bool:
+        return bool(self.standby) or self.ended
+
+    def vacant(self) -> bool:
+        return max(self.reading, len(self.standby)) < self.node.cycle_length
+
+    async def run(self) -> None:
+        """Open inner datasets as long as there is a vacancy."""
+        async with aclosing(self.outer):
+            while True:
+                await self.vacancy.until(self.vacant)
+                block = await anext(self.outer, None)
+                if block is None:
+                    break
+                plan = await inner_plan(self.node.function, block)
+                begin = self.begins.popleft() if self.begins else None
+                if type(plan) is Failure:
+                    self.standby.append((block.tickets, plan))
+                elif (rows := rows_at_hand(plan, begin)) is not None:
+                    self.standby.append(RowsSlot(block.tickets, begin, rows))
+                else:
+                    self.admit(plan, block.tickets, begin)
+                self.signal.notify()
+        self.ended = True
+        self.signal.notify()
+
+    def admit(self, plan: Node, outer: Tickets, begin: Position) -> None:
+        """Start to read an inner dataset."""
+        depth = BufferSize(AUTOTUNE, self.scope.owned.budget.share(copies=2), self.first)
+        queue = LoopQueue(depth, LoopSignal(self.scope.loop), self.signal)
+        self.reading += 1
+        self.standby.append(ReaderSlot(outer, begin, queue, self.signal))
+        number, inner = next(self.numbers), self.scope.at(outer[0])
+        self.tasks[number] = self.scope.spawn(lambda: self.read(queue, plan, inner, Start.of(begin), number))
+
+    async def read(self, queue: LoopQueue, plan: Node, scope: Scope, start: Start, number: int) -> None:
+        """Read one inner dataset into its queue."""
+        try:
+            await fill(queue, plan.open, scope, start, self.turn if self.gate is None else ReadPermit(self.gate, queue))
+        finally:
+            del self.tasks[number]
+            self.reading -= 1
+            self.first = queue.depth.items, queue.depth.weight  # the next dataset will need about as much
+            if self.node.tuner is not None:
+                self.node.tuner.buffer = queue.depth.items
+            self.vacancy.notify()
+
+    async def next(self) -> CycleSlot | Refused | None:
+        await self.signal.until(self.may_read)
+        opened = self.standby.popleft() if self.standby else None
+        self.vacancy.notify()
+        return opened
+
+    async def close(self) -> None:
+        for task in self.tasks.values():
+            task.cancel()

@@ -1,0 +1,170 @@
+"""Where an interleave stands: after any element of a block, from what was drawn from which slot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias, final
+
+from asyncdata.runtime.tickets import Position, Tickets, TicketWrapper, going_on
+
+__all__ = (
+    "CycleSnapshot",
+    "Event",
+    "FailedSlot",
+    "InterleaveTickets",
+    "RoundsDrawn",
+    "SlotClosed",
+    "SlotDrawn",
+    "SlotOpened",
+    "SlotState",
+)
+
+
+class SlotState(NamedTuple):
+    """An open slot: the element it is for, and where its dataset goes on, after `done` of some tickets."""
+
+    outer: Tickets
+    begin: Position
+    inner: Tickets | None = None
+    done: int = 0
+
+    def position(self) -> Position:
+        """Return where the slot's dataset goes on."""
+        return self.begin if self.inner is None else self.inner.at(self.done)
+
+
+class SlotOpened(NamedTuple):
+    """A slot was opened for an element."""
+
+    slot: int
+    lane: SlotState
+
+
+class SlotClosed(NamedTuple):
+    """A slot's dataset has come to its end."""
+
+    slot: int
+
+
+class FailedSlot(NamedTuple):
+    """An element for which no dataset could be made went out as a failure, in the turn of a slot."""
+
+    slot: int
+    outer: Tickets
+
+
+class SlotDrawn(NamedTuple):
+    """`size` elements of a slot went out, from element `start` of its tickets on, when its turn was `turn` long."""
+
+    slot: int
+    turn: int
+    inner: Tickets
+    start: int
+    size: int
+
+
+class RoundsDrawn(NamedTuple):
+    """One element of each slot went out in turn, `size` times; each slot with its tickets and where they began."""
+
+    slots: Sequence[tuple[int, Tickets, int]]
+    size: int
+
+
+Event: TypeAlias = SlotOpened | SlotClosed | FailedSlot | SlotDrawn | RoundsDrawn
+
+
+class CycleSnapshot(NamedTuple):
+    """Where an interleave stood before some events: its open slots, the last element opened, and whose turn it was.
+
+    The next elements' datasets have been begun already as far as `waiting` says.
+    """
+
+    lanes: Mapping[int, SlotState]
+    outer: Tickets | None
+    begin: Position
+    slot: int
+    turn: int
+    waiting: Sequence[Position] = ()
+
+
+@final
+class InterleaveTickets(TicketWrapper):
+    """The tickets of elements that an interleave put out together."""
+
+    __slots__ = ("before", "events", "length")
+
+    def __init__(self, whole: Tickets, before: CycleSnapshot, events: Sequence[Event], length: tuple[int, int]) -> None:
+        super().__init__(whole)
+        self.before = before
+        self.events = events
+        self.length = length
+
+    def at(self, count: int) -> Position:
+        follow = PositionReplay(self.before, *self.length)
+        for event in self.events:
+            if count == 0:
+                break
+            count = follow.after(event, count)
+        return follow.position()
+
+
+class PositionReplay:
+    """Goes through events as far as some elements, and tells where the interleave stood then."""
+
+    def __init__(self, snapshot: CycleSnapshot, cycle_length: int, block_length: int) -> None:
+        self.lanes = dict(snapshot.lanes)
+        self.outer = snapshot.outer
+        self.begin = snapshot.begin
+        self.index = snapshot.slot
+        self.turn = snapshot.turn
+        self.waiting = snapshot.waiting
+        self.cycle_length = cycle_length
+        self.block_length = block_length
+
+    def after(self, event: Event, count: int) -> int:
+        """Go through one event, or the first `count` of its elements; return how many of `count` are left."""
+        match event:
+            case SlotOpened(slot, lane):
+                self.lanes[slot], self.outer = lane, lane.outer
+                self.waiting = self.waiting[1:]
+                self.index, self.turn = slot, self.block_length
+            case SlotClosed(slot):
+                del self.lanes[slot]
+                self.pass_on(slot, 0)
+            case FailedSlot(slot, outer):
+                self.outer = outer
+                self.waiting = self.waiting[1:]
+                self.index, self.turn = slot, self.block_length
+                return count - 1
+            case SlotDrawn(slot, turn, inner, start, size):
+                size = min(size, count)
+                self.lanes[slot] = self.lanes[slot]._replace(inner=inner, done=start + size)
+                self.pass_on(slot, turn - size)
+                return count - size
+            case RoundsDrawn(slots, size):
+                return self.rounds(slots, size, count)
+        return count
+
+    def rounds(self, slots: Sequence[tuple[int, Tickets, int]], size: int, count: int) -> int:
+        """Go through rounds of one element each."""
+        out = min(size * len(slots), count)
+        for place, (slot, inner, start) in enumerate(slots):
+            drawn = (out - place + len(slots) - 1) // len(slots)
+            self.lanes[slot] = self.lanes[slot]._replace(inner=inner, done=start + drawn)
+        self.pass_on(slots[(out - 1) % len(slots)][0], 0)
+        return count - out
+
+    def pass_on(self, slot: int, turn: int) -> None:
+        """Say whose turn it is after a draw from `slot` that left so much of its turn."""
+        self.index, self.turn = (slot, turn) if turn > 0 else ((slot + 1) % self.cycle_length, self.block_length)
+
+    def position(self) -> Position:
+        """Return where to go on: the open slots' elements come first, to open their datasets where they stood."""
+        outer = self.begin if self.outer is None else self.outer.at(1)
+        place = {
+            "outer": going_on(outer, [lane.outer for lane in self.lanes.values()]),
+            "slots": [[slot, lane.position()] for slot, lane in self.lanes.items()],
+            "index": self.index,
+            "turn": self.turn,
+        }
+        return {**place, "waiting": list(self.waiting)} if self.waiting else place

@@ -1,0 +1,108 @@
+"""Labels: what a function says of each element, put before it: the number of its class, or a key; the order of keys."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Callable, Iterable
+from operator import index
+from types import CoroutineType
+from typing import Any, cast, final
+
+import numpy as np
+
+from asyncdata.elements.structure import leaves_of
+from asyncdata.elements.tensors import any_tensor, as_array, is_tensor
+from asyncdata.executors.function_call import Call
+from asyncdata.runtime.block import Failure
+from asyncdata.runtime.tickets import Ticket
+
+__all__ = ("Classifier", "Keyer", "Labeller", "in_key_order")
+
+
+class Labeller(Call):
+    """A user's function that returns a label of an element; it makes pairs of labels and elements."""
+
+    __slots__ = ()
+
+    def label_of(self, found: Any) -> Any:
+        """Return the label for what the function returned; raise if that is none."""
+        raise NotImplementedError
+
+    def over(self, items: Any, kinds: set[type]) -> Any:
+        return map(self.pair, items)
+
+    def pair(self, item: Any) -> tuple[Any, Any]:
+        """Call the function on one element."""
+        found = self.one(item)
+        if type(found) is CoroutineType:
+            found.close()
+            raise TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
+        return self.label_of(found), item
+
+    async def run_async(self, item: Any, ticket: Ticket) -> Any:
+        found = await super().run_async(item, ticket)
+        try:
+            return found if type(found) is Failure else (self.label_of(found), item)
+        except (Exception, CancelledError) as error:
+            return self.failure(error, ticket)
+
+
+@final
+class Classifier(Labeller):
+    """A function that returns one of so many classes, numbers from 0."""
+
+    __slots__ = ("classes",)
+
+    def __init__(self, kind: str, fn: Callable[..., Any], classes: int) -> None:
+        super().__init__(kind, fn)
+        self.classes = classes
+
+    def label_of(self, found: Any) -> int:
+        try:
+            number = index(found)
+        except TypeError:
+            kind = type(found).__name__
+            raise TypeError(f"{self.name} must return an integer, got {kind}: {found!r:.60}") from None
+        if not 0 <= number < self.classes:
+            raise IndexError(f"{self.name} must return one of {self.classes} classes, counted from 0, got {number}")
+        return number
+
+
+class Keyer(Labeller):
+    """A function that returns a key: what has a hash; NumPy's scalars are keys as Python's numbers."""
+
+    __slots__ = ()
+
+    def label_of(self, found: Any) -> Any:
+        found = as_key(found)
+        scalar = isinstance(found, (np.generic, np.ndarray)) and np.ndim(cast("Any", found)) == 0
+        key = cast("Any", found).item() if scalar else cast("Any", found)
+        try:
+            hash(key)
+        except TypeError:
+            raise TypeError(f"{self.name} must return a key that has a hash, got {found!r:.60}") from None
+        return key
+
+
+def as_key(found: Any) -> Any:
+    """Return a tensor, or those in a tuple, as what is equal for equal ones: a tensor's own hash is not."""
+    if is_tensor(found):
+        return found.item() if not found.ndim else as_array(found)
+    if type(found) is not tuple or not any_tensor(leaves_of(found)):
+        return cast("Any", found)
+    return tuple([as_key(part) for part in cast("tuple[Any, ...]", found)])
+
+
+def in_key_order(keys: Iterable[Any]) -> list[Any]:
+    """Return keys in order: numbers first, then by type; what has no order by what it looks like.
+
+    Which comes first of two keys depends on no other.
+    """
+    return sorted(keys, key=rank)
+
+
+def rank(key: Any) -> tuple[str, Any]:
+    """Return where a key stands among others."""
+    if isinstance(key, (int, float)):
+        return "", key
+    return type(key).__name__, key if isinstance(key, (str, bytes)) else repr(key)

@@ -1,0 +1,214 @@
+"""Where a mixture of datasets stands after any element: told by what was drawn from which input.
+
+Positions of inputs are worked out when a state is asked for, and only those of inputs that were drawn from since the
+last one: what was worked out is kept as a list that is copied and never changed, so that a state of ten thousand inputs
+costs little more than that copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias, final
+
+import numpy as np
+
+from asyncdata.runtime.tickets import Position, Ticket, Tickets
+from asyncdata.transforms.mixture_reader import Choices, DrawnBlock, DrawnPiece, MixtureReader
+
+__all__ = ("Begin", "MixedTickets", "MixtureHistory")
+
+Place: TypeAlias = tuple[Tickets, int]
+"""Where an input stands: after so many elements of some tickets."""
+
+
+@final
+class Begin(Tickets):
+    """No elements, and a position to begin at."""
+
+    __slots__ = ("position",)
+
+    def __init__(self, position: Position) -> None:
+        self.position = position
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, index: int) -> Ticket:
+        raise IndexError(index)
+
+    def at(self, count: int) -> Position:
+        return self.position
+
+
+class DrawRecord:
+    """What went into one block: from which input each element came, and the pieces of each input."""
+
+    __slots__ = ("chosen", "found", "pieces")
+
+    def __init__(self, chosen: Choices, pieces: dict[int, list[DrawnPiece]]) -> None:
+        self.chosen = chosen
+        self.pieces = pieces
+        self.found: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def tickets(self) -> Iterator[Ticket]:
+        """Yield the ticket of each element: its input's number, and its ticket there."""
+        inner = {index: chain.from_iterable(map(rest, pieces)) for index, pieces in self.pieces.items()}
+        chosen = self.chosen.tolist()
+        return zip(chosen, map(next, map(inner.__getitem__, chosen)), strict=True)
+
+    def ranks(self) -> list[int]:
+        """Return for each element how many had been drawn from its input by then, itself included."""
+        if self.found is None:
+            order = np.argsort(self.chosen, kind="stable")
+            grouped = self.chosen[order]
+            numbers = np.arange(len(grouped))
+            first = numbers.copy()
+            first[1:][grouped[1:] == grouped[:-1]] = 0
+            ranks = np.empty_like(numbers)
+            ranks[order] = numbers + 1 - np.maximum.accumulate(first)
+            self.found = ranks.tolist()
+        return self.found
+
+    def drawn(self, start: int, stop: int) -> Iterator[tuple[int, Place]]:
+        """Yield each input from which elements `start` to `stop` came, and where it stood after them."""
+        counts = dict(zip(self.chosen[start:stop].tolist(), self.ranks()[start:stop], strict=True))
+        return ((index, self.place(index, count)) for index, count in counts.items())
+
+    def place(self, index: int, count: int) -> Place:
+        """Return where an input stood when `count` elements had been drawn from it."""
+        for tickets, start in self.pieces[index]:
+            if start + count <= len(tickets):
+                return tickets, start + count
+            count -= len(tickets) - start
+        raise IndexError(count)
+
+
+def rest(piece: DrawnPiece) -> Iterable[Ticket]:
+    return piece.tickets.part(piece.start, len(piece.tickets))
+
+
+class InputPositions(NamedTuple):
+    """The positions of all inputs after `done` elements of a record; nobody changes the list."""
+
+    journal: MixtureJournal
+    number: int
+    done: int
+    inputs: list[Position]
+
+
+class LastPosition:
+    """What was worked out last. Readers put in another whole, and never change what is there."""
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        self.known: InputPositions | None = None
+
+
+class MixtureJournal:
+    """Where each input stood at some time, and each record since. The stage adds records; readers only read."""
+
+    __slots__ = ("base", "count", "memo", "previous", "records")
+
+    def __init__(self, base: list[Place], memo: LastPosition, previous: MixtureJournal | None = None) -> None:
+        self.base = base
+        self.memo = memo
+        self.previous = previous
+        self.records: list[DrawRecord] = []
+        self.count = 0
+
+    def add(self, record: DrawRecord) -> int:
+        """Add a record, and return its number."""
+        self.records.append(record)
+        self.count += len(record)
+        return len(self.records) - 1
+
+    def positions(self, number: int, count: int) -> list[Position]:
+        """Return the position of each input after the first `count` elements of a record."""
+        known = self.memo.known
+        changed = {} if known is None else self.since(known, number, count)
+        if known is None or changed is None:
+            places = list(self.base)
+            for index, place in self.between((0, 0), (number, count)):
+                places[index] = place
+            inputs = [tickets.at(done) for tickets, done in places]
+        else:
+            inputs = known.inputs.copy()
+            for index, (tickets, done) in changed.items():
+                inputs[index] = tickets.at(done)
+        self.memo.known = InputPositions(self, number, count, inputs)
+        return inputs
+
+    def since(self, known: InputPositions, number: int, count: int) -> dict[int, Place] | None:
+        """Return what changed from what is known on, or `None` if that is too long ago, or later."""
+        begin, end = (known.number, known.done), (number, count)
+        if known.journal is self and begin <= end:
+            return dict(self.between(begin, end))
+        if known.journal is self.previous:
+            before = known.journal.between(begin, known.journal.end())
+            return dict(chain(before, self.between((0, 0), end)))
+        return None
+
+    def end(self) -> tuple[int, int]:
+        """Return the number of the last record, and how many elements it has."""
+        return len(self.records) - 1, len(self.records[-1])
+
+    def between(self, begin: tuple[int, int], end: tuple[int, int]) -> Iterator[tuple[int, Place]]:
+        """Yield where inputs stood after each record from one place to another; the last word on each counts."""
+        for number in range(begin[0], end[0] + 1):
+            record = self.records[number]
+            start = begin[1] if number == begin[0] else 0
+            yield from record.drawn(start, end[1] if number == end[0] else len(record))
+
+
+class MixtureHistory:
+    """Keeps the journal of a run: begun anew when it has grown as long as there are inputs, so that it stays short."""
+
+    def __init__(self, draws: MixtureReader, inputs: int) -> None:
+        self.draws = draws
+        self.inputs = inputs
+        self.journal = MixtureJournal(draws.places(), LastPosition())
+
+    def note(self, chosen: Choices, drawn: DrawnBlock, place: Callable[[int], dict[str, Position]]) -> MixedTickets:
+        """Take note of what was drawn, and return the tickets; `place` tells the rest of a position."""
+        journal, record = self.journal, DrawRecord(chosen, drawn.pieces)
+        number = journal.add(record)
+        if journal.count > len(journal.base):
+            journal.previous = None  # two are enough, and a chain of them would keep everything alive
+            self.journal = MixtureJournal(self.draws.places(), journal.memo, journal)
+        return MixedTickets(journal, number, self.inputs, place)
+
+
+@final
+class MixedTickets(Tickets):
+    """The tickets of elements that came from several inputs: pairs of its number and the ticket there."""
+
+    __slots__ = ("inputs", "journal", "listed", "number", "place", "record")
+
+    def __init__(
+        self, journal: MixtureJournal, number: int, inputs: int, place: Callable[[int], dict[str, Position]]
+    ) -> None:
+        self.journal = journal
+        self.number = number
+        self.inputs = inputs
+        self.place = place
+        self.record = journal.records[number]
+        self.listed: Sequence[Any] = ()
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+    def __getitem__(self, index: int) -> Ticket:
+        if not self.listed:
+            self.listed = list(self.record.tickets())
+        return self.listed[index]
+
+    def __iter__(self) -> Iterator[Ticket]:
+        return iter(self.listed) if self.listed else self.record.tickets()
+
+    def at(self, count: int) -> Position:
+        return {**self.place(count), "inputs": self.journal.positions(self.number, count)[: self.inputs]}

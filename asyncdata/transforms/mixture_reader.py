@@ -1,0 +1,137 @@
+"""MixtureReader: the elements of several inputs in a chosen order, as many of each read at once as are needed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.executors.function_call import ChunkSizer
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.tickets import Tickets
+
+__all__ = ("Choices", "DrawnBlock", "DrawnPiece", "MixtureReader")
+
+Choices = npt.NDArray[np.intp]
+"""Numbers of inputs, in the order in which they are to give an element each."""
+
+GROUP: Final = 1e-3
+"""Seconds of work that are put together in a block, and longer than which nothing that is ready waits for an input."""
+
+NOTHING_HERE: Final[Iterator[Any]] = iter(())
+
+
+class DrawnPiece(NamedTuple):
+    """Elements of one input that were there: their tickets, and how many of them had been drawn before."""
+
+    tickets: Tickets
+    start: int
+
+
+class DrawnBlock(NamedTuple):
+    """What was drawn, the pieces of each input it came from, and which input had ended, if that is why no more came."""
+
+    items: list[Any]
+    failed: bool
+    pieces: dict[int, list[DrawnPiece]]
+    ended: int | None
+
+
+class MixtureReader:
+    """Several inputs, each opened when it is first drawn from, and what has been read of them and not been drawn."""
+
+    def __init__(
+        self, open_input: Callable[[int, Demand], Blocks], begins: Sequence[Tickets], stack: AsyncExitStack
+    ) -> None:
+        self.open_input = open_input
+        self.stack = stack
+        self.tickets = list(begins)
+        self.left = np.zeros(len(begins), np.intp)
+        self.iterators = [NOTHING_HERE] * len(begins)
+        self.sources: dict[int, Blocks] = {}
+        self.slow: set[int] = set()
+        self.failed = False
+        self.demand = Demand()
+        self.pace = ChunkSizer(GROUP)
+
+    def room(self, want: Demand) -> int:
+        """Return how many elements to draw at once when so many are wanted."""
+        return min(want.items, self.pace.group)
+
+    async def draw(self, chosen: Choices) -> DrawnBlock:
+        """Draw an element of each input in `chosen`; fewer if one has ended, or let us wait for long the last time."""
+        begin = time.perf_counter()
+        needed = np.bincount(chosen, minlength=len(self.left))
+        pieces = self.held(needed)
+        needed -= self.left
+        order: list[int] = chosen.tolist()
+        places, here, out, ended = iter(order), self.iterators.__getitem__, list[Any](), None
+        while True:
+            out.extend(map(next, map(here, places)))  # stops at an input that has nothing here: its StopIteration
+            if len(out) == len(order):
+                break
+            index = order[len(out)]
+            if out and index in self.slow:
+                break
+            block = await self.pull(index, int(needed[index]))
+            if block is None:
+                ended = index
+                break
+            needed[index] -= len(block)
+            pieces.setdefault(index, []).append(DrawnPiece(block.tickets, 0))
+            out.append(next(here(index)))
+        self.let_go(chosen[: len(out)], pieces)
+        if out:
+            self.pace.measured(len(out), time.perf_counter() - begin)
+        return DrawnBlock(out, self.failed and Failure in set(map(type, out)), pieces, ended)
+
+    def held(self, needed: npt.NDArray[np.intp]) -> dict[int, list[DrawnPiece]]:
+        """Return the piece of each input that is needed and has something here."""
+        if not self.left.any():
+            return {}
+        here = np.flatnonzero((self.left > 0) & (needed > 0)).tolist()
+        return {index: [DrawnPiece(*self.place(index))] for index in here}
+
+    def place(self, index: int) -> tuple[Tickets, int]:
+        """Return where an input stands: after how many elements of which tickets."""
+        tickets = self.tickets[index]
+        return tickets, len(tickets) - int(self.left[index])
+
+    def places(self) -> list[tuple[Tickets, int]]:
+        """Return where every input stands."""
+        return [(tickets, len(tickets) - left) for tickets, left in zip(self.tickets, self.left.tolist(), strict=True)]
+
+    async def pull(self, index: int, count: int) -> Block | None:
+        """Read at most `count` elements of an input of which nothing is here; return `None` at its end."""
+        source = self.sources.get(index)
+        if source is None:
+            opened = aclosing(self.open_input(index, self.demand))
+            source = self.sources[index] = await self.stack.enter_async_context(opened)
+        self.demand.items = count
+        begin = time.perf_counter()
+        block = await anext(source, None)
+        if time.perf_counter() - begin > GROUP:
+            self.slow.add(index)
+        else:
+            self.slow.discard(index)
+        if block is not None:
+            self.put(index, block)
+        return block
+
+    def put(self, index: int, block: Block) -> None:
+        """Have a block here, of an input of which nothing is here."""
+        self.tickets[index] = block.tickets
+        self.iterators[index] = iter(block.items)
+        self.left[index] += len(block)
+        self.failed |= block.failed
+
+    def let_go(self, drawn: Choices, pieces: dict[int, list[DrawnPiece]]) -> None:
+        """Take note of what was drawn, and keep no block alive of which all was."""
+        self.left -= np.bincount(drawn, minlength=len(self.left))
+        for index in pieces:
+            if not self.left[index]:
+                self.iterators[index] = NOTHING_HERE

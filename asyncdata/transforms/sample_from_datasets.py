@@ -1,0 +1,395 @@
+"""sample_from_datasets and choose_from_datasets: elements of several datasets, one of which is chosen for each place.
+
+Which dataset gives sampled element t is a function of the seed, t, and how many datasets had ended by then: a hash of t
+against the cumulated weights of those that are left. So it is the same on every machine, and there is nothing to keep.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field
+from operator import index
+from typing import Any, Final, NamedTuple, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.elements.spec import TensorSpec
+from asyncdata.elements.structure import shared_spec
+from asyncdata.elements.validation import check_choice, check_flag
+from asyncdata.errors import PlanError
+from asyncdata.executors.element_rng import Chance, epoch_key, mixed
+from asyncdata.executors.function_call import noted
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, Planned, check_integer, finite
+from asyncdata.graph.stages import Merge, Opener, breathe
+from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.tickets import NOTHING, FilteredTickets, Position, Start, Ticket, natural
+from asyncdata.transforms.mixture_position import Begin, MixtureHistory
+from asyncdata.transforms.mixture_reader import Choices, MixtureReader
+from asyncdata.transforms.repeat import from_parts
+
+__all__ = ("Choose", "Sample")
+
+AT_ONCE: Final = 1024
+"""For how many elements datasets are chosen at once, unless more are wanted: enough to spread NumPy's overhead."""
+
+NONE: Final = np.zeros(0, np.intp)
+
+
+class MixPlace(NamedTuple):
+    """A position: how far the choices went, where each dataset stands, and which of them were found to have ended."""
+
+    choices: Position
+    inputs: Sequence[Position]
+    ended: Sequence[int]
+
+    @staticmethod
+    def of(position: Any, name: str, first: Position, count: int) -> MixPlace:
+        """Return what a position says, of so many inputs; `name` is what it calls the choices."""
+        if position is None:
+            return MixPlace(first, [None] * count, [])
+        place = MixPlace(position[name], position["inputs"], position["ended"])
+        if len(place.inputs) != count or any(not 0 <= number < count for number in place.ended):
+            raise ValueError(f"it is not of {count} datasets")
+        return place
+
+
+class Chooser(Protocol):
+    """Says which input gives the next elements."""
+
+    async def ahead(self, most: int) -> Choices:
+        """Return the choices for at most so many of the next elements; none at the end."""
+        ...
+
+    def passed(self, count: int) -> Callable[[int], dict[str, Position]]:
+        """Take note that so many have been drawn; return what a position says after any number of them."""
+        ...
+
+    def drop(self, number: int) -> None:
+        """Choose an input that has ended no more."""
+        ...
+
+
+class Sampler:
+    """Chooses by a hash of each element's number."""
+
+    def __init__(self, weights: Sequence[float], key: int, number: int, ended: Sequence[int]) -> None:
+        self.weights = np.array(weights)
+        self.key = key
+        self.number = number
+        self.ended = list(ended)
+        self.weights[self.ended] = 0
+        self.chosen = NONE
+
+    async def ahead(self, most: int) -> Choices:
+        if not len(self.chosen) and self.weights.any():
+            self.chosen = self.choices(self.number, self.number + max(most, AT_ONCE))
+        return self.chosen[:most]
+
+    def choices(self, start: int, stop: int) -> Choices:
+        """Return which input each of elements `start` to `stop` comes from, if none ends before."""
+        cumulated = np.cumsum(self.weights / self.weights.max())
+        hashes = mixed(start, stop, self.key + len(self.ended) & 0xFFFFFFFFFFFFFFFF) >> np.uint64(11)
+        spots = hashes * (cumulated[-1] * 2.0**-53)
+        found = cast("Choices", np.searchsorted(cumulated, spots, side="right"))
+        last: int = np.flatnonzero(self.weights)[-1]  # where rounding would lead beyond it, it is meant
+        return np.minimum(found, last)
+
+    def passed(self, count: int) -> Callable[[int], dict[str, Position]]:
+        start, ended = self.number, self.ended
+        self.number += count
+        self.chosen = self.chosen[count:]
+        return lambda done: {"number": start + done, "ended": list(ended)}
+
+    def drop(self, number: int) -> None:
+        self.ended = [*self.ended, number]
+        self.weights[number] = 0
+        self.chosen = NONE
+
+
+class Follower:
+    """Chooses what the elements of another dataset say; a choice that cannot be is a failure in its element's place."""
+
+    def __init__(self, source: Blocks, demand: Demand, place: MixPlace, draws: MixtureReader) -> None:
+        self.source = source
+        self.demand = demand
+        self.inputs = len(place.inputs)
+        self.draws = draws
+        self.ended = list(place.ended)
+        self.read = Block([], NOTHING)
+        self.chosen = NONE
+        self.places = NONE
+
+    async def ahead(self, most: int) -> Choices:
+        while not len(self.chosen) and len(self.ended) < self.inputs:
+            self.demand.items = most
+            block = await anext(self.source, None)
+            if block is None:
+                break
+            self.hold(block)
+            if not len(self.chosen):
+                await breathe()
+        return self.chosen[:most]
+
+    def hold(self, block: Block) -> None:
+        """Take up a block of choices."""
+        self.read, self.places = block, np.arange(len(block))
+        chosen = choices_at_once(block, self.inputs)
+        if chosen is None:
+            found = choices_one_by_one(block, self.inputs)
+            refused = [place for place, one in enumerate(found) if isinstance(one, Failure)]
+            failures = [found[place] for place in refused]
+            self.draws.put(self.inputs, Block(failures, FilteredTickets(block.tickets, refused), True))
+            chosen = np.array([self.inputs if isinstance(one, Failure) else one for one in found], np.intp)
+        self.chosen = chosen
+        if self.ended:
+            self.keep(~np.isin(chosen, self.ended))
+
+    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
+        self.chosen, self.places = self.chosen[kept], self.places[kept]
+
+    def passed(self, count: int) -> Callable[[int], dict[str, Position]]:
+        tickets, places, ended = self.read.tickets, self.places, self.ended
+        self.chosen, self.places = self.chosen[count:], self.places[count:]
+
+        def place(done: int) -> dict[str, Position]:
+            used = int(places[done - 1]) + 1 if done else int(places[0])
+            return {"choices": tickets.at(used), "ended": list(ended)}
+
+        return place
+
+    def drop(self, number: int) -> None:
+        self.ended = [*self.ended, number]
+        self.keep(self.chosen != number)
+        if len(self.ended) == self.inputs:
+            self.chosen = NONE
+
+
+def choices_at_once(block: Block, inputs: int) -> Choices | None:
+    """Return a block's choices if all are sound."""
+    if block.failed:
+        return None
+    try:
+        numbers = np.array(block.items)
+    except Exception:  # also what an element's own methods raise; one by one it is seen which
+        return None
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or (numbers < 0).any() or (numbers >= inputs).any():
+        return None
+    return numbers.astype(np.intp)
+
+
+def choices_one_by_one(block: Block, inputs: int) -> list[int | Failure]:
+    """Return each choice of a block, or why it is none."""
+    pairs = zip(block.items, block.tickets, strict=True)
+    return [item if type(item) is Failure else choice(item, inputs, ticket) for item, ticket in pairs]
+
+
+def choice(item: Any, inputs: int, ticket: Ticket) -> int | Failure:
+    """Return a choice as a number, or a failure if it is none of an input."""
+    try:
+        return sound_choice(item, inputs)
+    except Exception as error:  # also what its own `__index__` raises
+        return noted(error, "choose_from_datasets", ticket)
+
+
+def sound_choice(item: Any, inputs: int) -> int:
+    """Return a choice as a number; an error if it is none of an input."""
+    try:
+        number = index(item)
+    except TypeError:
+        raise TypeError(f"a choice must be an integer, got {type(item).__name__}: {item!r:.60}") from None
+    if not 0 <= number < inputs:
+        raise IndexError(f"there is no dataset {number} among {inputs}")
+    return number
+
+
+async def refused(source: Blocks, inputs: int) -> Blocks:
+    """Yield why each of these choices is none."""
+    async with aclosing(source):
+        async for block in source:
+            yield Block(choices_one_by_one(block, inputs), block.tickets, True)
+
+
+async def mixture(draws: MixtureReader, chooser: Chooser, inputs: int, want: Demand, *, stop: bool) -> Blocks:
+    """Draw elements as they are chosen, until nothing more is; or with `stop` until an input has ended."""
+    history = MixtureHistory(draws, inputs)
+    while len(chosen := await chooser.ahead(draws.room(want))):
+        drawn = await draws.draw(chosen)
+        if drawn.items:
+            count = len(drawn.items)
+            yield Block(drawn.items, history.note(chosen[:count], drawn, chooser.passed(count)), drawn.failed)
+        if drawn.ended is not None:
+            if stop:
+                return
+            chooser.drop(drawn.ended)
+            await breathe()
+
+
+def drawing(scope: Scope, inputs: Sequence[Opener], begins: Sequence[Position], stack: AsyncExitStack) -> MixtureReader:
+    """Return what draws from inputs that begin at some positions."""
+
+    def open_input(number: int, want: Demand) -> Blocks:
+        return inputs[number](scope, want, Start.of(begins[number]))
+
+    return MixtureReader(open_input, list(map(Begin, begins)), stack)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample(Node):
+    """Elements of several inputs, one of which is drawn by weight for each place."""
+
+    nodes: tuple[Node, ...]
+    weights: tuple[float, ...] = field(metadata=REPLACEABLE)
+    seed: int = field(metadata=ELSEWHERE)
+    stop: bool = field(default=False, repr=False)
+    rerandomize: bool = field(default=False, repr=False)
+    drawn: bool = field(default=False, metadata=ELSEWHERE)
+
+    @staticmethod
+    def of(
+        plans: tuple[Node, ...], weights: Iterable[float] | None, seed: int | None, *, stop: bool, anew: bool | None
+    ) -> Sample:
+        """Return the node; without a seed one is drawn."""
+        method = "sample_from_datasets"
+        chosen = secrets.randbits(63) if seed is None else check_integer(method, "seed", seed)
+        stop = check_flag(method, "stop_on_empty_dataset", stop)
+        anew = bool(check_choice(method, "rerandomize_each_iteration", anew))
+        return Sample(plans, likelihoods(weights, len(plans)), chosen, stop, anew, seed is None)
+
+    @property
+    def chance(self) -> Chance:
+        return Chance(self.seed, self.drawn)
+
+    @property
+    def cardinality(self) -> int:
+        sizes = [node.cardinality for node, weight in zip(self.nodes, self.weights, strict=True) if weight]
+        if len(sizes) == 1:
+            return sizes[0]
+        if self.stop:
+            return INFINITE_CARDINALITY if all(size == INFINITE_CARDINALITY for size in sizes) else UNKNOWN_CARDINALITY
+        if INFINITE_CARDINALITY in sizes:
+            return INFINITE_CARDINALITY
+        return sum(sizes) if all(map(finite, sizes)) else UNKNOWN_CARDINALITY
+
+    @property
+    def signature(self) -> Any:
+        return shared_spec([node.signature for node in self.nodes])
+
+    def label(self) -> str:
+        """Return the node without its weights: a run may go on with others."""
+        return f"sample_from_datasets({len(self.nodes)} datasets)"
+
+    def stage(self) -> Merge:
+        return Merge(self.blocks, waits=False)
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        def opened(number: int, inner: Demand, start: Start) -> Blocks:
+            return self.nodes[number].open(scope, inner, start)
+
+        return from_parts(opened, want, tickets, len(self.nodes))
+
+    def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+        """Draw from the inputs, from a position on."""
+        place = MixPlace.of(position, "number", 0, len(inputs))
+        key = epoch_key(self.seed, scope.epoch if self.rerandomize else ())
+        chooser = Sampler(self.weights, key, natural(place.choices), place.ended)
+        return self.draws(scope, inputs, want, place, chooser)
+
+    async def draws(
+        self, scope: Scope, inputs: Sequence[Opener], want: Demand, place: MixPlace, chooser: Sampler
+    ) -> Blocks:
+        """Draw until all inputs have ended."""
+        async with AsyncExitStack() as stack:
+            draws = drawing(scope, inputs, place.inputs, stack)
+            async with aclosing(mixture(draws, chooser, len(inputs), want, stop=self.stop)) as drawn:
+                async for block in drawn:
+                    yield block
+
+
+def likelihoods(weights: Iterable[float] | None, count: int) -> tuple[float, ...]:
+    """Return a weight for each of so many datasets; `PlanError` if they are none."""
+    if weights is None:
+        return (1.0,) * count
+    told = "sample_from_datasets(weights=)"
+    if isinstance(weights, Planned):
+        raise PlanError(f"{told} must be numbers that hold for the whole run, got {weights!r:.80}")
+    try:
+        found = tuple(weights)
+        sound = all(math.isfinite(weight) and weight >= 0 for weight in found)
+    except TypeError:
+        raise PlanError(f"{told} needs a number for each dataset, got {weights!r:.80}") from None
+    if len(found) != count:
+        raise PlanError(f"{told} needs {count} numbers, one for each dataset, got {len(found)}: {weights!r:.80}")
+    if not sound or not any(found):
+        raise PlanError(f"{told} must be finite, not negative and not all zero, got {weights!r:.80}")
+    return tuple(map(float, found))
+
+
+@dataclass(frozen=True, eq=False)
+class Choose(Node):
+    """Elements of several inputs, in the order in which those of another one name them."""
+
+    choices: Node
+    nodes: tuple[Node, ...]
+    stop: bool = field(default=True, repr=False)
+
+    @staticmethod
+    def of(nodes: tuple[Node, ...], choices: Node, *, stop: bool) -> Choose:
+        """Return the node; `PlanError` if choices are known not to be integers."""
+        spec = choices.signature
+        if spec is not None and not is_integer(spec):
+            raise PlanError(f"choose_from_datasets(choice_dataset=) must give integers, and gives {spec}")
+        return Choose(choices, nodes, check_flag("choose_from_datasets", "stop_on_empty_dataset", stop))
+
+    @property
+    def cardinality(self) -> int:
+        if not self.choices.cardinality:
+            return 0
+        endless = all(node.cardinality == INFINITE_CARDINALITY for node in self.nodes)
+        return self.choices.cardinality if endless else UNKNOWN_CARDINALITY
+
+    @property
+    def signature(self) -> Any:
+        return shared_spec([node.signature for node in self.nodes])
+
+    def label(self) -> str:
+        return f"choose_from_datasets({len(self.nodes)} datasets)"
+
+    def stage(self) -> Merge:
+        return Merge(self.blocks, waits=False)
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        count = len(self.nodes)
+
+        def opened(number: int, inner: Demand, start: Start) -> Blocks:
+            if number < count:
+                return self.nodes[number].open(scope, inner, start)
+            return refused(self.choices.open(scope, inner, start), count)
+
+        return from_parts(opened, want, tickets, count + 1)
+
+    def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+        """Draw from the inputs, from a position on."""
+        return self.draws(scope, inputs, want, MixPlace.of(position, "choices", None, len(self.nodes)))
+
+    async def draws(self, scope: Scope, inputs: Sequence[Opener], want: Demand, place: MixPlace) -> Blocks:
+        """Draw until the choices are at their end; choices that cannot be are the elements of one more input."""
+        choices, *rest = inputs
+        async with AsyncExitStack() as stack:
+            demand = Demand()
+            source = await stack.enter_async_context(aclosing(choices(scope, demand, Start.of(place.choices))))
+            draws = drawing(scope, rest, [*place.inputs, None], stack)
+            chooser = Follower(source, demand, place, draws)
+            async with aclosing(mixture(draws, chooser, len(rest), want, stop=self.stop)) as drawn:
+                async for block in drawn:
+                    yield block
+
+
+def is_integer(spec: Any) -> bool:
+    """Tell whether elements are integers, as far as what they look like says."""
+    return isinstance(spec, TensorSpec) and spec.shape == () and np.dtype(spec.dtype).kind in "iu"

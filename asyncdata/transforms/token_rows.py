@@ -1,0 +1,134 @@
+"""Sequences of tokens: what counts as one, and how pieces of several make a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.elements.spec import TensorSpec
+from asyncdata.elements.tensors import any_tensor, as_array, from_array, is_tensor
+from asyncdata.errors import StructureError
+from asyncdata.transforms.padded_batch import fitting
+
+__all__ = ("Piece", "RowLayout", "Tokens")
+
+Array = npt.NDArray[Any]
+
+INPUTS: Final = "inputs"
+"""What the tokens of an element without names are called in a row."""
+
+
+class Tokens(NamedTuple):
+    """One sequence: its features by name, arrays of one length."""
+
+    features: dict[str, Array]
+    size: int
+    tensors: bool = False
+    """Whether a feature was a tensor of PyTorch: the features of the row are then."""
+
+
+class Piece(NamedTuple):
+    """Tokens `start` to `stop` of a sequence."""
+
+    tokens: Tokens
+    start: int
+    stop: int
+
+    def feature(self, name: str) -> Array:
+        """Return the tokens of one feature."""
+        return self.tokens.features[name][self.start : self.stop]
+
+
+class RowLayout:
+    """Rows of `length` tokens, what is left of them filled up with `padding`: one value, or one by name."""
+
+    def __init__(self, length: int, padding: Any) -> None:
+        self.length = length
+        self.padding = padding
+        self.paddings: dict[str, Any] | None = cast("dict[str, Any]", padding) if isinstance(padding, dict) else None
+        self.numbers = np.arange(length + 1, dtype=np.int32)
+        self.checked: set[tuple[str, np.dtype[Any]]] = set()
+        self.sound: set[np.dtype[Any]] = set()  # of arrays without names that were checked in full
+
+    def tokens(self, element: Any) -> Tokens:
+        """Return an element as a sequence; `StructureError` if it is none."""
+        if type(element) is np.ndarray and element.ndim == 1 and element.dtype in self.sound:
+            return Tokens({INPUTS: element}, len(element))
+        named = isinstance(element, dict)
+        given = cast("dict[str, Any]", element) if named else {INPUTS: element}
+        features = {name: array_of(name if named else "", value) for name, value in given.items()}
+        sizes = {name: len(array) for name, array in features.items()}
+        if len(set(sizes.values())) != 1:
+            raise StructureError(f"the features of a sequence must have one length, got {sizes}")
+        if self.paddings is not None and self.paddings.keys() != features.keys():
+            raise StructureError(f"padding_values has {[*self.paddings]}, and the sequence {[*features]}")
+        for name, array in features.items():
+            if (name, array.dtype) not in self.checked:
+                fitting(self.value(name), array.dtype, f"[{name!r}]")
+                self.checked.add((name, array.dtype))
+        if type(element) is np.ndarray:
+            self.sound.add(element.dtype)
+        return Tokens(features, next(iter(sizes.values())), any_tensor([*given.values()]))
+
+    def value(self, name: str) -> Any:
+        """Return what a feature is filled up with."""
+        return self.padding if self.paddings is None else self.paddings[name]
+
+    def row(self, pieces: Sequence[Piece]) -> dict[str, Array]:
+        """Return pieces as one row: each feature, and beside it which piece a token is of, and where it stands there.
+
+        Pieces are counted from 1; padding has segment 0.
+        """
+        sizes = np.array([piece.stop - piece.start for piece in pieces], np.int32)
+        stops = sizes.cumsum(dtype=np.int32)
+        used = int(stops[-1])
+        segments, positions = np.zeros(self.length, np.int32), np.zeros(self.length, np.int32)
+        segments[:used] = self.numbers[1 : len(pieces) + 1].repeat(sizes)
+        np.subtract(self.numbers[:used], (stops - sizes).repeat(sizes), out=positions[:used])
+        row: dict[str, Array] = {}
+        for number, name in enumerate(pieces[0].tokens.features):
+            row[name] = self.filled(name, [piece.feature(name) for piece in pieces], used)
+            row[f"{name}_segment_ids"] = segments.copy() if number else segments
+            row[f"{name}_positions"] = positions.copy() if number else positions
+        tensors = any(piece.tokens.tensors for piece in pieces)
+        return {name: from_array(array) for name, array in row.items()} if tensors else row
+
+    def filled(self, name: str, parts: Sequence[Array], used: int) -> Array:
+        """Return the parts of one feature one after the other, and padding."""
+        dtypes = {part.dtype for part in parts}
+        out = np.empty(self.length, dtypes.pop() if len(dtypes) == 1 else np.result_type(*dtypes))
+        np.concatenate(parts, out=out[:used])
+        out[used:] = self.value(name)
+        return out
+
+    def signature(self, signature: Any) -> Any:
+        """Return the signature of rows of such elements; `None` if theirs is not known, or they are no sequences."""
+        given = cast("dict[str, Any]", signature) if isinstance(signature, dict) else {INPUTS: signature}
+        row: dict[str, TensorSpec] = {}
+        for name, spec in given.items():
+            if not isinstance(spec, TensorSpec) or spec.shape is None or len(spec.shape) != 1:
+                return None
+            row[name] = TensorSpec((self.length,), spec.dtype)
+            row[f"{name}_segment_ids"] = row[f"{name}_positions"] = TensorSpec((self.length,), np.int32)
+        return row
+
+
+def array_of(name: str, value: Any) -> Array:
+    """Return the tokens of one feature; `StructureError` if they are no array of numbers with one dimension."""
+    what = f"feature {name!r} of a sequence" if name else "a sequence"
+    if is_tensor(value):
+        value = as_array(value)
+    if not isinstance(value, (np.ndarray, list)):
+        raise StructureError(f"{what} must be an array of numbers or a list, got {type(value).__name__}")
+    try:
+        array: Array = np.asarray(cast("Any", value))
+    except ValueError as error:
+        raise StructureError(f"{what} is not an array: {error}") from None
+    if array.ndim != 1 or array.dtype.kind in "OUS":
+        raise StructureError(
+            f"{what} must be an array of numbers with one dimension, got one of {array.dtype} and shape {array.shape}"
+        )
+    return array

@@ -1,0 +1,151 @@
+"""Signatures of leaves: what they take, and what they say of batches and rows."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.elements.structure import common_spec, conform, prefixed, spec_of, unprefixed
+from asyncdata.testing import same
+from tests.running import results
+
+PAIRS = ad.Ragged(np.arange(6).reshape(3, 2), [0, 1, 1, 3])
+ROWS = ad.Ragged(np.arange(3), [0, 1, 1, 3])
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "value", "expected"),
+    [
+        ((None, None), "int32", [[1], [2, 3]], ad.Ragged(np.array([1, 2, 3], "int32"), [0, 1, 3])),
+        ((None, None), "int32", ([1], (2, 3)), ad.Ragged(np.array([1, 2, 3], "int32"), [0, 1, 3])),
+        ((None, None), "int32", [], ad.Ragged(np.zeros(0, "int32"), [0])),
+        ((2, None), "float32", [[], []], ad.Ragged(np.zeros(0, "float32"), [0, 0, 0])),
+        ((2, None, 2), "float32", [[[1, 2]], []], ad.Ragged(np.array([[1, 2]], "float32"), [0, 1, 1])),
+        ((None, None), "int64", np.arange(4).reshape(2, 2), ad.Ragged(np.arange(4), [0, 2, 4])),
+        ((3, None), "int64", ROWS, ROWS),
+        ((None, None, None), "int64", PAIRS, PAIRS),
+        (None, "int8", PAIRS, ad.Ragged(PAIRS.values.astype("int8"), PAIRS.row_splits)),
+        ((None, None), str, [["a"], ["b", "c"]], ad.Ragged(np.array(["a", "b", "c"], object), [0, 1, 3])),
+    ],
+)
+def test_what_fits_becomes_a_ragged_of_the_dtype(shape: Any, dtype: Any, value: Any, expected: ad.Ragged) -> None:
+    found = conform(value, ad.RaggedTensorSpec(shape, dtype))
+    assert found == expected
+    assert found.dtype == expected.dtype
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (3, "neither a Ragged nor a list"),
+        ("ab", "neither a Ragged nor a list"),
+        ([1, 2], "len"),
+        ([[1.5], []], "cannot hold"),
+        ([[1]], r"shape \(1, None\)"),
+        ([[[1]], [[2]]], "dimension"),
+        (PAIRS, r"shape \(3, None, 2\)"),
+    ],
+)
+def test_what_does_not_fit_is_named(value: Any, words: str) -> None:
+    signature = {"rows": ad.RaggedTensorSpec((2, None), np.int32)}
+    with pytest.raises(ad.StructureError, match=rf"leaf \['rows'\]: expected RaggedTensorSpec.*{words}"):
+        conform({"rows": value}, signature)
+
+
+@pytest.mark.parametrize("shape", [(), (None,), (3, 2), (None, 0, None)])
+def test_shapes_without_an_open_second_size_are_refused(shape: Any) -> None:
+    with pytest.raises(ad.PlanError, match="second size of a Ragged is None"):
+        ad.RaggedTensorSpec(shape)
+
+
+@pytest.mark.parametrize("spec", [ad.TensorSpec, ad.RaggedTensorSpec])
+def test_a_number_is_no_shape(spec: type[ad.TensorSpec]) -> None:
+    wrong: Any = 5
+    with pytest.raises(ad.PlanError, match=rf"{spec.__name__}\(shape=\) is a list of sizes, as \[5\]"):
+        spec(wrong)
+
+
+def test_more_ragged_axes_than_one_are_refused() -> None:
+    assert ad.RaggedTensorSpec((2, None), ragged_rank=1) == ad.RaggedTensorSpec((2, None))
+    with pytest.raises(ad.PlanError, match="one ragged axis, got ragged_rank=2"):
+        ad.RaggedTensorSpec((2, None, None), ragged_rank=2)
+
+
+def test_a_spec_says_what_batches_and_rows_look_like() -> None:
+    spec = spec_of({"x": ROWS, "y": 1})
+    assert spec == {"x": ad.RaggedTensorSpec((3, None), "int64"), "y": ad.TensorSpec((), "int64")}
+    assert spec["x"] != ad.TensorSpec((3, None), "int64")
+    assert prefixed(spec, 4) == {"x": ad.TensorSpec((4,), object), "y": ad.TensorSpec((4,), "int64")}
+    assert unprefixed(spec_of(PAIRS)) == (3, ad.TensorSpec((None, 2), "int64"))
+    assert unprefixed(ad.RaggedTensorSpec()) == (None, ad.TensorSpec())
+    assert common_spec(spec["x"], ad.RaggedTensorSpec((2, None), "int64")) == ad.RaggedTensorSpec((None, None), "int64")
+    with pytest.raises(ad.StructureError, match="RaggedTensorSpec"):
+        common_spec(spec["x"], ad.TensorSpec((3, None), "int64"))
+
+
+def test_specs_travel_and_have_a_hash() -> None:
+    for spec in (ad.RaggedTensorSpec((2, None), "int8"), ad.TensorSpec((2, None), "int8")):
+        assert pickle.loads(pickle.dumps(spec)) == spec
+        assert len({spec, pickle.loads(pickle.dumps(spec))}) == 1
+
+
+def test_a_generator_gives_ragged_elements() -> None:
+    signature = (ad.TensorSpec((), np.int32), ad.RaggedTensorSpec((2, None), np.int32))
+    found = results(ad.Dataset.from_generator(lambda: [(1, [[1], [2, 3]]), (2, [[4]])], output_signature=signature))
+    assert found[0][1] == ad.Ragged(np.array([1, 2, 3], "int32"), [0, 1, 3])
+    assert found[1].reason == "StructureError"
+
+
+@pytest.mark.parametrize("ragged", [ROWS, PAIRS, ROWS[:0]])
+def test_rows_of_a_ragged_are_elements(ragged: ad.Ragged) -> None:
+    ds = ad.Dataset.from_tensor_slices({"rows": ragged, "place": np.arange(len(ragged))})
+    assert ds.element_spec["rows"] == ad.TensorSpec((None, *ragged.values.shape[1:]), "int64")
+    assert [row["rows"].tolist() for row in ds] == ragged.to_list()
+    assert [row["place"] for row in ds.shuffle(9, seed=1)] != list(range(3))
+    (again,) = [batch["rows"] for batch in ds.ragged_batch(9)] or [ragged]
+    assert again == ragged
+
+
+def test_ragged_elements_are_listed() -> None:
+    one, other = ROWS[:1], ROWS[1:]
+    alone = ad.Dataset.from_tensors(one).concatenate(ad.Dataset.from_tensors(other))
+    for ds in (ad.Dataset.from_list([one, other]), alone):
+        assert list(ds) == [one, other]
+    assert ad.Dataset.from_list([one, other]).element_spec == ad.RaggedTensorSpec((None, None), "int64")
+    (batch,) = ad.Dataset.from_list([one, other]).batch(2)
+    assert list(batch) == [one, other]
+
+
+@pytest.mark.parametrize("step", [None, 1, 2, -1, -2])
+@pytest.mark.parametrize("start", [None, 0, 1, 5, -1])
+@pytest.mark.parametrize("stop", [None, 0, 2, 5, -1])
+def test_slices_are_those_of_a_list(start: int | None, stop: int | None, step: int | None) -> None:
+    for ragged in (ROWS, PAIRS, ROWS[:0]):
+        part = ragged[start:stop:step]
+        assert part.to_list() == ragged.to_list()[start:stop:step]
+        assert part.shape[2:] == ragged.shape[2:]
+        assert part.dtype == ragged.dtype
+
+
+def test_padding_without_an_element_to_go_by_is_ragged_too() -> None:
+    ((found, valid),) = ad.Dataset.from_tensors(PAIRS).take(0).pad_to_cardinality(1)
+    assert (found.to_list(), found.shape, found.dtype, valid) == ([[], [], []], (3, None, 2), np.int64, False)
+
+
+@pytest.mark.parametrize("how", [{}, {"padded_shapes": [None]}, {"padded_shapes": [4], "padding_values": 7}])
+def test_arrays_in_an_array_of_objects_are_looked_at_one_by_one(how: Any) -> None:
+    """Nothing is known of them but by looking: neither the first one's shape nor its dtype is that of all."""
+    arrays = [np.arange(2), np.arange(3) * 0.5, np.arange(1)]
+    held = np.empty(3, object)
+    held[:] = arrays
+    ds = ad.Dataset.from_tensor_slices(held)
+    assert ds.plan.signature is None
+    assert ds.element_spec == ad.TensorSpec((2,), "int64")
+    assert same(list(ds.padded_batch(3, **how)), list(ad.Dataset.from_iterable(arrays).padded_batch(3, **how)))
+    for numbers in ([1, 2], [1, 2.5], ["a", "b"]):
+        batch = next(iter(ad.Dataset.from_tensor_slices(np.array(numbers, object)).batch(2)))
+        assert ad.Dataset.from_tensor_slices(np.array(numbers, object)).batch(2).element_spec.dtype == batch.dtype

@@ -1,0 +1,153 @@
+"""How worker processes start: they disturb no other process, and outlive the end of the fork server."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import multiprocessing
+import multiprocessing.forkserver
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.executors.process import spawn
+from asyncdata.executors.process.pool import PoolHandle
+from asyncdata.executors.process.spawn import WorkerProcess, popen_without_main
+from tests.marks import first_by_default
+
+PROGRAM = Path(__file__).parents[2] / "faults" / "starting.py"
+SERVER: Any = multiprocessing.forkserver._forkserver  # type: ignore[attr-defined]  # noqa: SLF001
+
+forkserver = pytest.mark.skipif(spawn.METHOD != "forkserver", reason="has no fork server")
+
+
+@pytest.mark.parametrize(("method", "count"), first_by_default([("forkserver", 5), ("spawn", 2)]))
+def test_processes_of_others_find_their_main_module_while_workers_start(method: str, count: int) -> None:
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), method, str(count)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert re.findall(r"mine (\d)", done.stdout) == [*map(str, range(count))], done.stderr
+    assert done.stdout.count("imported") == count, "those that are the script's own, and no worker"
+
+
+def test_a_process_is_told_nothing_of_the_main_module_on_windows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sent = tmp_path / "sent"
+    descriptor = os.open(sent, os.O_CREAT | os.O_WRONLY)
+    handles = SimpleNamespace(
+        CreatePipe=lambda *_: (0, 0), CreateProcess=lambda *_: (1, 2, 3, 4), CloseHandle=lambda _: None
+    )
+    monkeypatch.setitem(sys.modules, "_winapi", handles)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(open_osfhandle=lambda *_: descriptor))  # type: ignore[arg-type]
+    monkeypatch.setattr(multiprocessing.spawn, "get_command_line", lambda **_: [])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "main.py", raising=False)
+    spec = importlib.util.find_spec("multiprocessing.popen_spawn_win32")
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    monkeypatch.setattr(sys, "_base_executable", sys.executable)
+    spec.loader.exec_module(module)
+    assert "init_main_from_path" in multiprocessing.spawn.get_preparation_data("name")
+    process = popen_without_main(module.Popen)(SimpleNamespace(_name="name", answer=42))
+    process.finalizer.cancel()
+    data = pickle.load(pickled := io.BytesIO(sent.read_bytes()))
+    assert data["name"] == "name"
+    assert not [key for key in data if "main" in key]
+    assert pickle.load(pickled).answer == 42
+
+
+def kill_server() -> None:
+    """Kill the fork server; whether it has ended is not seen by then."""
+    os.kill(SERVER._forkserver_pid, signal.SIGKILL)  # noqa: SLF001
+
+
+@forkserver
+def test_a_process_whose_fork_server_is_killed_is_started_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect, tries = multiprocessing.forkserver.connect_to_new_process, list[int]()
+
+    def killed(fds: list[int]) -> tuple[int, int]:
+        """Kill the server at each of its steps: before it is asked, and before it has answered."""
+        tries.append(len(tries))
+        SERVER.ensure_running()
+        if len(tries) == 1:
+            kill_server()
+        if len(tries) == 2:
+            os.kill(SERVER._forkserver_pid, signal.SIGSTOP)  # noqa: SLF001
+        pipes = connect(fds)
+        if len(tries) == 2:
+            kill_server()
+        return pipes
+
+    monkeypatch.setattr(multiprocessing.forkserver, "connect_to_new_process", killed)
+    for _ in range(2):  # where the first death is seen before the server is asked, that takes no other try
+        process = WorkerProcess(target=sys.exit, args=(7,))
+        process.start()
+        process.join()
+        assert process.exitcode == 7
+    assert len(tries) >= 3
+
+
+@forkserver
+def test_a_pool_whose_fork_server_is_killed_while_it_starts_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, starts = multiprocessing.forkserver.read_signed, list[int]()
+
+    def killed(fd: int) -> int:
+        """Kill the server once, after its first process has started."""
+        starts.append(fd)
+        if len(starts) == 2:
+            kill_server()
+        return read(fd)
+
+    monkeypatch.setattr(multiprocessing.forkserver, "read_signed", killed)
+    pool = PoolHandle(2)
+    ds = ad.Dataset.range(300).map(abs, executor="process")
+    object.__setattr__(ds.plan, "executor", pool)
+    assert list(ds) == [*range(300)]
+    assert len(starts) >= 3
+
+
+@forkserver
+def test_a_pipeline_whose_fork_server_is_killed_while_its_process_starts_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read, starts = multiprocessing.forkserver.read_signed, list[int]()
+
+    def killed(fd: int) -> int:
+        starts.append(fd)
+        if len(starts) == 1:
+            kill_server()
+            raise EOFError
+        return read(fd)
+
+    monkeypatch.setattr(multiprocessing.forkserver, "read_signed", killed)
+    assert list(ad.Dataset.range(9).with_options(ad.Options(placement="process"))) == [*range(9)]
+    assert len(starts) >= 2
+
+
+@forkserver
+@pytest.mark.parametrize("way", ["pool", "pipeline"])
+def test_a_fork_server_that_always_ends_is_an_error_that_says_so(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(fds: list[int]) -> tuple[int, int]:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(multiprocessing.forkserver, "connect_to_new_process", gone)
+    monkeypatch.setattr(spawn, "START_PAUSE", 0.0)
+    monkeypatch.setattr(spawn, "ENDING", 0.0)
+    ds = ad.Dataset.range(3).map(abs, executor="process" if way == "pool" else None)
+    if way == "pool":
+        object.__setattr__(ds.plan, "executor", PoolHandle(1))
+    else:
+        ds = ds.with_options(ad.Options(placement="process"))
+    with pytest.raises(ad.StageError, match="fork server of multiprocessing has ended 5 times"):
+        list(ds)

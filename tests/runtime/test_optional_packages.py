@@ -1,0 +1,30 @@
+"""What is said where an optional package is needed and cannot be imported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.runtime.optional_packages import require
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_package_that_is_not_installed() -> None:
+    with pytest.raises(
+        ad.MissingDependencyError, match=r"^loader\(\) needs no_such_package, .* pip install no_such_pa"
+    ):
+        require("no_such_package.part", "loader()")
+
+
+@pytest.mark.parametrize("line", ["import no_such_backend", "raise ImportError('no_such_backend')"])
+def test_a_package_whose_import_fails(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "half_installed.py").write_text(f"{line}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        ad.MissingDependencyError, match=r"half_installed, whose import failed \(.*no_such_backend.*\): pip install"
+    ):
+        require("half_installed", "to_keras()")

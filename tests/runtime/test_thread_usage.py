@@ -1,0 +1,38 @@
+"""What a thread is told of its use of a core."""
+
+from __future__ import annotations
+
+import builtins
+import time
+from typing import Any
+
+import pytest
+
+from asyncdata.runtime import thread_usage
+from asyncdata.runtime.thread_usage import ThreadUsage, queued
+
+__all__ = ()
+
+
+def test_what_was_computed_is_told_and_each_pause() -> None:
+    before = ThreadUsage.now()
+    while time.thread_time() - before.cpu < 0.01:
+        pass
+    time.sleep(0.001)
+    used = before.since(1)
+    assert used.cpu >= 0.01
+    assert used.queued >= 0
+    assert used.pauses >= 1
+
+
+def test_where_the_system_does_not_tell_each_call_has_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_usage, "getrusage", None)
+    assert ThreadUsage.now().since(5).pauses == 5
+
+
+def test_where_the_system_does_not_tell_nothing_was_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(path: str, *_: Any, **__: Any) -> Any:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(builtins, "open", missing)
+    assert queued() == 0
