@@ -27,7 +27,9 @@ from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.bucket_by_token_count import BucketByTokenCount
 from asyncdata.transforms.cache import Cache, MemoryCache
 from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
+from asyncdata.transforms.concatenate import Concatenate
 from asyncdata.transforms.distinct import Distinct
+from asyncdata.transforms.enumerate import Enumerate
 from asyncdata.transforms.fields import Field, fields_of
 from asyncdata.transforms.filter import Filter, Predicate
 from asyncdata.transforms.flat_map import FlatMap
@@ -46,15 +48,15 @@ from asyncdata.transforms.ragged_batch import RaggedBatch
 from asyncdata.transforms.rate_limit import RateLimit
 from asyncdata.transforms.rebatch import Rebatch
 from asyncdata.transforms.rejection_resample import Resample
-from asyncdata.transforms.repeat import Concatenate, Repeat
+from asyncdata.transforms.repeat import Repeat
 from asyncdata.transforms.scan import Scan
 from asyncdata.transforms.shard import Shard
-from asyncdata.transforms.take_and_skip import Skip, Take
+from asyncdata.transforms.skip import Skip
+from asyncdata.transforms.take import Take
 from asyncdata.transforms.take_while import TakeWhile
 from asyncdata.transforms.unbatch import Unbatch
 from asyncdata.transforms.unique import Unique
 from asyncdata.transforms.window import Window
-from asyncdata.transforms.zip import Enumerate
 
 if TYPE_CHECKING:
     from asyncdata.dataset import Dataset

@@ -28,7 +28,8 @@ from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 from asyncdata.transforms.repeat import Repeat
 from asyncdata.transforms.shard import Shard
 from asyncdata.transforms.shuffle import Shuffle, ShuffleRepeat
-from asyncdata.transforms.take_and_skip import Skip, Take
+from asyncdata.transforms.skip import Skip
+from asyncdata.transforms.take import Take
 from asyncdata.transforms.unbatch import Unbatch
 
 __all__ = ("RULES", "Optimized", "Planner", "Rewrite", "Rule", "explained", "optimize")

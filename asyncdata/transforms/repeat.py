@@ -1,46 +1,41 @@
-"""repeat and concatenate: one dataset after the other."""
+"""repeat: a dataset several times, one turn after the other."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, final
 
-import numpy as np
-
 from asyncdata.elements.isolation import is_unchanging
-from asyncdata.elements.structure import shared_spec
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import Node, Unary, UnseekableError, finite, repeated
+from asyncdata.graph.node import Unary, finite, repeated
 from asyncdata.graph.stages import Merge, Opener, breathe
-from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.resharding import Resharding
 from asyncdata.runtime.tickets import (
     END,
-    NOTHING,
     ChildTickets,
     Position,
-    ReplayedTickets,
     Start,
     Ticket,
     Tickets,
-    children,
     natural,
 )
 from asyncdata.sources.random_access import FEW, InMemorySource, is_row
-from asyncdata.transforms.mixture_reader import Choices, MixtureReader
+from asyncdata.transforms.concatenate import from_parts, known_size
 
-__all__ = ("Concatenate", "Repeat", "from_parts", "in_turn", "turn_and_places")
+__all__ = (
+    "Repeat",
+    "in_turn",
+    "turn_and_places",
+)
+
 
 MANY: Final = 64
 """Rows of a source from which on it is no loss to put turns together of blocks, and not of elements."""
-
-OPEN: Final = 16
-"""How many parts are open at once to fetch elements, unless a node has more of them open anyway."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,62 +190,6 @@ class TurnsOfRows(Tickets):
         return [turn - 1, self.size] if count and not place else [turn, place]
 
 
-@dataclass(frozen=True, eq=False)
-class Concatenate(Node):
-    """All of the first input, then all of the second."""
-
-    first: Node
-    second: Node
-
-    def stage(self) -> Merge:
-        return Merge(self.blocks, waits=False)
-
-    @property
-    def cardinality(self) -> int:
-        sizes = (self.first.cardinality, self.second.cardinality)
-        if all(map(finite, sizes)):
-            return sum(sizes)
-        return INFINITE_CARDINALITY if INFINITE_CARDINALITY in sizes else UNKNOWN_CARDINALITY
-
-    @property
-    def random_access(self) -> bool:
-        return self.first.random_access and self.second.random_access and finite(self.first.cardinality)
-
-    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
-        size = self.first.cardinality
-        first = iter(self.first.address([place for place in places if place < size]))
-        second = iter(self.second.address([place - size for place in places if place >= size]))
-        return [(0, next(first)) if place < size else (1, next(second)) for place in places]
-
-    def seek(self, count: int) -> Position:
-        size = known_size(self.first)
-        return [0, self.first.seek(count)] if count < size else [1, self.second.seek(count - size)]
-
-    @property
-    def signature(self) -> Any:
-        return shared_spec([self.first.signature, self.second.signature])
-
-    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return from_parts(lambda index, inner, start: self.inputs[index].open(scope, inner, start), want, tickets)
-
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
-        """Run one input after the other."""
-        first, inner = self.told(position or (0, None), part_and_place)
-        for index in range(first, len(inputs)):
-            async with aclosing(inputs[index](scope, want, Start.of(inner))) as source:
-                async for block in source:
-                    yield block.ticketed(children(index, block.tickets))
-            inner = None
-
-
-def known_size(node: Node) -> int:
-    """Return how many elements a node gives, as far as can be counted."""
-    size = node.cardinality
-    if size in (0, UNKNOWN_CARDINALITY):
-        raise UnseekableError(node.label())
-    return size if finite(size) else sys.maxsize
-
-
 def turn_and_places(position: Sequence[Any]) -> tuple[int, list[Position]]:
     """Return a position of a repetition: which turn, and where to begin in it and in those that follow."""
     turn, *places = position
@@ -268,57 +207,3 @@ def place_in(turn: int, place: tuple[int, Sequence[Position]] | None) -> Positio
 def in_turn(turn: int, tickets: Tickets, later: Sequence[Position]) -> Tickets:
     """Return the tickets of elements of one turn; `later` is where to begin in the following ones."""
     return ChildTickets(turn, tickets, lambda position: [turn, position, *later])
-
-
-def part_and_place(position: Sequence[Any]) -> tuple[int, Position]:
-    """Return a position of these nodes: which part, and where in it."""
-    part, inner = position
-    return natural(part), inner
-
-
-async def from_parts(
-    open_part: Callable[[int, Demand, Start], Blocks], want: Demand, tickets: Sequence[Ticket], most: int = OPEN
-) -> Blocks:
-    """Yield the elements with these tickets, in this order, each from the part that it names.
-
-    A part is opened once for all of its tickets, unless they name more than `most` parts, which are open at once.
-    """
-    done = 0
-    while done < len(tickets):
-        parts, wanted, chosen = by_part(map(tickets.__getitem__, range(done, len(tickets))), most)
-
-        def open_named(
-            number: int, inner: Demand, parts: list[int] = parts, wanted: list[list[Ticket]] = wanted
-        ) -> Blocks:
-            return open_part(parts[number], inner, Start(END, wanted[number]))
-
-        async with AsyncExitStack() as stack:
-            draws = MixtureReader(open_named, [NOTHING] * len(parts), stack)
-            start = 0
-            while start < len(chosen):
-                drawn = await draws.draw(chosen[start : start + draws.room(want)])
-                if drawn.items:
-                    stop = done + len(drawn.items)
-                    yield Block(drawn.items, ReplayedTickets(tickets, done, stop, END), drawn.failed)
-                    start, done = start + len(drawn.items), stop
-                if drawn.ended is not None:  # an element is not there any more: the caller sees which
-                    return
-
-
-def by_part(tickets: Iterable[Ticket], most: int) -> tuple[list[int], list[list[Ticket]], Choices]:
-    """Return the first parts that are named, the tickets in each, and in which order these come.
-
-    Stops before a ticket that names one part too many.
-    """
-    numbers: dict[int, int] = {}
-    wanted: list[list[Ticket]] = []
-    chosen: list[int] = []
-    for part, child in tickets:
-        number = numbers.setdefault(part, len(wanted))
-        if number == len(wanted):
-            if number == most:
-                break
-            wanted.append([])
-        wanted[number].append(child)
-        chosen.append(number)
-    return list(numbers), wanted, np.array(chosen, np.intp)

@@ -29,9 +29,9 @@ from asyncdata.graph.stages import Merge, Opener, breathe
 from asyncdata.options import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import NOTHING, FilteredTickets, Position, Start, Ticket, natural
+from asyncdata.transforms.concatenate import from_parts
 from asyncdata.transforms.mixture_position import Begin, MixtureHistory
 from asyncdata.transforms.mixture_reader import Choices, MixtureReader
-from asyncdata.transforms.repeat import from_parts
 
 __all__ = ("Choose", "Sample")
 

@@ -37,7 +37,8 @@ from asyncdata.runtime.tickets import (
     natural,
     plain,
 )
-from asyncdata.transforms.repeat import from_parts, in_turn, turn_and_places
+from asyncdata.transforms.concatenate import from_parts
+from asyncdata.transforms.repeat import in_turn, turn_and_places
 from asyncdata.transforms.shuffle_buffer import ColumnBuffer
 
 __all__ = ("Shuffle", "ShuffleRepeat", "Shuffler", "drain_order", "slots")

@@ -12,7 +12,7 @@ import asyncdata as ad
 from asyncdata.elements.columns import ColumnBatch, divided
 from asyncdata.executors.function_call import ChunkSizer
 from asyncdata.testing import check_resumes, same
-from asyncdata.transforms.repeat import Concatenate
+from asyncdata.transforms.concatenate import Concatenate
 from asyncdata.transforms.shuffle_buffer import ColumnBuffer
 from tests.marks import first_by_default
 

@@ -10,7 +10,7 @@ from asyncdata.elements.columns import ColumnBatch
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.tickets import Ordinals
 from asyncdata.testing import check_transform
-from asyncdata.transforms.take_and_skip import Skipper
+from asyncdata.transforms.skip import Skipper
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain
 

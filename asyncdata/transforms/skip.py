@@ -1,0 +1,90 @@
+"""skip: all but the first elements. A failed element has its position like any other.
+
+The failure of a source is not left out: nobody knows how many elements it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from asyncdata.errors import ResumeError
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import PlaceBelow, Unary, scaled
+from asyncdata.graph.stages import Fold, Step
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.tickets import END, Position, Start, Ticket
+
+__all__ = ("Skip",)
+
+
+@dataclass(frozen=True, eq=False)
+class Skip(Unary):
+    """All but the first `count` elements; none if `count` is -1."""
+
+    count: int
+
+    def stage(self) -> Fold:
+        return Fold(lambda _: Skipper(self.count))
+
+    @property
+    def random_access(self) -> bool:
+        return self.input.random_access and self.count >= 0
+
+    def address(self, places: Sequence[int]) -> Sequence[Ticket]:
+        return self.input.address([place + self.count for place in places])
+
+    def place_below(self, position: Position) -> PlaceBelow:
+        return PlaceBelow(position, max(0, self.count))
+
+    def check_back(self, scope: Scope, start: Start) -> None:
+        super().check_back(scope, start)
+        if self.input.gives_all and any(isinstance(number, int) and number < self.count for number in start.back):
+            raise ResumeError(
+                f"{self.label()}: the state tells elements as read that are skipped (the state is damaged; start "
+                "without it)"
+            )
+
+    def seek(self, count: int) -> Position:
+        return END if self.count < 0 else self.input.seek(self.count + count)
+
+    @property
+    def cardinality(self) -> int:
+        if self.count < 0:
+            return 0
+        return scaled(self.input.cardinality, lambda count: max(0, count - self.count))
+
+
+AT_ONCE: Final = 1024
+"""How many elements are made at once to be dropped: of more the first are in no cache any more by then."""
+
+ROWS_AT_ONCE: Final = 4096
+"""How many small rows of columns, which are never made elements."""
+
+SMALL: Final = 256
+"""How many bytes such a row has at most."""
+
+
+class Skipper(Step):
+    """Drops until it has dropped enough."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+        self.done = count < 0
+        self.at_once = AT_ONCE
+
+    def resume(self, position: Position) -> Start:
+        self.left = 0
+        return Start.of(position)
+
+    def need(self, want: int) -> int:
+        return min(self.left, self.at_once) or want
+
+    def feed(self, block: Block) -> Block:
+        size = len(block)
+        part = block.after_skip(self.left)
+        if self.left >= size:
+            self.at_once = ROWS_AT_ONCE if block.columns and block.weight <= SMALL else AT_ONCE
+        self.left = max(0, self.left - size)
+        return part
