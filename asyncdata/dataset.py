@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import isasyncgenfunction
-from os import PathLike, fsdecode
-from typing import Any, TypeAlias, TypeVar, cast
+from os import PathLike
+from typing import Any, TypeVar, cast
 
 import numpy.typing as npt
 
@@ -34,7 +34,8 @@ from asyncdata.persistence.saved_dataset import Saved, save
 from asyncdata.runtime.optional_packages import require
 from asyncdata.sources.in_memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
 from asyncdata.sources.iterators import AsyncIterated, Generated, Iterated, Restarted
-from asyncdata.storage import StorageOptions, local_path, store_for
+from asyncdata.sources.listing import Pattern, listed
+from asyncdata.storage import local_path
 from asyncdata.tee import Consumer, consumers
 from asyncdata.transformations import Transformations, check_structures, dataset_for
 from asyncdata.transforms.map import Map
@@ -44,12 +45,10 @@ from asyncdata.transforms.zip import Zip
 from asyncdata.web.channel import Channel
 from asyncdata.web.received import Freshness, Received
 
-__all__ = ("Dataset", "matching")
+__all__ = ("Dataset",)
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-Pattern: TypeAlias = str | bytes | PathLike[str]
 
 
 class Dataset(Transformations[T]):
@@ -298,7 +297,7 @@ class Dataset(Transformations[T]):
         ['a', 'b']
         """
         in_order = check_choice("list_files", "shuffle", shuffle) is False
-        files: Dataset[str] = Dataset(Items(matching("list_files", file_pattern, storage_options), files=True))
+        files: Dataset[str] = Dataset(listed("list_files", file_pattern, in_order, storage_options))
         return files if in_order else files.shuffle(len(files), seed=seed)
 
     @staticmethod
@@ -706,26 +705,6 @@ def only_state(state: Mapping[str, Any], epoch: int | None) -> Mapping[str, Any]
 
 def epochs_of(dataset: Dataset[Any]) -> Epochs:
     return dataset._epochs  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
-
-def matching(
-    method: str, pattern: Pattern | Sequence[Pattern], storage_options: Mapping[str, Any] | None = None
-) -> list[str]:
-    """Return the paths that match one or several patterns, sorted; `FileNotFoundError` if none does."""
-    try:
-        patterns = [*map(fsdecode, [pattern] if isinstance(pattern, (str, bytes, PathLike)) else pattern)]
-    except TypeError:
-        raise PlanError(
-            f"{method}(file_pattern=) is a str, bytes or a PathLike, or a list of such, got {pattern!r:.80}"
-        ) from None
-    found: list[str] = []
-    storage = StorageOptions.of(method, storage_options)
-    for one in patterns:
-        store, path = store_for(one, storage)
-        found.extend(entry.path for entry in store.list(path))
-    if not found:
-        raise FileNotFoundError(f"{method}: no file matches {', '.join(patterns) or 'an empty list'}")
-    return sorted(found)
 
 
 def signature_for(types: Any, shapes: Any, signature: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from asyncdata.dataset import Dataset, matching
+from asyncdata.dataset import Dataset
 from asyncdata.elements.spec import TensorSpec
 from asyncdata.elements.validation import check_dtype, check_flag
 from asyncdata.errors import PlanError
@@ -24,6 +24,7 @@ from asyncdata.options import AUTOTUNE
 from asyncdata.readers import Filename, Filenames, StorageMapping, block_size, checked, files_of
 from asyncdata.sources.csv import CsvFile
 from asyncdata.sources.in_memory import Items
+from asyncdata.sources.listing import matching
 from asyncdata.sources.sql import Connect, QueryRows, read_only_sqlite
 from asyncdata.storage import BLOCK_BYTES, StorageOptions
 from asyncdata.transforms.map import Map
@@ -174,6 +175,7 @@ def make_csv_dataset(
     encoding: str = "utf-8",
     *,
     max_record_bytes: int = MAX_RECORD_BYTES,
+    storage_options: StorageMapping = None,
 ) -> Dataset[Any]:
     """Batches of the records of CSV files, as dicts of columns by name; shuffled and without end unless told otherwise.
 
@@ -183,7 +185,7 @@ def make_csv_dataset(
     as `record_defaults` of `CsvDataset`. Files are read one after the other or `num_parallel_reads` in turn. Files and
     records are shuffled, records through a buffer. The last batch is left out if there is no end. The first records are
     read now, and an error in them is raised now. A record of more than `max_record_bytes` (256 MiB) is an error, as in
-    `CsvDataset`.
+    `CsvDataset`. `storage_options` are for files at URLs, as `list_files` has them.
 
     >>> import asyncdata as ad, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -199,13 +201,14 @@ def make_csv_dataset(
     ignore_errors = check_flag(method, "ignore_errors", ignore_errors)
     if column_names is None and not header:
         raise PlanError(f"{method}(header=False) needs column_names")
-    files = matching(method, file_pattern)
+    files = matching(method, file_pattern, storage_options)
     open_one = partial(
         csv_file,
         compression=compression_type or None,
         block_bytes=BLOCK_BYTES,
         dialect=dialect,
         max_record_bytes=check_count(method, "max_record_bytes", max_record_bytes, 1),
+        storage=StorageOptions.of(method, storage_options),
     )
     names = column_names_of(files, open_one, column_names, encoding)
     chosen = places_of(names, select_columns)

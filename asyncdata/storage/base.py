@@ -79,8 +79,8 @@ class Stream(Protocol):
 class Store(Protocol):
     """A place where bytes lie at paths: a file system, an object store, a web server."""
 
-    def list(self, pattern: str) -> Iterator[Entry]:
-        """Yield what matches a glob pattern, sorted by path; may block."""
+    def list(self, pattern: str, after: str = "") -> Iterator[Entry]:
+        """Yield what matches a glob pattern behind a path, sorted by path; may block."""
         ...
 
     def head(self, path: str) -> Entry:

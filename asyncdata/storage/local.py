@@ -47,13 +47,14 @@ class LocalStore:
     def __init__(self) -> None:
         self.quick = QuickReads()
 
-    def list(self, pattern: str) -> Iterator[Entry]:
+    def list(self, pattern: str, after: str = "") -> Iterator[Entry]:
         """Yield the files and folders that match, sorted; `**` goes into folders, and `*` finds no hidden files.
 
         A backslash has the special character behind it mean itself, where backslashes separate no folders. `[^a]` is
         `[!a]`, any character but that.
         """
-        return map(Entry, sorted(glob.glob(SPECIAL.sub(as_glob_has_it, pattern), recursive=True)))
+        found = sorted(glob.glob(SPECIAL.sub(as_glob_has_it, pattern), recursive=True))
+        return map(Entry, [path for path in found if path > after] if after else found)
 
     def head(self, path: str) -> Entry:
         """Return the file's size."""

@@ -116,14 +116,14 @@ class ObjectStore:
 
     # what blocks
 
-    def list(self, pattern: str) -> Iterator[Entry]:
+    def list(self, pattern: str, after: str = "") -> Iterator[Entry]:
         """Yield the objects that match, sorted, as they are listed a page after the other."""
         if self.web:
             raise PlanError(f"{self.root}: a web server cannot be listed; give the URLs themselves")
         matcher = Pattern(pattern)
         if matcher.plain:
-            return self.one(pattern)
-        return (entry for path, entry in self.below(matcher.prefix) if matcher.matches(path))
+            return self.one(pattern) if pattern > after else iter(())
+        return (entry for path, entry in self.below(matcher.prefix, after) if matcher.matches(path))
 
     def one(self, path: str) -> Iterator[Entry]:
         """Yield an object if it is there."""
@@ -132,14 +132,14 @@ class ObjectStore:
         except FileNotFoundError:
             return
 
-    def below(self, prefix: str) -> Iterator[tuple[str, Entry]]:
+    def below(self, prefix: str, after: str) -> Iterator[tuple[str, Entry]]:
         """Yield all objects whose paths begin with a prefix; a page that fails is asked for once more."""
         folder = prefix.rpartition("/")[0]
-        last, tries = None, Tries(self.retries)
+        last, tries = after, Tries(self.retries)
         while True:
             in_this_process()
             try:
-                pages = self.obstore.list(self.store, folder or None, offset=last, chunk_size=PAGE)
+                pages = self.obstore.list(self.store, folder or None, offset=last or None, chunk_size=PAGE)
                 for page in pages:
                     for meta in page:
                         last = meta["path"]

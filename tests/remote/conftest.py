@@ -57,7 +57,7 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     names += ["filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc"]
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     command = [str(binary), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-filer", "-s3"]
-    command += [f"-s3.config={folder / 's3.json'}", "-volume.max=20", "-master.volumeSizeLimitMB=256"]
+    command += [f"-s3.config={folder / 's3.json'}", "-volume.max=100", "-master.volumeSizeLimitMB=256"]
     command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]
     command += [f"-{name}={port}" for name, port in ports.items()]
     with open(folder / "log", "wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
@@ -74,13 +74,13 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Bucket:
-    """A bucket of its own for a test, and how to reach it."""
+    """A folder of its own in a bucket for a test, and how to reach it."""
 
-    def __init__(self, endpoint: str, name: str) -> None:
+    def __init__(self, endpoint: str, folder: str) -> None:
         boto3 = pytest.importorskip("boto3")
         self.options: dict[str, Any] = {**OPTIONS, "endpoint": endpoint}
-        self.url = f"s3://{name}"
-        self.name = name
+        self.folder = folder
+        self.url = f"s3://tests/{folder}"
         self.client = boto3.client(
             "s3",
             endpoint_url=endpoint,
@@ -88,13 +88,14 @@ class Bucket:
             aws_access_key_id=OPTIONS["access_key_id"],
             aws_secret_access_key=OPTIONS["secret_access_key"],
         )
-        self.client.create_bucket(Bucket=name)
+        if not self.client.list_buckets()["Buckets"]:
+            self.client.create_bucket(Bucket="tests")
 
     def put(self, key: str, content: bytes) -> str:
-        self.client.put_object(Bucket=self.name, Key=key, Body=content)
+        self.client.put_object(Bucket="tests", Key=f"{self.folder}/{key}", Body=content)
         return f"{self.url}/{key}"
 
 
 @pytest.fixture
 def bucket(seaweed: str, tmp_path: Path) -> Bucket:
-    return Bucket(seaweed, f"b{abs(hash(tmp_path)) % 10**12}")
+    return Bucket(seaweed, tmp_path.name)

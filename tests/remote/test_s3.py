@@ -76,3 +76,31 @@ async def test_names_with_odd_characters(bucket: Bucket) -> None:
         assert await ad.read_file(url, bucket.options) == key.encode()
     found = ad.Dataset.list_files(f"{bucket.url}/a b/\\[x]*", storage_options=bucket.options)
     assert list(found) == [f"{bucket.url}/a b/[x]?.txt"]
+
+
+def test_many_names_are_listed_as_they_are_read(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncdata.sources.listing.MANY", 10)
+    monkeypatch.setattr("asyncdata.sources.listing.PAGE", 7)
+    monkeypatch.setattr("asyncdata.storage.objects.PAGE", 5)
+    urls = sorted(bucket.put(f"d/{number % 3}/{number:02}", b"x") for number in range(40))
+
+    def build() -> ad.Dataset[str]:
+        return ad.Dataset.list_files(f"{bucket.url}/d/**", shuffle=False, storage_options=bucket.options)
+
+    assert list(build()) == urls
+    for count in range(0, 40, 7):
+        with build().shuffle(5, seed=1).iterate() as names:
+            found = [next(names) for _ in range(count)]
+            state = json.loads(json.dumps(names.state_dict()))
+        found += build().shuffle(5, seed=1).iterate(state=state)
+        assert found == list(build().shuffle(5, seed=1))
+
+
+def test_tables(bucket: Bucket) -> None:
+    bucket.put("table/a.csv", b"id,name\n1,one\n2,two\n")
+    bucket.put("table/b.csv", b"id,name\n3,three\n")
+    pattern = f"{bucket.url}/table/*.csv"
+    rows = ad.experimental.make_csv_dataset(
+        pattern, 3, num_epochs=1, shuffle=False, storage_options=bucket.options
+    ).to_list()
+    assert rows[0]["id"].tolist() == [1, 2, 3]

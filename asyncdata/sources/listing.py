@@ -1,0 +1,148 @@
+"""Listings: the names of files that match a pattern, all at once, or page by page where there are many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from os import PathLike, fsdecode
+from typing import Any, Final, TypeAlias
+
+from asyncdata.elements.spec import TensorSpec
+from asyncdata.errors import PlanError, ResumeError
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import PHYSICAL, Node
+from asyncdata.graph.stages import Produce
+from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.tickets import END, ExplicitTickets, Position, ReplayedTickets, Ticket
+from asyncdata.sources.in_memory import Items
+from asyncdata.storage import Entry, StorageOptions, is_local, store_for
+
+__all__ = ("Listing", "Pattern", "listed", "matching")
+
+Pattern: TypeAlias = str | bytes | PathLike[str]
+
+MANY: Final = 10_000
+"""More names than these are listed as they are read, if they come in order: that takes seconds."""
+
+PAGE: Final = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Listing(Node):
+    """The URLs of objects that match a pattern, in order, as they are listed."""
+
+    pattern: str
+    storage: StorageOptions | None = field(default=None, repr=False, metadata=PHYSICAL)
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks)
+
+    @property
+    def signature(self) -> Any:
+        return TensorSpec((), object)
+
+    def label(self) -> str:
+        return f"list_files({self.pattern})"
+
+    def entries(self, after: str = "") -> Iterator[Entry]:
+        """Yield what matches behind one of these; may block."""
+        store, path = store_for(self.pattern, self.storage)
+        return store.list(path, store_for(after, self.storage)[1] if after else "")
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield names, page by page."""
+        last = "" if position is None else self.told(position, place_in)
+        entries = self.entries(last)
+        while page := await scope.in_thread(partial(page_of, entries)):
+            start = 0
+            while start < len(page):
+                part = page[start : start + want.items]
+                start += len(part)
+                yield Block(part, ExplicitTickets(part, Places([last, *part])))
+                last = part[-1]
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        names = [*map(self.checked, tickets)]
+        done = 0
+        while done < len(names):
+            some = names[done : done + want.items]
+            yield Block(some, ReplayedTickets(tickets, done, done + len(some), END))
+            done += len(some)
+
+    def checked(self, ticket: Ticket) -> str:
+        """Return the name that a state tells; `ResumeError` if it is none of these."""
+        begin = self.pattern.partition("://")[0]
+        if not isinstance(ticket, str) or not ticket.startswith(f"{begin}://"):
+            raise ResumeError(f"{self.label()}: the state tells {ticket!r:.80}, which is none of these files")
+        return ticket
+
+
+class Places:
+    """The positions behind names: the name itself."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def __call__(self, count: int) -> Position:
+        return [self.names[count]] if self.names[count] else None
+
+
+def place_in(position: Any) -> str:
+    """Return the name behind which a listing goes on."""
+    (name,) = position
+    if not isinstance(name, str):
+        raise TypeError
+    return name
+
+
+def page_of(entries: Iterator[Entry]) -> list[str]:
+    """Return the next names."""
+    return [entry.path for entry in islice(entries, PAGE)]
+
+
+def listed(
+    method: str, pattern: Pattern | Sequence[Pattern], in_order: bool, storage_options: Mapping[str, Any] | None
+) -> Node:
+    """Return the source of what matches: all names, or where they are many and in order a listing as it is read."""
+    patterns = patterns_of(method, pattern)
+    if len(patterns) == 1 and in_order and not is_local(patterns[0]):
+        listing = Listing(patterns[0], StorageOptions.of(method, storage_options))
+        entries = listing.entries()
+        names = [entry.path for entry in islice(entries, MANY)]
+        if next(entries, None) is not None:
+            return listing
+        return Items(some(method, patterns, names), files=True)
+    return Items(matching(method, pattern, storage_options), files=True)
+
+
+def matching(
+    method: str, pattern: Pattern | Sequence[Pattern], storage_options: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Return the paths that match one or several patterns, sorted; `FileNotFoundError` if none does."""
+    patterns, storage = patterns_of(method, pattern), StorageOptions.of(method, storage_options)
+    found: list[str] = []
+    for one in patterns:
+        store, path = store_for(one, storage)
+        found.extend(entry.path for entry in store.list(path))
+    return some(method, patterns, found)
+
+
+def patterns_of(method: str, pattern: Pattern | Sequence[Pattern]) -> list[str]:
+    """Return patterns as strings."""
+    try:
+        return [*map(fsdecode, [pattern] if isinstance(pattern, (str, bytes, PathLike)) else pattern)]
+    except TypeError:
+        raise PlanError(
+            f"{method}(file_pattern=) is a str, bytes or a PathLike, or a list of such, got {pattern!r:.80}"
+        ) from None
+
+
+def some(method: str, patterns: Sequence[str], found: list[str]) -> list[str]:
+    """Return what was found, sorted; `FileNotFoundError` if that is nothing."""
+    if not found:
+        raise FileNotFoundError(f"{method}: no file matches {', '.join(patterns) or 'an empty list'}")
+    return sorted(found)
