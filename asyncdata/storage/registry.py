@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
-from asyncdata.errors import PlanError
+from asyncdata.errors import MissingDependencyError, PlanError
 from asyncdata.runtime import forks
+from asyncdata.runtime.optional_packages import require
+from asyncdata.storage.filesystems import FilesystemStore
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.local import LocalStore
 from asyncdata.storage.objects import ObjectStore
@@ -31,6 +33,8 @@ OBJECTS: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "
 
 STORES: Final[dict[tuple[str, bytes], ObjectStore]] = {}
 """The stores that were opened, by their roots and options: connections are used again."""
+
+FILESYSTEMS: Final[dict[tuple[str, bytes], FilesystemStore]] = {}
 
 LIMITS: Final[dict[str, Limit]] = {}
 """The limit of each endpoint, shared by all its stores."""
@@ -57,8 +61,11 @@ def store_for(url: str | os.PathLike[str], options: StorageOptions | None = None
         host, _, inside = path[found.end() :].partition("/")
         root = f"{scheme}://{host}"
         return object_store(root, options or NO_OPTIONS), unquote(inside) if scheme.startswith("http") else inside
+    if (system := filesystem(scheme, path, options or NO_OPTIONS)) is not None:
+        return system, path
     raise PlanError(
-        f"no store for {found[1]}:// in {path!r}: known are plain paths, file://, s3://, gs://, az:// and http(s)://"
+        f"no store for {found[1]}:// in {path!r}: known are plain paths, file://, s3://, gs://, az://, http(s)://, and "
+        "what fsspec has a file system for (pip install 'asyncdata[remote]')"
     )
 
 
@@ -71,6 +78,21 @@ def object_store(root: str, options: StorageOptions) -> ObjectStore:
     with OPENING:
         limit = LIMITS.setdefault(endpoint, Limit())
     return STORES.setdefault(key, ObjectStore(root, options, limit))
+
+
+def filesystem(scheme: str, url: str, options: StorageOptions) -> FilesystemStore | None:
+    """Return fsspec's file system for a scheme, opened once; `None` if it has none, or is not installed."""
+    root = f"{scheme}://{url.partition('://')[2].partition('/')[0]}"
+    key = (root, options.key)
+    if (known := FILESYSTEMS.get(key)) is not None:
+        return known
+    try:
+        protocols = require("fsspec", f"{scheme}://").available_protocols()
+    except MissingDependencyError:
+        return None
+    if scheme not in protocols:
+        return None
+    return FILESYSTEMS.setdefault(key, FilesystemStore(scheme, root, options))
 
 
 def is_local(url: str | os.PathLike[str]) -> bool:

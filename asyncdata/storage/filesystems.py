@@ -1,0 +1,119 @@
+"""What fsspec reads: file systems that no store of ours is for, each part in a reader thread."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from asyncdata.errors import DataLossError
+from asyncdata.runtime.optional_packages import require
+from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner
+from asyncdata.storage.limit import Limit
+from asyncdata.storage.options import StorageOptions
+from asyncdata.storage.read_ahead import Part, ReadAhead
+from asyncdata.storage.retries import Retries, Tries
+
+__all__ = ("FilesystemStore",)
+
+INSTALL: Final = "'asyncdata[remote]'"
+
+READERS: Final = 8
+"""Requests at once: each takes a thread."""
+
+VERSIONS: Final = ("ETag", "etag", "e_tag", "version_id", "generation", "LastModified", "mtime", "modified", "created")
+"""Where file systems tell which version of a file this is; the first that is there counts."""
+
+
+class FilesystemStore:
+    """The files of one file system of fsspec."""
+
+    def __init__(self, scheme: str, root: str, options: StorageOptions) -> None:
+        self.scheme = scheme
+        self.retries = Retries()
+        self.limit = Limit(READERS, READERS)
+        url_to_fs = require("fsspec.core", f"{scheme}://", INSTALL).url_to_fs
+        self.root = root
+        self.system, inside = url_to_fs(root, **options.values)
+        self.inside: str = inside.rstrip("/")
+        """How the file system has the root."""
+
+    def __repr__(self) -> str:
+        return f"FilesystemStore({self.scheme!r})"
+
+    def list(self, pattern: str, after: str = "") -> Iterator[Entry]:
+        """Yield what matches behind a path, sorted; all of it is listed first."""
+        found = self.tried(lambda: self.system.glob(pattern, detail=True))
+        return iter([self.entry(path, found[path]) for path in sorted(found) if not after or self.url(path) > after])
+
+    def url(self, path: str) -> str:
+        """Return the URL of a path as the file system has it."""
+        return path if "://" in path else self.root + path.removeprefix(self.inside)
+
+    def head(self, path: str) -> Entry:
+        """Return a file's size and version."""
+        return self.entry(path, self.tried(lambda: self.system.info(path)))
+
+    def entry(self, path: str, info: Any) -> Entry:
+        """Return what the file system tells of a file."""
+        size = info.get("size")
+        version = next((info[name] for name in VERSIONS if info.get(name)), "")
+        told = version.isoformat() if isinstance(version, datetime) else str(version)
+        return Entry(self.url(path), -1 if size is None else size, told)
+
+    def stream(
+        self, path: str, block_bytes: int = BLOCK_BYTES, offset: int = 0, runner: Runner | None = None
+    ) -> ReadAhead:
+        """Return the file's bytes from `offset` on, in blocks; the next parts are read ahead."""
+        return ReadAhead(Threaded(self, runner), path, block_bytes, offset, runner)
+
+    async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the file, or `length` bytes from `start` on."""
+        stop = None if length is None else start + length
+        data = await asyncio.to_thread(self.bytes_of, path, start, stop)
+        if length is not None and len(data) < length:
+            raise DataLossError(f"{self.url(path)}: asked for {length} bytes from byte {start} on, got {len(data)}")
+        return data
+
+    def bytes_of(self, path: str, start: int, stop: int | None) -> bytes:
+        """Return some bytes of a file, in the caller's thread."""
+        whole = not start and stop is None
+        return self.tried(lambda: self.system.cat_file(path, **({} if whole else {"start": start, "end": stop})))
+
+    def part(self, path: str, start: int, stop: int, expected: Entry | None) -> Part:
+        """Return the bytes from `start` to before `stop`, or to the file's end, in the caller's thread."""
+        entry = self.head(path) if expected is None else expected
+        if entry.size < 0:
+            raise OSError(errno.ESPIPE, "its file system tells no size, so that it cannot be read in parts", entry.path)
+        stop = min(stop, entry.size)
+        data = self.bytes_of(path, start, stop) if stop > start else b""
+        if len(data) < stop - start:
+            raise DataLossError(f"{entry.path}: it ends at byte {start + len(data)}, but had {entry.size} bytes")
+        return Part(memoryview(data), entry)
+
+    def tried(self, work: Callable[[], Any]) -> Any:
+        """Return what `work` does, tried again where what it raises may pass."""
+        tries = Tries(self.retries)
+        while True:
+            try:
+                return work()
+            except (ConnectionError, TimeoutError) as error:
+                time.sleep(tries.pause(error))
+
+
+class Threaded:
+    """A file system whose parts are read in the threads of a pipeline."""
+
+    def __init__(self, store: FilesystemStore, runner: Runner | None) -> None:
+        self.store = store
+        self.limit = store.limit
+        self.in_thread: Callable[[Callable[[], Part]], Any] = asyncio.to_thread if runner is None else runner.in_thread
+
+    async def part(self, path: str, start: int, stop: int, expected: Entry | None = None) -> Part:
+        """Return the bytes from `start` to before `stop`, or to the file's end."""
+        async with self.limit.slot():
+            return await self.in_thread(partial(self.store.part, path, start, stop, expected))

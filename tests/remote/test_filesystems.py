@@ -1,0 +1,62 @@
+"""Reading by fsspec: from its memory, and from a real FTP server."""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.errors import PlanError, ResumeError
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture
+def root() -> str:
+    """A folder of fsspec's memory with three files of lines."""
+    system, name = fsspec.filesystem("memory"), f"/{uuid.uuid4().hex}"
+    rng = random.Random(2)
+    for number in range(3):
+        system.pipe(f"{name}/{number}.txt", b"".join(b"%d %d\n" % (number, rng.randrange(10**9)) for _ in range(2000)))
+    return f"memory:/{name}"
+
+
+def test_files_are_listed_and_read(root: str) -> None:
+    names = ad.Dataset.list_files(f"{root}/*.txt", shuffle=False)
+    assert list(names) == [f"{root}/{number}.txt" for number in range(3)]
+    lines = list(ad.TextLineDataset(names))
+    assert len(lines) == 6000
+    contents = list(names.map(ad.read_file, num_parallel_calls=2))
+    assert [line for content in contents for line in content.splitlines()] == lines
+
+
+@pytest.mark.parametrize("count", [0, 1999, 2000, 4321])
+def test_goes_on_where_it_was(root: str, count: int) -> None:
+    def build() -> ad.Dataset[bytes]:
+        return ad.TextLineDataset(ad.Dataset.list_files(f"{root}/*.txt", shuffle=False))
+
+    with build().iterate() as lines:
+        found = [next(lines) for _ in range(count)]
+        state = json.loads(json.dumps(lines.state_dict()))
+    assert found + list(build().iterate(state=state)) == list(build())
+
+
+def test_a_replaced_file_is_noticed_when_a_run_goes_on(root: str) -> None:
+    ds = ad.TextLineDataset(f"{root}/1.txt")
+    with ds.iterate() as lines:
+        next(lines)
+        state = lines.state_dict()
+    system = fsspec.filesystem("memory")
+    system.pipe(f"{root.removeprefix('memory:/')}/1.txt", b"another\n" * 100)
+    with pytest.raises(ResumeError):
+        list(ds.iterate(state=state))
+
+
+def test_what_is_not_there(root: str) -> None:
+    with pytest.raises(FileNotFoundError, match=r"missing.*|element 0"):
+        list(ad.TextLineDataset(f"{root}/missing"))
+    with pytest.raises(PlanError, match="no store for nosuch://"):
+        ad.TextLineDataset("nosuch://x/y")
