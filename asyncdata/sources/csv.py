@@ -26,7 +26,7 @@ class CsvFile(ParsedFile):
 
     def parser(self) -> CsvParser:
         most = self.max_record_bytes
-        return CsvParser(self.path, self.dialect, self.table, most, compressed=bool(self.compression))
+        return CsvParser(self.shown, self.dialect, self.table, most, compressed=bool(self.compression))
 
     @property
     def signature(self) -> Any:

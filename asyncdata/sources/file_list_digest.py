@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any, Final, Self
 
 from asyncdata.formats.tfrecord_index import Stamp
-from asyncdata.storage import is_local, size_of, store_for
+from asyncdata.storage import is_local, size_of, store_for, without_query
 
 __all__ = ("Files", "label_text", "stamps")
 
@@ -74,7 +74,7 @@ def stamps(names: Sequence[str]) -> list[tuple[str, int, int]]:
 def stamp(name: str) -> tuple[str, int, int]:
     """Return the whole path of a file, its size and when it was changed; -1 for what cannot be known."""
     if not is_local(name):
-        return name, -1, -1
+        return without_query(name), -1, -1
     _, path = store_for(name)
     try:
         size, time = Stamp.of(os.stat(path))
@@ -85,6 +85,7 @@ def stamp(name: str) -> tuple[str, int, int]:
 
 def names_and_sizes(names: Sequence[str]) -> list[tuple[str, int]]:
     """Return the files' names, from the folder on that holds them all, as it may be moved, and their sizes."""
+    names = [without_query(name) for name in names]
     prefix = os.path.commonprefix(names)  # noqa: RUF071  of URLs as well; it is cut at a separator
     folder = len(prefix) - len(os.path.basename(prefix))
     return [(name[folder:], size_of(name)) for name in names]
@@ -106,7 +107,7 @@ def in_groups(told: Sequence[tuple[str, int]], size: int) -> list[str]:
 
 def between(names: Sequence[str], place: int, size: int) -> str:
     """Return how a message names a group of files, or the end of them."""
-    group = names[place : place + size]
+    group = [without_query(name) for name in names[place : place + size]]
     if not group:
         return "the end"
     return group[0] if len(group) == 1 else f"{group[0]} to {group[-1]}"

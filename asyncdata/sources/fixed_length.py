@@ -119,14 +119,14 @@ class FixedFile(ParsedFile):
     files: FixedFiles = field(kw_only=True, repr=False)
 
     def parser(self) -> FixedParser:
-        return FixedParser(self.path, self.files.layout)
+        return FixedParser(self.shown, self.files.layout)
 
     async def parts(
         self, stream: Stream, entry: Entry, scope: Scope, want: Demand, offset: int
     ) -> AsyncGenerator[ParsedChunk, None]:
         if not self.compression and entry.size >= 0:
             try:
-                self.files.check(self.path, entry.size)
+                self.files.check(self.shown, entry.size)
             except DataLossError as error:
                 yield ParsedChunk([error], offset, lost=True)
                 return

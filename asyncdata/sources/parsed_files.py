@@ -25,7 +25,7 @@ from asyncdata.graph.stages import Produce
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.tickets import END, Position, Ticket, Tickets
 from asyncdata.sources.file_list_digest import stamps
-from asyncdata.storage import BLOCK_BYTES, Buffer, Entry, StorageOptions, Stream, is_local, store_for
+from asyncdata.storage import BLOCK_BYTES, Buffer, Entry, StorageOptions, Stream, is_local, store_for, without_query
 
 __all__ = ("FileCatalog", "FileId", "ParsedChunk", "ParsedFile", "Parser", "RandomAccessFiles", "Spot", "parsed")
 
@@ -88,6 +88,11 @@ class ParsedFile(Node):
     block_bytes: int = field(default=BLOCK_BYTES, metadata=PHYSICAL)
     storage: StorageOptions | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
 
+    @property
+    def shown(self) -> str:
+        """The path or URL as messages and states have it."""
+        return without_query(self.path)
+
     def parser(self) -> Parser:
         """Return what takes the file apart."""
         raise NotImplementedError
@@ -104,17 +109,17 @@ class ParsedFile(Node):
         return TensorSpec((), object)
 
     def label(self) -> str:
-        return f"{self.method}({self.path})"
+        return f"{self.method}({self.shown})"
 
     @property
     def identity(self) -> str:
         """The label with the base name: files may be moved to another folder."""
-        return f"{self.method}({os.path.basename(self.path)})"
+        return f"{self.method}({os.path.basename(self.shown)})"
 
     @property
     def contents(self) -> tuple[Any, ...]:
         """All fields, and which file it is: another folder or another time of change is another file."""
-        return (*super().contents, stamps([self.path]))
+        return (*super().contents, stamps([self.shown]))
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return places
@@ -129,7 +134,7 @@ class ParsedFile(Node):
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many elements as are wanted and have been read."""
         place = BEGINNING if position is None else self.told(position, lambda told: FilePlace(*told))
-        name = os.path.basename(self.path)
+        name = os.path.basename(self.shown)
         place.check_name(self, name)
         stream = self.stream(scope, place.offset)
         async with aclosing(stream):
@@ -198,7 +203,7 @@ class ParsedFile(Node):
 
     async def expanded(self, stream: Stream, scope: Scope) -> AsyncGenerator[Buffer, None]:
         """Yield the stream's bytes decompressed, in a thread."""
-        expand = decompressor(self.compression, self.path)
+        expand = decompressor(self.compression, self.shown)
         async for data in stream:
             yield await scope.in_thread(partial(expand.feed, data))
             while expand.waiting:

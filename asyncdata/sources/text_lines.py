@@ -22,4 +22,4 @@ class LineFile(ParsedFile):
     max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
 
     def parser(self) -> LineParser:
-        return LineParser(self.path, self.max_record_bytes, compressed=bool(self.compression))
+        return LineParser(self.shown, self.max_record_bytes, compressed=bool(self.compression))

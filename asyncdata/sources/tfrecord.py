@@ -30,7 +30,7 @@ class RecordFile(ParsedFile):
     max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
 
     def parser(self) -> RecordParser:
-        return RecordParser(self.path, compressed=bool(self.compression), most=self.max_record_bytes)
+        return RecordParser(self.shown, compressed=bool(self.compression), most=self.max_record_bytes)
 
     def beside(self, stream: object, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
         """Yield large records that lie in the page cache, from the one on that the parser has a part of."""

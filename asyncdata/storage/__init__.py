@@ -22,6 +22,7 @@ from asyncdata.storage.registry import local_path as local_path
 from asyncdata.storage.registry import read_file as read_file
 from asyncdata.storage.registry import size_of as size_of
 from asyncdata.storage.registry import store_for as store_for
+from asyncdata.storage.registry import without_query as without_query
 
 __all__ = (
     "BLOCK_BYTES",
@@ -43,5 +44,6 @@ __all__ = (
     "size_of",
     "store_for",
     "sync_folder",
+    "without_query",
     "write_whole",
 )

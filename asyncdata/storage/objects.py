@@ -112,7 +112,8 @@ class ObjectStore:
 
     def url(self, path: str) -> str:
         """Return the URL of an object."""
-        return f"{self.root}/{quote(path) if self.web else path}"
+        root = self.root.partition("?")[0]
+        return f"{root}/{quote(path) if self.web else path}"
 
     # what blocks
 

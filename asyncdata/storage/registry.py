@@ -20,7 +20,7 @@ from asyncdata.storage.options import NO_OPTIONS, StorageOptions
 if TYPE_CHECKING:
     from asyncdata.storage.base import Store
 
-__all__ = ("is_local", "local_path", "read_file", "size_of", "store_for")
+__all__ = ("is_local", "local_path", "read_file", "size_of", "store_for", "without_query")
 
 LOCAL: Final = LocalStore()
 
@@ -35,6 +35,11 @@ STORES: Final[dict[tuple[str, bytes], ObjectStore]] = {}
 """The stores that were opened, by their roots and options: connections are used again."""
 
 FILESYSTEMS: Final[dict[tuple[str, bytes], FilesystemStore]] = {}
+
+SIGNED: Final[dict[tuple[str, bytes], ObjectStore]] = {}
+"""The last stores of web addresses with a query, each of which has its own."""
+
+MOST_SIGNED: Final = 256
 
 LIMITS: Final[dict[str, Limit]] = {}
 """The limit of each endpoint, shared by all its stores."""
@@ -58,15 +63,31 @@ def store_for(url: str | os.PathLike[str], options: StorageOptions | None = None
     if scheme == "file":
         return LOCAL, path_of_file_url(path)
     if scheme in OBJECTS:
+        if scheme.startswith("http"):
+            return web_address(scheme, path[found.end() :], options or NO_OPTIONS)
         host, _, inside = path[found.end() :].partition("/")
-        root = f"{scheme}://{host}"
-        return object_store(root, options or NO_OPTIONS), unquote(inside) if scheme.startswith("http") else inside
+        return object_store(f"{scheme}://{host}", options or NO_OPTIONS), inside
     if (system := filesystem(scheme, path, options or NO_OPTIONS)) is not None:
         return system, path
     raise PlanError(
         f"no store for {found[1]}:// in {path!r}: known are plain paths, file://, s3://, gs://, az://, http(s)://, and "
         "what fsspec has a file system for (pip install 'asyncdata[remote]')"
     )
+
+
+def web_address(scheme: str, rest: str, options: StorageOptions) -> tuple[ObjectStore, str]:
+    """Return the store of a web server, and the path in it; of an address with a query one of its own."""
+    address, sign, query = rest.partition("?")
+    host, _, inside = address.partition("/")
+    root = f"{scheme}://{host}{sign}{query}"
+    if not sign:
+        return object_store(root, options), unquote(inside)
+    while len(SIGNED) >= MOST_SIGNED:
+        SIGNED.pop(next(iter(SIGNED)), None)
+    key = (root, options.key)
+    if (known := SIGNED.get(key)) is None:
+        known = SIGNED.setdefault(key, ObjectStore(root, options, LIMITS.setdefault(f"{scheme}://{host}", Limit())))
+    return known, unquote(inside)
 
 
 def object_store(root: str, options: StorageOptions) -> ObjectStore:
@@ -117,6 +138,16 @@ def path_of_file_url(url: str) -> str:
         raise PlanError(f"a file:// URL names a path of this machine, got host {parts.netloc!r} in {url!r}")
     path = unquote(parts.path)
     return path.removeprefix("/") if os.name == "nt" else path
+
+
+def without_query(url: str) -> str:
+    """Return a path or URL as it is shown: of a web address without the query, in which signatures are.
+
+    >>> without_query("https://example.org/a.txt?signature=secret")
+    'https://example.org/a.txt'
+    """
+    found = SCHEME.match(url)
+    return url.partition("?")[0] if found is not None and found[1].lower() in {"http", "https"} else url
 
 
 def size_of(path: str) -> int:

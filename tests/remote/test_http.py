@@ -229,3 +229,18 @@ def test_a_web_server_cannot_be_listed(server: Web) -> None:
 def test_a_name_that_obstore_would_change_is_refused(server: Web) -> None:
     with pytest.raises(OSError, match="has a part that is empty"):
         asyncio.run(ad.read_file(f"{server.url}/a//b"))
+
+
+def test_signed_addresses_are_read_and_not_told(server: Web) -> None:
+    url = server.put("a/x.txt?signature=very%2Fsecret", b"one\ntwo\n")
+    ds = ad.TextLineDataset([url, url])
+    assert list(ds) == [b"one", b"two"] * 2
+    found, state = stopped(ds, 3)
+    server.put("a/x.txt?signature=another", b"one\ntwo\n")
+    again = ad.TextLineDataset([f"{server.url}/a/x.txt?signature=another"] * 2)
+    assert found + list(again.iterate(state=state)) == list(ds)
+    server.fault = lambda number, request: 403
+    with pytest.raises(PermissionError) as caught:
+        list(ds)
+    told = [str(caught.value), *caught.value.__notes__, ds.explain(), json.dumps(state), repr(ds)]
+    assert not [one for one in told if "secret" in one]

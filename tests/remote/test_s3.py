@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +107,17 @@ def test_tables(bucket: Bucket) -> None:
         pattern, 3, num_epochs=1, shuffle=False, storage_options=bucket.options
     ).to_list()
     assert rows[0]["id"].tolist() == [1, 2, 3]
+
+
+def test_the_example_of_pictures() -> None:
+    path = Path(__file__).resolve().parents[2] / "examples" / "storage" / "jpegs_in_s3.py"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, path], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "batches 8 of (8, 32, 32, 3) uint8",
+        "size of the state: True",
+        "as if nothing had happened: True",
+    ]
