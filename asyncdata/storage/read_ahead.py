@@ -18,7 +18,7 @@ FIRST_PART: Final = 1 << 20
 LARGEST_PART: Final = 8 << 20
 """Bytes of a request at most: they come twice as large each time, as what is read on is likely read to its end."""
 
-MOST_AHEAD: Final = 96 << 20
+MOST_AHEAD: Final = 64 << 20
 """Bytes that one object's reader may hold at most."""
 
 
@@ -114,8 +114,11 @@ class ReadAhead:
 
     def _may_grow(self) -> bool:
         """Claim memory for one more part than is requested ahead."""
-        wanted = (self._count + 2) * LARGEST_PART
-        return wanted <= MOST_AHEAD and self._share is not None and self._share.claim(wanted) >= wanted
+        return self._claim((self._count + 2) * LARGEST_PART)
+
+    def _claim(self, wanted: int) -> bool:
+        """Tell whether the parts of this object may have so many bytes together."""
+        return wanted <= MOST_AHEAD and (self._share is None or self._share.claim(wanted) >= wanted)
 
     def _ask(self) -> None:
         """Request as many parts ahead as are to be."""
@@ -132,7 +135,9 @@ class ReadAhead:
     def _next_part(self) -> tuple[int, int]:
         """Return where the part after the last lies that was requested."""
         assert self._entry is not None
-        self._size = min(2 * self._size, LARGEST_PART)
+        larger = min(2 * self._size, LARGEST_PART)
+        if larger > self._size and self._claim((self._count + 1) * larger):
+            self._size = larger
         start, self._asked = self._asked, min(self._asked + self._size, self._entry.size)
         return start, self._asked
 

@@ -26,7 +26,7 @@ PASSING: Final = frozenset({408, 425, 429, *range(500, 600)}) - {501, 505}
 REFUSALS: Final = frozenset({429, 503})
 """Statuses of an endpoint that has too many requests."""
 
-NOBODY: Final = ("kind: Connect", "dns error", "Connection refused")
+NOBODY: Final = ("dns error", "Connection refused")
 """What tells that there was no endpoint to talk to."""
 
 NO_CREDENTIALS: Final = re.compile(

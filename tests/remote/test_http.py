@@ -15,6 +15,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.errors import DataLossError, ResumeError
+from asyncdata.storage import StorageOptions, store_for
 from tests.remote.web import Request, Web
 
 QUICK = {"retry_config": {"max_retries": 4, "backoff": {"init_backoff": 0.001, "max_backoff": 0.01}}}
@@ -244,3 +245,32 @@ def test_signed_addresses_are_read_and_not_told(server: Web) -> None:
         list(ds)
     told = [str(caught.value), *caught.value.__notes__, ds.explain(), json.dumps(state), repr(ds)]
     assert not [one for one in told if "secret" in one]
+
+
+def test_parts_stay_small_where_the_budget_is(server: Web, tmp_path: Path) -> None:
+    (url,), (made,) = served(server, tmp_path, [400])
+    assert list(ad.TFRecordDataset(url).with_options(ad.Options(ram_budget=1 << 20))) == made
+    assert max(request.stop - request.start for request in server.requests) == 1 << 20
+
+
+@pytest.mark.slow
+def test_many_parts_under_faults_are_whole(server: Web) -> None:
+    content = random.Random(3).randbytes(1 << 20)
+    url = server.put("x", content)
+    rng = random.Random(4)
+    faults = [503, 429, "cut", "reset"]
+    server.fault = lambda number, request: rng.choice(faults) if rng.random() < 0.2 else None
+    spans = [(start := rng.randrange(1 << 20), start + rng.randrange(1, 100_000)) for _ in range(10_000)]
+    patient = {"retry_config": {"max_retries": 20, "backoff": {"init_backoff": 0.001}}}
+    store, path = store_for(url, StorageOptions(patient))
+
+    async def read() -> None:
+        slots = asyncio.Semaphore(32)
+
+        async def one(start: int, stop: int) -> None:
+            async with slots:
+                assert bytes((await store.part(path, start, stop)).data) == content[start:stop]
+
+        await asyncio.gather(*[one(*span) for span in spans])
+
+    asyncio.run(read())
