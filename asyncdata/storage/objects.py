@@ -8,7 +8,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -29,7 +29,7 @@ from asyncdata.storage.retries import (
     without_secrets,
 )
 
-__all__ = ("ObjectStore", "in_this_process")
+__all__ = ("ObjectStore", "endpoint_of", "in_this_process")
 
 INSTALL: Final = "'asyncdata[remote]'"
 
@@ -263,8 +263,7 @@ class ObjectStore:
 def opened(root: str, values: dict[str, Any]) -> Any:
     """Return obstore's store, which makes each request once: retries are ours."""
     client = {"timeout": WHOLE, "read_timeout": STALL, **values.pop("client_options", {})}
-    plain = [str(value) for name, value in values.items() if "endpoint" in name]
-    if any(value.startswith("http://") for value in (*plain, root)):
+    if (endpoint_of(values) or root).startswith("http://"):
         client.setdefault("allow_http", True)
     make = require("obstore.store", root, INSTALL).from_url
     try:
@@ -272,6 +271,11 @@ def opened(root: str, values: dict[str, Any]) -> Any:
     except Exception as error:  # noqa: BLE001
         words = without_secrets(str(error).partition("\n")[0])
         raise PlanError(f"{without_secrets(root)}: {words}") from None
+
+
+def endpoint_of(values: Mapping[str, Any]) -> str:
+    """Return the address that options name, if they do."""
+    return next((str(value) for name, value in values.items() if "endpoint" in name or name == "base_url"), "")
 
 
 def version_of(meta: Any) -> str:

@@ -14,7 +14,7 @@ from asyncdata.runtime.optional_packages import require
 from asyncdata.storage.filesystems import FilesystemStore
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.local import LocalStore
-from asyncdata.storage.objects import ObjectStore
+from asyncdata.storage.objects import ObjectStore, endpoint_of
 from asyncdata.storage.options import NO_OPTIONS, StorageOptions
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def object_store(root: str, options: StorageOptions) -> ObjectStore:
     key = (root, options.key)
     if (known := STORES.get(key)) is not None:
         return known
-    endpoint = next((str(value) for name, value in options.values.items() if "endpoint" in name), root)
+    endpoint = endpoint_of(options.values) or root
     with OPENING:
         limit = LIMITS.setdefault(endpoint, Limit())
     return STORES.setdefault(key, ObjectStore(root, options, limit))

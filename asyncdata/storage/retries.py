@@ -127,7 +127,7 @@ def unanswered(text: str, words: str, url: str, status: int) -> Exception:
     """Return the error for a request that nobody has answered, or with a status of no certain meaning."""
     if status in REFUSALS:
         return RefusedError(f"{url}: the endpoint has too many requests: {words}")
-    if status and status not in PASSING:
+    if (status and status not in PASSING) or "builder error" in text:
         return OSError(errno.EIO, words, url)
     if NO_CREDENTIALS.search(text) and not status:
         return PermissionError(
