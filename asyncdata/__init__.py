@@ -21,7 +21,9 @@ Layout, lowest first. A module imports only from those before it (`tests/test_ar
     iterator          one pass over a dataset
     integrations/     loaders of PyTorch, Lightning, Keras
     web/              channels that services fill, and an ASGI application
-    dataset, readers, tables, tee, experimental
+    dataset, tee
+    readers/          the datasets of files, a file for each format
+    experimental      the names of tf.data.experimental
     testing           for tests of users
     demo/, __main__   the main job and the command line
 """

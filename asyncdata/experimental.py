@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from asyncdata.dataset import Dataset
 from asyncdata.iterator import DatasetIterator
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from asyncdata.tables import CsvDataset, SqlDataset, make_csv_dataset
+from asyncdata.readers.csv import CsvDataset
+from asyncdata.readers.make_csv_dataset import make_csv_dataset
+from asyncdata.readers.sql import SqlDataset
 from asyncdata.transforms.group_by_reducer import Reducer
 
 __all__ = (

@@ -44,7 +44,10 @@ LAYERS = (
     ("iterator",),
     ("integrations",),
     ("web",),
-    ("dataset", "readers", "tables", "tee", "experimental"),
+    ("tee",),
+    ("dataset",),
+    ("readers",),
+    ("experimental",),
     ("testing", "demo"),
     ("__main__",),
 )

@@ -1,0 +1,9 @@
+"""The readers of files that are datasets of their own, one file for each."""
+
+from __future__ import annotations
+
+from asyncdata.readers.fixed_length_record import FixedLengthRecordDataset
+from asyncdata.readers.text_line import TextLineDataset
+from asyncdata.readers.tfrecord import TFRecordDataset
+
+__all__ = ("FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset")

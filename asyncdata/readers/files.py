@@ -1,0 +1,93 @@
+"""The files that a reader of records reads: names, patterns and datasets of names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike, fsdecode
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from asyncdata.dataset import Dataset
+from asyncdata.elements.spec import TensorSpec
+from asyncdata.errors import PlanError
+from asyncdata.executors.function_call import Call
+from asyncdata.executors.interleave_tuner import InterleaveTuner
+from asyncdata.graph.node import Node, check_count
+from asyncdata.options import AUTOTUNE
+from asyncdata.sources.in_memory import Items
+from asyncdata.sources.parsed_files import FileCatalog, RandomAccessFiles
+from asyncdata.storage import BLOCK_BYTES, StorageOptions, is_local, store_for
+from asyncdata.transforms.flat_map import FlatMap
+from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
+
+__all__ = (
+    "Filename",
+    "Filenames",
+    "StorageMapping",
+    "block_size",
+    "checked",
+    "files_of",
+)
+
+Filename: TypeAlias = str | bytes | PathLike[str]
+StorageMapping: TypeAlias = Mapping[str, Any] | None
+Filenames: TypeAlias = Filename | Sequence[Filename] | Dataset[str] | Dataset[bytes]
+
+
+def block_size(method: str, buffer_size: int | None) -> int:
+    """Return how many bytes to read at once."""
+    size = check_count(method, "buffer_size", 0 if buffer_size is None else buffer_size, 0, (AUTOTUNE,))
+    return size if size > 0 else BLOCK_BYTES
+
+
+def files_of(
+    method: str,
+    filenames: Any,
+    open_one: Callable[[Filename], Node],
+    reads: int | None,
+    library: RandomAccessFiles | None = None,
+    storage: StorageOptions | None = None,
+) -> Node:
+    """Return the plan that reads files, whose names may come from a dataset, one after the other or several at once.
+
+    With a `library` the elements of files whose names are known can be had in any order.
+    """
+    if isinstance(filenames, (str, bytes, PathLike)):
+        return open_one(cast("Filename", filenames))
+    if not hasattr(filenames, "__iter__"):
+        raise PlanError(f"{method}(filenames=) must be a path, several, or a dataset of paths, got {filenames!r:.80}")
+    plan = names_of(method, filenames, storage)
+    call = Call(method, open_one, spread=False)
+    call.label = f"{method}(filenames)"  # a line of ours would tell nobody anything
+    if reads is None:
+        names = plan.items if isinstance(plan, Items) and plan.files and all(map(is_local, plan.items)) else None
+        return FlatMap(plan, call, None if names is None or library is None else FileCatalog(names, library))
+    workers = check_count(method, "num_parallel_reads", reads, 1, (AUTOTUNE,))
+    if workers == AUTOTUNE:
+        return Interleave(plan, call, CYCLE_LENGTH, workers=workers, tuner=InterleaveTuner(CYCLE_LENGTH))
+    return Interleave(plan, call, workers, workers=workers)
+
+
+def names_of(method: str, filenames: Any, storage: StorageOptions | None) -> Node:
+    """Return the plan that gives the names of several files; `PlanError` if its elements are known to be none."""
+    if not isinstance(filenames, Dataset):
+        return Items([checked(method, name, storage) for name in filenames], files=True)
+    spec = filenames.plan.signature
+    if spec is None or (isinstance(spec, TensorSpec) and not spec.shape and np.dtype(spec.dtype).kind in "OSU"):
+        return filenames.plan
+    mend = "; take them apart by unbatch()" if isinstance(spec, TensorSpec) and spec.shape else ""
+    raise PlanError(f"{method}(filenames=) needs a dataset with one path an element, and its elements are {spec}{mend}")
+
+
+def checked(method: str, filename: Any, storage: StorageOptions | None = None) -> str:
+    """Return a file name as a string; what is none, or of another scheme than one we can read, is an error here."""
+    try:
+        name = fsdecode(filename)
+    except TypeError:
+        raise PlanError(
+            f"{method}: a path is a str, bytes or a PathLike, got {type(filename).__name__}: {filename!r:.80}; give "
+            "several as a flat list, or as a dataset with one path an element (unbatch() one of batches)"
+        ) from None
+    store_for(name, storage)
+    return name

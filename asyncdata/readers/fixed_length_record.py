@@ -1,0 +1,74 @@
+"""FixedLengthRecordDataset: the records of files whose records are all of one length."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from asyncdata.dataset import Dataset
+from asyncdata.formats.compression import decompressor
+from asyncdata.formats.fixed_length import FixedLayout
+from asyncdata.graph.node import check_count
+from asyncdata.readers.files import Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.sources.fixed_length import FixedFile, FixedFiles
+from asyncdata.storage import StorageOptions
+
+__all__ = ("FixedLengthRecordDataset",)
+
+
+class FixedLengthRecordDataset(Dataset[bytes]):
+    """The records of files that are nothing but records of one length, after a header and before a footer.
+
+    Their number is known, and `dataset[i]` and `shuffle()` without a buffer read the records that they need and no
+    others, if the names are known (a path, a list, `list_files(shuffle=False)`), nothing is compressed and there is no
+    `num_parallel_reads`. A file whose size is of no whole number of records, or that is missing, is one `DataLossError`
+    or `OSError` in its place, and the next file follows.
+
+    >>> import asyncdata as ad, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "letters"
+    ...     _ = path.write_bytes(b"#aabbcc")
+    ...     ds = ad.FixedLengthRecordDataset(path, record_bytes=2, header_bytes=1)
+    ...     list(ds), len(ds), ds[1]
+    ([b'aa', b'bb', b'cc'], 3, b'bb')
+    """
+
+    def __init__(
+        self,
+        filenames: Filenames,
+        record_bytes: int,
+        header_bytes: int | None = None,
+        footer_bytes: int | None = None,
+        buffer_size: int | None = None,
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        storage_options: StorageMapping = None,
+    ) -> None:
+        """Read `filenames`: a path, several, or a dataset of paths.
+
+        `compression_type` is `"GZIP"`, `"ZLIB"` or none; the lengths are those of what is not compressed. Files are
+        read in blocks of `buffer_size` bytes (2 MB), one after the other, or `num_parallel_reads` at once, in turn.
+        `storage_options` are for files at URLs, as `list_files` has them; those have no known number of records.
+        """
+        method = "FixedLengthRecordDataset"
+        layout = FixedLayout(
+            check_count(method, "record_bytes", record_bytes, 1),
+            check_count(method, "header_bytes", header_bytes or 0, 0),
+            check_count(method, "footer_bytes", footer_bytes or 0, 0),
+        )
+        decompressor(compression_type)  # raises where the mistake is made
+        files, size = FixedFiles(layout), block_size(method, buffer_size)
+        storage = StorageOptions.of(method, storage_options)
+        open_one = partial(
+            fixed_file, compression=compression_type or None, block_bytes=size, files=files, storage=storage
+        )
+        library = None if compression_type else files
+        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, library, storage))
+
+
+def fixed_file(
+    filename: Filename, compression: str | None, block_bytes: int, files: FixedFiles, storage: StorageOptions | None
+) -> FixedFile:
+    """Return the source for one file."""
+    path = checked(FixedFile.method, filename, storage)
+    return FixedFile(path, compression, block_bytes, files=files, storage=storage)

@@ -1,0 +1,64 @@
+"""TextLineDataset: the lines of text files."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from asyncdata.dataset import Dataset
+from asyncdata.formats.compression import decompressor
+from asyncdata.formats.record_limits import MAX_RECORD_BYTES
+from asyncdata.graph.node import check_count
+from asyncdata.readers.files import Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.sources.text_lines import LineFile
+from asyncdata.storage import StorageOptions
+
+__all__ = ("TextLineDataset",)
+
+
+class TextLineDataset(Dataset[bytes]):
+    r"""The lines of text files, as `bytes` without `\n`; every `\r` is left out too, as tf.data does.
+
+    What follows the last newline is a line if it is not empty. A file that is missing, or whose compressed stream is
+    damaged, is one error after the lines before it, and the next file follows.
+
+    >>> import asyncdata as ad, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "lines.txt"
+    ...     _ = path.write_text("one\n\nthree")
+    ...     list(ad.TextLineDataset(path))
+    [b'one', b'', b'three']
+    """
+
+    def __init__(
+        self,
+        filenames: Filenames,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        storage_options: StorageMapping = None,
+    ) -> None:
+        """Read `filenames`: a path, several, or a dataset of paths.
+
+        `compression_type` is `"GZIP"`, `"ZLIB"` or none. Files are read in blocks of `buffer_size` bytes (2 MB),
+        one after the other, or `num_parallel_reads` at once, in turn. A line of more than `max_record_bytes` (256 MiB)
+        is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for files at
+        URLs, as `list_files` has them.
+        """
+        decompressor(compression_type)  # raises where the mistake is made
+        size = block_size("TextLineDataset", buffer_size)
+        most = check_count("TextLineDataset", "max_record_bytes", max_record_bytes, 1)
+        storage = StorageOptions.of("TextLineDataset", storage_options)
+        open_one = partial(
+            line_file, compression=compression_type or None, block_bytes=size, max_record_bytes=most, storage=storage
+        )
+        super().__init__(files_of("TextLineDataset", filenames, open_one, num_parallel_reads, None, storage))
+
+
+def line_file(
+    filename: Filename, compression: str | None, block_bytes: int, max_record_bytes: int, storage: StorageOptions | None
+) -> LineFile:
+    """Return the source for one file."""
+    path = checked("TextLineDataset", filename, storage)
+    return LineFile(path, compression, block_bytes, max_record_bytes=max_record_bytes, storage=storage)

@@ -1,0 +1,110 @@
+"""TFRecordDataset: the records of TFRecord files."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from asyncdata.dataset import Dataset
+from asyncdata.elements.validation import check_flag
+from asyncdata.errors import PlanError
+from asyncdata.formats.compression import decompressor
+from asyncdata.formats.record_limits import MAX_RECORD_BYTES
+from asyncdata.graph.node import Node, check_count
+from asyncdata.readers.files import Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.sources.tfrecord import RecordFile
+from asyncdata.sources.tfrecord_random_access import IndexCache
+from asyncdata.storage import StorageOptions, is_local
+
+__all__ = ("TFRecordDataset",)
+
+
+class TFRecordDataset(Dataset[bytes]):
+    """The records of TFRecord files, as `bytes`; both checksums of each are checked.
+
+    A corrupt record is a `DataLossError` in its place that names file and offset; a file that is missing, cut short or
+    has a corrupt length is one error, and the next file follows.
+
+    >>> import asyncdata as ad, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "greetings.tfrecord"
+    ...     with ad.TFRecordWriter(path) as writer:
+    ...         writer.write(b"hello")
+    ...         writer.write(b"world")
+    ...     list(ad.TFRecordDataset(path))
+    ...     ad.TFRecordDataset(path, index=True)[1]
+    [b'hello', b'world']
+    b'world'
+    """
+
+    def __init__(
+        self,
+        filenames: Filenames,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        index: bool = False,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        storage_options: StorageMapping = None,
+    ) -> None:
+        """Read `filenames`: a path, several, or a dataset of paths.
+
+        `compression_type` is `"GZIP"`, `"ZLIB"` or none. Files are read in blocks of `buffer_size` bytes (2 MB),
+        one after the other, or `num_parallel_reads` at once, in turn. A record of more than `max_record_bytes`
+        (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for
+        files at URLs, as `list_files` has them.
+
+        With `index=True` any record can be had without those before it. The elements are the same; their number is
+        known; `dataset[i]`, `shuffle()` without a buffer and the like read the records that they need and no others, if
+        the names are known (a path, a list, `list_files(shuffle=False)`) and there is no `num_parallel_reads`; going on
+        from a state reads no others either. The index of `a.tfrecord` is made when it is first needed and kept beside
+        it as `.a.tfrecord.index`, or else in the user's cache; it is made anew when the file has changed.
+        """
+        most = check_count("TFRecordDataset", "max_record_bytes", max_record_bytes, 1)
+        storage = StorageOptions.of("TFRecordDataset", storage_options)
+        super().__init__(records_of(filenames, compression_type, buffer_size, num_parallel_reads, index, most, storage))
+
+
+def records_of(
+    filenames: Any,
+    compression: str | None,
+    buffer_size: int | None,
+    reads: int | None,
+    index: bool,
+    most: int,
+    storage: StorageOptions | None,
+) -> Node:
+    decompressor(compression)  # raises where the mistake is made
+    index = check_flag("TFRecordDataset", "index", index)
+    if index and compression:
+        raise PlanError(
+            f"TFRecordDataset(index=True) is not for compression_type={compression!r}: what is compressed can be read "
+            "from its beginning only; leave index away, or write the files without compression"
+        )
+    indexes = IndexCache(most) if index else None
+    size = block_size("TFRecordDataset", buffer_size)
+    open_one = partial(
+        record_file,
+        compression=compression or None,
+        block_bytes=size,
+        indexes=indexes,
+        max_record_bytes=most,
+        storage=storage,
+    )
+    return files_of("TFRecordDataset", filenames, open_one, reads, indexes, storage)
+
+
+def record_file(
+    filename: Filename,
+    compression: str | None,
+    block_bytes: int,
+    indexes: IndexCache | None,
+    max_record_bytes: int,
+    storage: StorageOptions | None,
+) -> RecordFile:
+    """Return the source for one file."""
+    path = checked("TFRecordDataset", filename, storage)
+    if indexes is not None and not is_local(path):
+        raise PlanError(f"TFRecordDataset(index=True) is for files of this machine, got {path!r}; leave index away")
+    return RecordFile(path, compression, block_bytes, indexes, max_record_bytes=max_record_bytes, storage=storage)
