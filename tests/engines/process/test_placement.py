@@ -439,7 +439,7 @@ def test_the_end_of_the_interpreter_is_not_held_up(world: str, pipeline: str, le
 
 @pytest.mark.slow
 def test_a_parent_that_is_killed_leaves_no_process() -> None:
-    process = start("beside", "run")
+    process = start("process_placement", "run")
     read_until_ready(process)
     below = children_of(process.pid)
     assert len(below) >= 5, "the server, the pipeline, its own server, and two workers"
@@ -450,7 +450,7 @@ def test_a_parent_that_is_killed_leaves_no_process() -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_is_for_the_parent_alone() -> None:
-    process = start("beside", "interrupted")
+    process = start("process_placement", "interrupted")
     read_until_ready(process)
     below = children_of(process.pid)
     for pid in (process.pid, *below):  # as a terminal does
