@@ -8,18 +8,20 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.runtime.optional_packages import require
-from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner
+from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner, Stream
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.options import StorageOptions
 from asyncdata.storage.patterns import Pattern
 from asyncdata.storage.read_ahead import LARGEST_PART, Part, ReadAhead
 from asyncdata.storage.retries import (
+    NoRangesError,
     NotSatisfiableError,
     RefusedError,
     Retries,
@@ -28,6 +30,7 @@ from asyncdata.storage.retries import (
     explained,
     without_secrets,
 )
+from asyncdata.storage.whole import PartsOrWhole
 
 __all__ = ("ObjectStore", "endpoint_of", "in_this_process")
 
@@ -44,6 +47,9 @@ EXIT: Final = 0.02
 lock later aborts the process."""
 
 PAGE: Final = 1000
+
+CHUNK: Final = 1 << 16
+"""Bytes at least that come at once where an answer is read as it comes."""
 
 
 class Process:
@@ -174,14 +180,27 @@ class ObjectStore:
         block_bytes: int = BLOCK_BYTES,
         offset: int = 0,
         runner: Runner | None = None,
-    ) -> ReadAhead:
+    ) -> Stream:
         """Return the object's bytes from `offset` on, in blocks; the next parts are requested ahead."""
-        return ReadAhead(self, path, block_bytes, offset, runner)
+        parts = ReadAhead(self, path, block_bytes, offset, runner)
+        return PartsOrWhole(parts, partial(self.whole, path), offset) if self.web else parts
+
+    async def whole(self, path: str) -> tuple[Entry, AsyncIterator[Any]]:
+        """Request a whole object; return what it is, and its bytes as they come."""
+        in_this_process()
+        try:
+            result = await self.obstore.get_async(self.store, path)
+            return self.entry(path, result.meta), aiter(result.stream(min_chunk_size=CHUNK))
+        except Exception as error:  # noqa: BLE001
+            raise explained(error, self.url(path)) from None
 
     async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object, or `length` bytes from `start` on; a large one in parts, several at once."""
         stop = start + LARGEST_PART if length is None else start + length
-        first = await self.part(path, start, min(stop, start + LARGEST_PART))
+        try:
+            first = await self.part(path, start, min(stop, start + LARGEST_PART))
+        except NoRangesError:
+            return (await self.read_whole(path))[start : None if length is None else stop]
         end = first.entry.size if length is None else stop
         if end > first.entry.size:
             raise DataLossError(
@@ -194,6 +213,14 @@ class ObjectStore:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self.part(path, at, min(end, at + LARGEST_PART), first.entry)) for at in starts]
         return b"".join([first.data, *[task.result().data for task in tasks]])
+
+    async def read_whole(self, path: str) -> bytes:
+        """Return the object by one request, of a server that gives no parts of it."""
+        try:
+            async with self.limit.slot():
+                return bytes(await (await self.obstore.get_async(self.store, path)).bytes_async())
+        except Exception as error:  # noqa: BLE001
+            raise explained(error, self.url(path)) from None
 
     async def part(self, path: str, start: int, stop: int, expected: Entry | None = None) -> Part:
         """Return the bytes from `start` to before `stop`, or to the object's end, of what is `expected` there.
@@ -227,7 +254,7 @@ class ObjectStore:
             entry = self.entry(path, result.meta)
             reached.expect(entry, url)
             if again:
-                chunks = aiter(result.stream(min_chunk_size=1 << 16))
+                chunks = aiter(result.stream(min_chunk_size=CHUNK))
                 while (chunk := await anext(chunks, None)) is not None:
                     reached.data += chunk
                 data = memoryview(reached.data)

@@ -11,7 +11,16 @@ from typing import Any, Final, cast
 
 from asyncdata.errors import AsyncDataError, DataLossError
 
-__all__ = ("NotSatisfiableError", "RefusedError", "Retries", "ShortError", "Tries", "explained", "without_secrets")
+__all__ = (
+    "NoRangesError",
+    "NotSatisfiableError",
+    "RefusedError",
+    "Retries",
+    "ShortError",
+    "Tries",
+    "explained",
+    "without_secrets",
+)
 
 STATUS: Final = re.compile(r"status code: (\d{3})")
 
@@ -48,6 +57,10 @@ class RefusedError(ConnectionError):
 
 class ShortError(ConnectionError):
     """An answer ended before all of what was promised."""
+
+
+class NoRangesError(OSError):
+    """The server gives no parts of files."""
 
 
 class NotSatisfiableError(OSError):
@@ -118,6 +131,8 @@ def explained(error: Exception, url: str) -> Exception:
         return PermissionError(errno.EACCES, f"access denied: {words}", url)
     if status == 404:
         return FileNotFoundError(errno.ENOENT, "no such object" + bucket(text), url)
+    if kind == "NotSupportedError" and "ange" in text:
+        return NoRangesError(errno.ENOTSUP, "the server gives no parts of files", url)
     if status == 416:
         return NotSatisfiableError(errno.EINVAL, words, url)
     return unanswered(text, words, url, status) if kind in GENERIC else OSError(errno.EIO, words, url)

@@ -274,3 +274,17 @@ def test_many_parts_under_faults_are_whole(server: Web) -> None:
         await asyncio.gather(*[one(*span) for span in spans])
 
     asyncio.run(read())
+
+
+def test_a_server_that_gives_no_parts(server: Web, tmp_path: Path) -> None:
+    server.ranges = False
+    urls, made = served(server, tmp_path, [300, 5])
+    ds = ad.TFRecordDataset(urls)
+    assert list(ds) == [one for some in made for one in some]
+    for count in (1, 299, 302):
+        found, state = stopped(ds, count)
+        assert found + list(ds.iterate(state=state)) == [one for some in made for one in some]
+    assert asyncio.run(ad.read_file(urls[0])) == server.files["/00.tfrecord"]
+    server.fault = lambda number, request: "cut"
+    with pytest.raises((OSError, DataLossError), match=r"00\.tfrecord"):
+        list(ds)

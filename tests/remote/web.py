@@ -32,6 +32,8 @@ class Web:
         """What is wrong with a request by its number: a status, "cut" in the middle, "reset", "short"; or nothing."""
         self.gate: threading.Event | None = None
         """What answers wait for."""
+        self.ranges = True
+        """Whether it gives parts of files."""
         self.url = ""
         self.lock = threading.Lock()
 
@@ -58,7 +60,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self) -> None:
         content = self.web.files.get(self.path)
-        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "") if self.web.ranges else "")
         size = len(content or b"")
         start, stop = (int(asked[1]), min(int(asked[2] or size - 1) + 1, size)) if asked else (0, size)
         request = Request(self.command, self.path, start, stop)
