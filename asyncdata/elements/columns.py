@@ -332,6 +332,8 @@ def is_row(value: Any) -> bool:
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is tuple or kind is dict:
         return all(map(is_row, value.values() if kind is dict else value))
+    if issubclass(kind, np.character):  # of which an array drops zeros at the end
+        return False
     return isinstance(value, np.generic) or (kind is np.ndarray and value.ndim > 0)
 
 

@@ -20,6 +20,7 @@ from asyncdata.errors import PlanError, annotate
 
 __all__ = (
     "LEAVING",
+    "MAINS",
     "Leaving",
     "Retried",
     "Timed",
@@ -29,6 +30,9 @@ __all__ = (
     "with_retries",
     "with_timeout",
 )
+
+MAINS: Final = ("__main__", "__mp_main__")
+"""What the user's script is called, and what it is in a child of multiprocessing: no other process can import it."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -175,7 +179,7 @@ class Wrapper:
         """Return the name by which another process finds it, where its function would be; else what it consists of."""
         module, name = getattr(self, "__module__", ""), getattr(self, "__qualname__", "")
         with suppress(KeyError, AttributeError):  # not there by that name
-            if module != "__main__" and attrgetter(name)(sys.modules[module]) is self:
+            if module not in MAINS and attrgetter(name)(sys.modules[module]) is self:
                 return name
         return super().__reduce_ex__(protocol)
 

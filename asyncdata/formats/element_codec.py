@@ -6,6 +6,7 @@ An element is a tag and what it says, little-endian; structures hold elements:
     b  bytes       y  bytearray       s  str in UTF-8   l  list          u  tuple       m  dict
     a  array       g  NumPy scalar    o  array of objects                n  named tuple k  dataclass
     r  Ragged      p  tensor of PyTorch: an array, and the name of a dtype that NumPy does not have
+    h  np.bytes_   w  np.str_, neither of which as a NumPy scalar of its dtype keeps zeros at its end
 
 The data of an array lie at a multiple of 16 bytes and are not copied when it is read: it is read-only. Named tuples and
 dataclasses tell their class by module and name; reading one looks it up in the modules that are imported, imports none,
@@ -20,6 +21,7 @@ import struct
 import sys
 from functools import lru_cache
 from math import prod
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -120,6 +122,12 @@ class ElementWriter:
     def text(self, value: str) -> None:
         self.bulk(b"s", value.encode("utf-8", "surrogatepass"))
 
+    def character(self, value: np.bytes_ | np.str_) -> None:
+        if isinstance(value, np.bytes_):
+            self.bulk(b"h", bytes(value))
+        else:
+            self.bulk(b"w", value.encode("utf-8", "surrogatepass"))
+
     def sequence(self, value: list[Any] | tuple[Any, ...]) -> None:
         self.put((b"l" if isinstance(value, list) else b"u") + pack_size(len(value)))
         for part in value:
@@ -186,6 +194,7 @@ WRITERS: Final[dict[type, Callable[[ElementWriter, Any], None]]] = {
     **dict.fromkeys((type(None), bool), ElementWriter.flag),
     **dict.fromkeys((bytes, bytearray), ElementWriter.octets),
     **dict.fromkeys((list, tuple), ElementWriter.sequence),
+    **dict.fromkeys((np.bytes_, np.str_), ElementWriter.character),
     **dict.fromkeys((np.ndarray, np.memmap), ElementWriter.array),
     int: ElementWriter.integer,
     float: ElementWriter.number,
@@ -314,6 +323,8 @@ READERS: Final[dict[int, Callable[[ElementReader], Any]]] = {
     ord("d"): lambda reader: reader.number(unpack_float, 8)[0],
     ord("c"): lambda reader: complex(*reader.number(unpack_complex, 16)),
     ord("b"): ElementReader.bulk,
+    ord("h"): lambda reader: np.bytes_(reader.bulk()),
+    ord("w"): lambda reader: np.str_(reader.text()),
     ord("y"): lambda reader: bytearray(reader.bulk()),
     ord("s"): ElementReader.text,
     ord("l"): ElementReader.parts,
@@ -367,8 +378,11 @@ def dtype_of(told: bytes) -> np.dtype[Any]:
 
 
 def found(module: str, name: str) -> type | None:
-    """Return the class of this name in a module that is imported; `None` if there is none."""
+    """Return the class of this name in a module that is imported; `None` if there is none. No `__getattr__` runs."""
     value: Any = sys.modules.get(module)
     for part in name.split("."):
-        value = getattr(value, part, None)
+        base: Any = type if isinstance(value, type) else ModuleType
+        if not isinstance(value, base):
+            return None
+        value = base.__getattribute__(value, "__dict__").get(part)
     return value if isinstance(value, type) else None

@@ -225,21 +225,29 @@ def copied(state: Any) -> Any:
 
 def encoded(state: Any) -> Any:
     """Return a state as JSON."""
-    if isinstance(state, (np.ndarray, np.generic)):
+    cls: type[Any] = type(state)  # pyright: ignore[reportUnknownVariableType]
+    if cls is np.str_:
+        return {"np.str_": str.__str__(state)}
+    if issubclass(cls, (np.ndarray, np.generic)) and cls is not np.bytes_:
         array = np.asarray(cast("npt.NDArray[Any]", state))
-        kind = "array" if isinstance(state, np.ndarray) else "number"
+        kind = "array" if issubclass(cls, np.ndarray) else "number"
         text = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
         return {kind: text, "dtype": array.dtype.str, "shape": list(array.shape)}
     if isinstance(state, bytes):
-        return {"bytes": base64.b64encode(state).decode()}
+        return {"np.bytes_" if cls is np.bytes_ else "bytes": base64.b64encode(state).decode()}
     if isinstance(state, complex):
         return {"complex": [state.real, state.imag]}
+    if isinstance(state, (dict, tuple, list)):
+        return encoded_parts(cast("Any", state))
+    return state
+
+
+def encoded_parts(state: Any) -> Any:
+    """Return a state that has parts as JSON."""
     if isinstance(state, dict):
         return {"dict": [[encoded(key), encoded(value)] for key, value in cast("dict[Any, Any]", state).items()]}
-    if isinstance(state, (tuple, list)):
-        parts = [encoded(part) for part in cast("Sequence[Any]", state)]
-        return {"tuple": parts} if isinstance(state, tuple) else parts
-    return state
+    parts = [encoded(part) for part in cast("Sequence[Any]", state)]
+    return {"tuple": parts} if isinstance(state, tuple) else parts
 
 
 def decoded(told: Any) -> Any:
@@ -259,4 +267,9 @@ def decoded(told: Any) -> Any:
     return tuple(map(decoded, value)) if kind == "tuple" else DECODERS[kind](value)
 
 
-DECODERS: Final[dict[str, Callable[[Any], Any]]] = {"bytes": base64.b64decode, "complex": lambda pair: complex(*pair)}
+DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "bytes": base64.b64decode,
+    "np.bytes_": lambda text: np.bytes_(base64.b64decode(text)),
+    "np.str_": np.str_,
+    "complex": lambda pair: complex(*pair),
+}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import pickle
+import sys
 from fractions import Fraction
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,6 +132,15 @@ def test_reading_a_class_that_is_not_imported_imports_nothing() -> None:
     data = encode_element(Point(1, 2)).replace(__name__.encode(), b"x" * len(__name__))
     with pytest.raises(ad.StructureError, match=r"import xxx"):
         decode_element(data)
+
+
+def test_reading_a_class_asks_no_module_that_makes_its_names_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, asked = ModuleType("m" * len(__name__)), list[str]()
+    setattr(module, "__getattr__", lambda name: asked.append(name) or Point)  # noqa: B010
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with pytest.raises(ad.StructureError, match=r"m\.Point, which is not there"):
+        decode_element(encode_element(Point(1, 2)).replace(__name__.encode(), module.__name__.encode()))
+    assert asked == []
 
 
 def test_reading_a_dataclass_calls_none_of_its_methods() -> None:

@@ -8,6 +8,7 @@ that its arrays look into: they are never used again, and parent and child each 
 
 from __future__ import annotations
 
+import copyreg
 import ctypes
 import importlib
 import io
@@ -23,7 +24,8 @@ from contextlib import suppress
 from functools import cache, cached_property, lru_cache, partial
 from mmap import mmap
 from operator import attrgetter
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, cast
+from types import ModuleType
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeGuard, cast
 
 import cloudpickle
 import numpy as np
@@ -31,6 +33,7 @@ import numpy.typing as npt
 
 from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, is_dense, is_tensor
 from asyncdata.executors.process.shared_memory import Mapping, SharedMemory, descriptors, make_private
+from asyncdata.executors.retry import MAINS
 from asyncdata.memory.memcpy import copy
 from asyncdata.memory.output_buffers import MIN_BYTES
 from asyncdata.runtime import forks
@@ -278,7 +281,23 @@ def address_of(buffer: memoryview) -> int:
     return np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
 
 
-class TensorPickler(pickle.Pickler):
+def character(value: Any) -> Any:
+    """Return how bytes or text of NumPy travel: its own way drops zeros at the end."""
+    return (np.bytes_, (bytes(value),)) if isinstance(value, np.bytes_) else (np.str_, (str.__str__(value),))
+
+
+CHARACTERS: Final[dict[type, Any]] = {np.bytes_: character, np.str_: character}
+
+
+class Named(pickle.Pickler):
+    """Sends what pickle sends."""
+
+    def __init__(self, file: io.BytesIO, keep: Callable[[pickle.PickleBuffer], object] | None) -> None:
+        super().__init__(file, 5, buffer_callback=keep)
+        self.dispatch_table = {**copyreg.dispatch_table, **CHARACTERS}
+
+
+class TensorPickler(Named):
     """Sends tensors of torch as arrays: their own way is neither out of band nor cheap."""
 
     def reducer_override(self, obj: Any) -> Any:
@@ -308,16 +327,22 @@ def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:
 
 def named(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None) -> bytes:
     """Pickle a value with functions and classes by name."""
-    if "torch" not in sys.modules:
-        return pickle.dumps(value, 5, buffer_callback=keep)
-    TensorPickler(target := io.BytesIO(), 5, buffer_callback=keep).dump(value)
+    kind = TensorPickler if "torch" in sys.modules else Named
+    kind(target := io.BytesIO(), keep).dump(value)
     return target.getvalue()
 
 
 def pickled_by_value(value: Any, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
     """Pickle a value with the functions and classes in it that no other process could import (cloudpickle)."""
+    if is_child_main(main := sys.modules.get("__mp_main__")):
+        cast("Any", cloudpickle).register_pickle_by_value(main)
     ByValuePickler(target := io.BytesIO(), 5, buffer_callback=keep).dump(value)
     return target.getvalue()
+
+
+def is_child_main(main: ModuleType | None) -> TypeGuard[ModuleType]:
+    """Tell whether this is the main script as multiprocessing imports it in a child: no process of ours has it."""
+    return main is not None and main.__name__ == "__mp_main__"
 
 
 CloudPickler: Final = cast("Any", cloudpickle).Pickler
@@ -328,7 +353,7 @@ def cached(function: Any) -> Any:
     """Return how a function of `functools.cache` travels, which pickle knows by name only: empty, if not by name."""
     name: str = getattr(function, "__qualname__", "")
     with suppress(KeyError, AttributeError):  # not there by that name
-        if function.__module__ != "__main__" and attrgetter(name)(sys.modules[function.__module__]) is function:
+        if function.__module__ not in MAINS and attrgetter(name)(sys.modules[function.__module__]) is function:
             return name
     return cached_anew, (function.__wrapped__, function.cache_parameters())
 
@@ -347,7 +372,7 @@ class ByValuePickler(CloudPickler):
     """Sends functions and classes that cannot be imported, those with a cache among them."""
 
     dispatch_table: ClassVar[Any] = ChainMap(
-        {Cached: cached, cached_property: property_of}, CloudPickler.dispatch_table
+        CHARACTERS | {Cached: cached, cached_property: property_of}, CloudPickler.dispatch_table
     )
 
 

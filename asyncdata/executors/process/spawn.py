@@ -14,6 +14,7 @@ from multiprocessing.util import Finalize
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from asyncdata.executors.retry import MAINS
 from asyncdata.runtime import forks
 
 __all__ = ("Context", "WorkerProcess", "at_exit", "modules_of", "preload")
@@ -75,6 +76,9 @@ ENDING: Final = 10.0
 class WorkerProcess(Process):
     """A process that does not import the parent's main module: functions from there travel whole."""
 
+    told_to_end = False
+    """Whether it was terminated from here."""
+
     @staticmethod
     def _Popen(process_obj: Any) -> Any:  # noqa: N802 - multiprocessing's own name for it
         return popen()(process_obj)
@@ -96,6 +100,12 @@ class WorkerProcess(Process):
                 wait_for_end(error, START_PAUSE * 2**attempt)
             else:
                 return
+
+    def terminate(self) -> None:
+        """End it, and take note of that, unless it has ended by itself."""
+        if self.exitcode is None:
+            self.told_to_end = True
+            super().terminate()
 
     def disown(self) -> None:
         """Be no child of a forked child, which could neither join it nor may read how it ended."""
@@ -171,7 +181,7 @@ def modules_of(fn: Any) -> set[str]:
     used = [names.get(name) for name in code.co_names] if code is not None else []
     found = {module.__name__ for module in used if isinstance(module, ModuleType)}
     found.add(getattr(fn, "__module__", None) or "__main__")
-    return {name for name in found - {"__main__"} if name.partition(".")[0] not in THREADED}
+    return {name for name in found.difference(MAINS) if name.partition(".")[0] not in THREADED}
 
 
 def preload(modules: set[str]) -> None:

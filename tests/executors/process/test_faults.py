@@ -30,6 +30,7 @@ from asyncdata.executors.process.worker import TaskReply, be_ready
 from asyncdata.testing import leaves_nothing
 from tests.executors.process.children import alive, children_of, workers
 from tests.executors.process.test_map import outcomes, processes
+from tests.marks import first_by_default
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks into /proc")
 
@@ -111,9 +112,18 @@ def leaves(number: int) -> int:
     return number
 
 
-@pytest.mark.parametrize(("fn", "how"), [(kills_itself, "SIGKILL"), (leaves, "exit code 3")])
-def test_an_element_that_kills_twice_fails_in_its_place(fn: Any, how: str) -> None:
-    found = outcomes(processes(ad.Dataset.range(12), fn))
+def terminates_itself(number: int) -> int:
+    if number == 5:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return number
+
+
+@pytest.mark.parametrize("placement", first_by_default(["thread", "process", "current"]))
+@pytest.mark.parametrize(
+    ("fn", "how"), [(kills_itself, "SIGKILL"), (leaves, "exit code 3"), (terminates_itself, "SIGTERM")]
+)
+def test_an_element_that_kills_twice_fails_in_its_place(fn: Any, how: str, placement: Any) -> None:
+    found = outcomes(processes(ad.Dataset.range(12), fn).with_options(ad.Options(placement=placement)))
     assert found[:5] + found[6:] == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]
     kind, text, notes = found[5]
     assert kind is ad.WorkerCrashed

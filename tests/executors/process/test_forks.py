@@ -6,8 +6,11 @@ import gc
 import multiprocessing
 import operator
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from asyncdata.executors.autotune import Choice, Tuning
 from asyncdata.runtime.host_resources import usable_cores
 from tests.marks import first_by_default
 
+FAULT = Path(__file__).parents[1] / "faults" / "in_child.py"
 TWICE = ad.Dataset.range(50).map(lambda number: 2 * number, executor="process", num_parallel_calls=2)
 BESIDE = ad.Dataset.range(50).map(lambda number: 2 * number).with_options(ad.Options(placement="process"))
 
@@ -102,3 +106,14 @@ def test_functions_that_are_gone_leave_no_open_files() -> None:
     finally:
         gc.enable()
     assert descriptors[-1] < descriptors[4] + 10
+
+
+CHILDREN = [("spawn", "thread"), ("forkserver", "process"), ("spawn", "current"), ("forkserver", "thread")]
+
+
+@pytest.mark.parametrize(("method", "placement"), first_by_default(CHILDREN, 2))
+def test_what_the_main_script_has_goes_to_workers_of_a_child(method: str, placement: str, tmp_path: Path) -> None:
+    """There the script has another name, and what is kept in a file is the same all the same."""
+    command = [sys.executable, str(FAULT), method, placement, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert ran.stdout.splitlines() == ["[1, 3, 5, 9, 11]"] * 2, ran
