@@ -136,6 +136,8 @@ class ParsedFile(Node):
         place = BEGINNING if position is None else self.told(position, lambda told: FilePlace(*told))
         name = os.path.basename(self.shown)
         place.check_name(self, name)
+        if place.at_end and not is_local(self.path):
+            return  # which takes no request to know
         stream = self.stream(scope, place.offset)
         async with aclosing(stream):
             entry = await begun(stream)
@@ -254,6 +256,11 @@ class FilePlace(NamedTuple):
     offset: int = 0
     skip: int = 0
     version: str = ""
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing of the file is left."""
+        return 0 <= self.size == self.offset and not self.skip
 
     def check_name(self, node: ParsedFile, name: str) -> None:
         """Raise unless the file has the name of the one that the state was made with."""
