@@ -25,6 +25,7 @@ from asyncdata.formats.fixed_length import FixedLayout
 from asyncdata.graph.content_hash import contents
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.sources.fixed_length import FixedFiles
+from asyncdata.sources.listing import Listing
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.group_by_reducer import Calls
 from asyncdata.transforms.padded_batch import Padding
@@ -108,6 +109,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Iterated": ad.Dataset.from_iterable({1, 2}),
         "KeyWindows": RANGE.group_by_window(number, pair, window_size=2),
         "LineFile": ad.TextLineDataset(path),
+        "Listing": ad.Dataset(Listing("s3://bucket/*.jpg")),
         "Map": RANGE.map(number),
         "MapBatches": RANGE.map(number, batch=2),
         "PackSequences": ragged.pack_sequences(8),

@@ -20,7 +20,7 @@ from asyncdata.executors.autotune import Choice, Tuning
 from asyncdata.runtime.host_resources import usable_cores
 from tests.marks import first_by_default
 
-FAULT = Path(__file__).parents[1] / "faults" / "in_child.py"
+FAULT = Path(__file__).parents[2] / "faults" / "in_child.py"
 TWICE = ad.Dataset.range(50).map(lambda number: 2 * number, executor="process", num_parallel_calls=2)
 BESIDE = ad.Dataset.range(50).map(lambda number: 2 * number).with_options(ad.Options(placement="process"))
 
