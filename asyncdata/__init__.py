@@ -66,6 +66,7 @@ from asyncdata.sources.stateful import Stateful
 from asyncdata.storage import read_file
 from asyncdata.transforms.group_by_reducer import Reducer
 from asyncdata.web.channel import Channel
+from asyncdata.web.durable import DurableChannel
 
 __version__ = "0.1.0"
 
@@ -82,6 +83,7 @@ __all__ = (
     "Dataset",
     "DatasetIterator",
     "DeviceNotFoundError",
+    "DurableChannel",
     "FixedLenFeature",
     "FixedLengthRecordDataset",
     "MissingDependencyError",

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from functools import partial
 from inspect import isasyncgenfunction
 from os import PathLike
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy.typing as npt
 
@@ -43,7 +43,9 @@ from asyncdata.transforms.prefetch_to_device import check_last
 from asyncdata.transforms.sample_from_datasets import Choose, Sample
 from asyncdata.transforms.zip import Zip
 from asyncdata.web.channel import Channel
-from asyncdata.web.received import Freshness, Received
+from asyncdata.web.durable import DurableChannel
+from asyncdata.web.received import Freshness
+from asyncdata.web.sources import channel_source
 
 __all__ = ("Dataset",)
 
@@ -254,13 +256,25 @@ class Dataset(Transformations[T]):
 
     @staticmethod
     def from_channel(
-        channel: Channel, *, max_age: float | None = None, min_version: int | Callable[[], int] | None = None
+        channel: Channel | DurableChannel | str | PathLike[str],
+        *,
+        decode: Callable[[bytes], Any] | None = None,
+        max_age: float | None = None,
+        min_version: int | Callable[[], int] | None = None,
+        ack: Literal["state", "delivered"] = "state",
+        follow: bool = True,
     ) -> Dataset[Any]:
-        """What is sent to a `Channel`, in order, until that is closed; waits where there is nothing.
+        """What is sent to a channel, in order; waits where there is nothing, until the channel is closed or ended.
 
-        Each item goes to one iteration. What came more than `max_age` seconds ago, or was sent with a version below
-        `min_version`, a number or a function that returns the one of now, is dropped when it is read;
-        `channel.stats()` counts it.
+        Each item of a `Channel` goes to one iteration. A `DurableChannel`, given by itself or by its path, keeps them:
+        each iteration begins at the oldest that is kept, or goes on from a state exactly where that was taken.
+        With `ack="delivered"`, for whom has no states, each is given once, an iteration begins where the last one was,
+        and what was given is removed; what a pipeline had read ahead when it was left or killed is lost then. With
+        `follow=False` it ends after what is stored now. `decode` makes an item of the bytes of a line of NDJSON, or of
+        another body.
+
+        What came more than `max_age` seconds ago, or was sent with a version below `min_version`, a number or a
+        function that returns the one of now, is dropped when it is read; `Channel.stats` counts it.
 
         >>> import asyncdata as ad
         >>> channel = ad.Channel()
@@ -270,7 +284,8 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.from_channel(channel, min_version=2)), channel.stats()["dropped"]
         (['new'], 1)
         """
-        return Dataset(Received(channel_for(channel), Freshness.of(max_age, min_version)))
+        freshness = Freshness.of(max_age, min_version)
+        return Dataset(channel_source(channel, freshness, decode, ack, follow))
 
     @staticmethod
     def list_files(
@@ -740,12 +755,6 @@ def async_iterable_for(value: Any) -> AsyncIterable[Any]:
         raise PlanError(
             f"from_async_iterable needs an object with __aiter__ or an async generator function, got {value!r}"
         )
-    return value
-
-
-def channel_for(value: Any) -> Channel:
-    if not isinstance(value, Channel):
-        raise PlanError(f"from_channel needs a Channel, got {value!r:.80}")
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncdata.web.durable import trim
 from asyncdata.web.ingest import ingest_app
 
-__all__ = ("ingest_app",)
+__all__ = ("ingest_app", "trim")

@@ -137,6 +137,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Skip": RANGE.skip(2),
         "Slices": ad.Dataset.from_tensor_slices([1, 2]),
         "Take": RANGE.take(2),
+        "Stored": ad.Dataset.from_channel(str(folder / "channel")),
         "TakeWhile": RANGE.take_while(number),
         "Tensors": ad.Dataset.from_tensors([1, 2]),
         "Unbatch": RANGE.batch(2).unbatch(),

@@ -1,0 +1,382 @@
+"""DurableChannel: what is sent is on the disk before it is acknowledged, and read from there by a pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+
+from asyncdata.errors import ChannelFull, ClosedError, PlanError
+from asyncdata.graph.node import check_count
+from asyncdata.runtime import forks
+from asyncdata.runtime.closing import Closable
+from asyncdata.runtime.queue import ThreadSignal
+from asyncdata.storage.locks import FileLock
+from asyncdata.web.decoding import BodyError, format_of
+from asyncdata.web.folder import ChannelFolder, offsets_in
+from asyncdata.web.record import Kind, Record, digest_of, framed, keys_record
+from asyncdata.web.recovery import Recovered, recover
+
+__all__ = ("DurableChannel", "trim")
+
+GROUP_BYTES: Final = 8 << 20
+"""What is written at once, at most, unless it is one record."""
+
+WAITING_BYTES: Final = 64 << 20
+"""What may wait for the disk."""
+
+KNOWN_KEYS: Final = 1 << 16
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[bool]"]
+
+
+@dataclass(eq=False)
+class Pending:
+    """A record that is not on the disk yet, and who waits for that; the first of them brought it."""
+
+    frame: bytes
+    digest: bytes | None
+    waiters: list[Waiter] = field(default_factory=list[Waiter])
+
+
+@final
+class DurableChannel(Closable):
+    """A channel that keeps what is sent in a folder: nothing that was acknowledged is lost when the process is killed.
+
+    `Dataset.from_channel(path)` reads it, in this process or another one, and goes on from a state exactly where the
+    trainer was. `trim(state)` removes what no state needs, once the trainer has saved `state`. It holds at most
+    `max_bytes`, in segments of `segment_bytes`. One process at a time may have it open to send; any may read.
+
+    >>> import asyncio, tempfile
+    >>> import asyncdata as ad
+    >>> path = tempfile.mkdtemp()
+    >>> async def serve():
+    ...     async with ad.DurableChannel(path) as channel:
+    ...         await channel.send(b"one", key="a")
+    ...         return await channel.send(b"one", key="a")
+    >>> asyncio.run(serve())  # the second one was there already
+    False
+    >>> list(ad.Dataset.from_channel(path, follow=False))
+    [b'one']
+    """
+
+    def __init__(self, path: str | os.PathLike[str], max_bytes: int = 1 << 30, segment_bytes: int = 64 << 20) -> None:
+        self._folder = ChannelFolder(path)
+        self._max_bytes = check_count("DurableChannel", "max_bytes", max_bytes, 1)
+        self._segment_bytes = check_count("DurableChannel", "segment_bytes", segment_bytes, 1)
+        self._folder.create()
+        lock = FileLock.take(self._folder.path / "writer")
+        if lock is None:
+            raise PlanError(f"{self._folder.path} is open to send already, here or in another process: only one may")
+        self._lock = lock
+        try:
+            found = recover(self._folder, KNOWN_KEYS)
+            self._log = LogWriter(self._folder, found, self._segment_bytes)
+        except BaseException:
+            lock.release()
+            raise
+        self._guard = forks.lock()
+        self._pending: list[Pending] = []
+        self._coming: dict[bytes, Pending] = {}
+        self._waiting_bytes = 0
+        self._oldest = (self._folder.segments() or [0])[0]
+        self._closed = "it was ended" if found.ended else ""
+        self._inherited = False
+        self._signal = ThreadSignal()
+        forks.register(self)
+        self._thread = threading.Thread(target=self._run, name="asyncdata-channel", daemon=True)
+        self._thread.start()
+
+    @property
+    def path(self) -> str:
+        """The folder."""
+        return str(self._folder.path)
+
+    async def send(
+        self,
+        body: bytes,
+        key: str | None = None,
+        *,
+        version: int | None = None,
+        content_type: str = "application/octet-stream",
+    ) -> bool:
+        """Store what a request brought, and return when it is on the disk: `True`, or `False` for a known key.
+
+        Of a `key` that was stored before nothing is stored again: a client that got no answer sends it once more. The
+        last 65,536 keys are known. `content_type` says how items are read from `body`, as for `ingest_app`.
+        `ChannelFull` if there is no room, `ClosedError` if it is closed. One that is cancelled may be stored
+        all the same.
+        """
+        try:
+            form = format_of(content_type)
+        except BodyError as error:
+            raise PlanError(f"send(content_type=): {error}") from None
+        digest = None if key is None else digest_of(key)
+        told = b"" if key is None else key.encode()
+        if len(told) > 1024:
+            raise PlanError(f"send(key=) must have at most 1024 bytes, got {len(told)}")
+        record = Record(Kind.DATA, form, time.time(), version, told, bytes(body))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        if not self._enqueue(Pending(framed(record), digest, [(loop, future)])):
+            return False
+        self._signal.notify()
+        return await future
+
+    def _enqueue(self, new: Pending) -> bool:
+        """Have a record stored, or wait for the one with its key; `False` if that is on the disk already."""
+        with self._guard:
+            self._check()
+            if new.digest is not None and new.digest in self._log.known:
+                return False
+            if new.digest is not None and (coming := self._coming.get(new.digest)) is not None:
+                coming.waiters += new.waiters
+                return True
+            self._check_room(len(new.frame))
+            self._waiting_bytes += len(new.frame)
+            self._pending.append(new)
+            if new.digest is not None:
+                self._coming[new.digest] = new
+        return True
+
+    def _check(self) -> None:
+        """Raise if nothing may be sent."""
+        if self._inherited:
+            raise ClosedError(
+                f"{self.path}: the process that forked this one has the channel open, and only that may send"
+            )
+        if self._closed:
+            raise ClosedError(f"{self.path}: the channel is closed, and takes nothing more: {self._closed}")
+
+    def _check_room(self, size: int) -> None:
+        """Raise if there is no room for a record of so many bytes."""
+        if size > self._max_bytes:
+            raise PlanError(f"a record of {size} bytes does not fit into DurableChannel(max_bytes={self._max_bytes})")
+        if self._waiting_bytes + size > max(WAITING_BYTES, size):
+            raise ChannelFull(f"{self.path}: {self._waiting_bytes} bytes wait for the disk; send it again later")
+        end = self._log.end + self._waiting_bytes + size
+        if end - self._oldest > self._max_bytes:
+            self._oldest = (self._folder.segments() or [0])[0]  # which a trainer elsewhere may have trimmed
+        if end - self._oldest > self._max_bytes:
+            raise ChannelFull(
+                f"{self.path}: it holds {self._log.end - self._oldest} of {self._max_bytes} bytes; send it again when "
+                "the trainer has read and trimmed what is there"
+            )
+
+    def trim(self, state: Mapping[str, Any]) -> int:
+        """Remove what a pipeline that goes on from `state` does not read again; return how many bytes that frees.
+
+        Call it when `state` is saved, or what it is part of. Whole segments are removed, and the last one stays.
+        """
+        freed = trimmed(self._folder, state)
+        with self._guard:
+            self._oldest = (self._folder.segments() or [0])[0]
+        return freed
+
+    def close(self) -> None:
+        """Store what was sent, and let another writer have the folder; who reads waits for what comes next."""
+        self._finish("it was closed")
+
+    def end(self) -> None:
+        """Close it, and say that nothing will ever be sent again: who reads comes to an end after what is there."""
+        with self._guard:
+            self._check()
+            self._pending.append(Pending(framed(Record(Kind.END, "bytes", time.time(), None, b"", b"")), None))
+        self._finish("it was ended")
+
+    def _finish(self, why: str) -> None:
+        if self._inherited:
+            return
+        with self._guard:
+            self._closed = self._closed or why
+        self._signal.notify()
+        self._thread.join()
+        self._lock.release()
+
+    async def aclose(self) -> None:
+        """Do what `close` does, without blocking the event loop."""
+        await asyncio.to_thread(self.close)
+
+    def stats(self) -> dict[str, int]:
+        """Return how many bytes it holds and how many wait for the disk, and how many keys it knows."""
+        with self._guard:
+            stored, waiting = self._log.end - self._oldest, self._waiting_bytes
+            return {"bytes": stored, "waiting_bytes": waiting, "known_keys": len(self._log.known)}
+
+    def disown(self) -> None:
+        """Send nothing in a forked child."""
+        self._inherited = True
+        self._log.close()
+
+    def __repr__(self) -> str:
+        return f"<DurableChannel {self.path}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a DurableChannel belongs to its process; in another one read it by Dataset.from_channel(path)")
+
+    # the thread that writes
+
+    def _has_work(self) -> bool:
+        return bool(self._pending or self._closed)
+
+    def _run(self) -> None:
+        """Store what was sent in groups: what comes while the disk is busy is the next one."""
+        try:
+            while True:
+                self._signal.until(self._has_work)
+                with self._guard:
+                    group = self._group()
+                if not group:
+                    return
+                self._store(group)
+        finally:
+            self._log.close()
+
+    def _group(self) -> list[Pending]:
+        size = 0
+        for count, one in enumerate(self._pending):
+            size += len(one.frame)
+            if size > GROUP_BYTES and count:
+                break
+        else:
+            count = len(self._pending)
+        group, self._pending = self._pending[:count], self._pending[count:]
+        return group
+
+    def _store(self, group: list[Pending]) -> None:
+        failure: BaseException | None = None
+        try:
+            self._log.append(group)
+        except OSError as error:
+            failure = self._refusal(error)
+        with self._guard:
+            self._waiting_bytes -= sum(len(one.frame) for one in group)
+            for one in group:
+                if one.digest is not None:
+                    self._coming.pop(one.digest)
+        answer(group, failure)
+
+    def _refusal(self, error: OSError) -> BaseException:
+        """Return what to raise for records that could not be stored; close it if others could not be either."""
+        if error.errno in FULL and not self._log.broken:
+            refusal: BaseException = ChannelFull(f"{self.path}: the disk is full ({error}); send it again later")
+        else:
+            with self._guard:
+                self._closed = f"{error}; nothing is known of what could not be stored, open the channel anew"
+            refusal = ClosedError(f"{self.path}: {self._closed}")
+        refusal.__cause__ = error
+        return refusal
+
+
+def answer(group: Iterable[Pending], failure: BaseException | None) -> None:
+    """Tell all who wait for some records, each on his loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[bool], bool]]] = defaultdict(list)
+    for one in group:
+        for place, (loop, future) in enumerate(one.waiters):
+            by_loop[loop].append((future, not place))
+    for loop, futures in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(settle, futures, failure)
+        except RuntimeError:  # it was closed, and nobody waits there any more
+            continue
+
+
+def settle(futures: list[tuple[asyncio.Future[bool], bool]], failure: BaseException | None) -> None:
+    for future, result in futures:
+        if future.done():
+            continue
+        if failure is None:
+            future.set_result(result)
+        else:
+            future.set_exception(type(failure)(*failure.args).with_traceback(None))
+
+
+def trimmed(folder: ChannelFolder, state: Mapping[str, Any]) -> int:
+    """Remove the segments of which a state needs nothing; return how many bytes that frees."""
+    if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"trim needs the state of a pipeline, from DatasetIterator.state_dict, got {state!r:.80}")
+    offsets = [*offsets_in(state, folder.id)]
+    return folder.trim(min(offsets)) if offsets else 0
+
+
+def trim(path: str | os.PathLike[str], state: Mapping[str, Any]) -> int:
+    """Do what `DurableChannel.trim` does, in a trainer that has only the path of the channel."""
+    return trimmed(ChannelFolder(path), state)
+
+
+@final
+class LogWriter:
+    """Appends groups of records to the last segment, in one write and one sync each."""
+
+    def __init__(self, folder: ChannelFolder, found: Recovered, segment_bytes: int) -> None:
+        self.folder = folder
+        self.segment_bytes = segment_bytes
+        self.known = found.known
+        self.end = found.end
+        self.start = found.segment
+        self.broken = False
+        """Whether nobody knows what the last segment holds."""
+        self.file = -1
+
+    def append(self, group: Iterable[Pending]) -> None:
+        """Have some records on the disk, or none of them; `OSError` says why not."""
+        if self.start < 0 or self.end - self.start >= self.segment_bytes:
+            self.begin_segment()
+        if self.file < 0:
+            self.file = os.open(self.folder.segment(self.start), os.O_WRONLY | os.O_CLOEXEC)
+        frames = [one.frame for one in group]
+        if self.end == self.start:
+            frames.insert(0, framed(keys_record(self.known, time.time())))
+        data = b"".join(frames)
+        self.write(data)
+        try:
+            os.fdatasync(self.file)
+        except OSError:
+            self.broken = True  # what the system has of it in memory, it may have dropped
+            raise
+        self.end += len(data)
+        self.folder.committed.write(self.end)
+        self.folder.wake_all()
+        for one in group:
+            self.know(one.digest)
+
+    def know(self, digest: bytes | None) -> None:
+        """Remember a key, and forget the oldest one if there are too many."""
+        if digest is not None:
+            self.known[digest] = None
+            if len(self.known) > KNOWN_KEYS:
+                del self.known[next(iter(self.known))]
+
+    def write(self, data: bytes) -> None:
+        """Write behind what is there; leave nothing there if it cannot be written whole."""
+        place, left = self.end - self.start, memoryview(data)
+        try:
+            while left:
+                done = os.pwrite(self.file, left, place)
+                place, left = place + done, left[done:]
+        except OSError:
+            self.broken = True
+            os.ftruncate(self.file, self.end - self.start)
+            self.broken = False
+            raise
+
+    def begin_segment(self) -> None:
+        """Make the next segment, which begins where the log ends."""
+        self.close()
+        os.close(os.open(self.folder.segment(self.end), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        self.folder.sync()
+        self.start = self.end
+
+    def close(self) -> None:
+        """Close the segment."""
+        if self.file >= 0:
+            os.close(self.file)
+        self.file = -1

@@ -1,0 +1,280 @@
+"""The folder of a durable channel: its segments, up to where they are on the disk, and who waits for more."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, cast, final
+
+from asyncdata.errors import DataLossError, PlanError, ResumeError
+from asyncdata.formats.tfrecord import masked_crc
+from asyncdata.runtime import forks
+from asyncdata.web.record import DamagedFrameError, Frame, frame_of
+
+__all__ = ("ChannelFolder", "LogReader", "OffsetFile", "WakeFile", "offsets_in")
+
+SUFFIX: Final = ".tfrecord"
+READ_BYTES: Final = 1 << 20
+OFFSET: Final = struct.Struct("<QI")
+
+
+@final
+class ChannelFolder:
+    """Where a durable channel lies.
+
+    A segment is named by the offset of its first byte in the whole log, so that offsets outlive what is trimmed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(os.path.abspath(path))
+        self.committed = OffsetFile(self.path / "committed")
+        self.delivered = OffsetFile(self.path / "delivered")
+
+    def create(self) -> None:
+        """Make the folder, if it is not there."""
+        if not hasattr(os, "mkfifo"):
+            raise PlanError("a DurableChannel needs a system with named pipes, which this one has not")
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / "wake").mkdir(exist_ok=True)
+        told = self.path / "channel.json"
+        if not told.exists():
+            if any(self.path.glob(f"*{SUFFIX}")):
+                raise PlanError(f"{self.path} has {SUFFIX} files and is no channel: give a folder of its own")
+            new = told.with_suffix(".new")
+            new.write_text(json.dumps({"format": 1, "id": secrets.token_hex(8)}))
+            new.rename(told)
+            self.sync()
+
+    def sync(self) -> None:
+        """Have the names of the files on the disk."""
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    @property
+    def id(self) -> str:
+        """What tells this channel from others, wherever its folder is moved."""
+        try:
+            told: Any = json.loads((self.path / "channel.json").read_text())
+            return str(told["id"])
+        except FileNotFoundError:
+            raise PlanError(
+                f"from_channel: {self.path} is no channel; open a DurableChannel there first, which makes it"
+            ) from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataLossError(f"{self.path}/channel.json is damaged: {error!r}") from None
+
+    def segments(self) -> list[int]:
+        """Return where each segment begins, the oldest first."""
+        names = [name.removesuffix(SUFFIX) for name in os.listdir(self.path) if name.endswith(SUFFIX)]
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def segment(self, start: int) -> Path:
+        """Return the file of a segment."""
+        return self.path / f"{start:020}{SUFFIX}"
+
+    def end(self) -> int:
+        """Return the offset up to which everything is on the disk."""
+        found = self.committed.read()
+        if found is None:
+            raise DataLossError(
+                f"{self.committed.path} is missing or damaged: open the DurableChannel once, which mends it"
+            )
+        return found
+
+    def trim(self, offset: int) -> int:
+        """Remove the segments that end at or before an offset, all but the last; return how many bytes that frees."""
+        starts, freed = self.segments(), 0
+        for start, after in pairwise(starts):
+            if after > offset:
+                break
+            freed += self.segment(start).stat().st_size
+            self.segment(start).unlink(missing_ok=True)
+        return freed
+
+    def wake_all(self) -> None:
+        """Wake whoever waits for more."""
+        with os.scandir(self.path / "wake") as found:
+            for entry in found:
+                if not entry.name.startswith("."):
+                    wake(entry.path)
+
+
+def wake(path: str) -> None:
+    """Wake one reader; forget one that has died."""
+    try:
+        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        return
+    try:
+        with suppress(BlockingIOError):  # it has not even read that it was woken before
+            os.write(pipe, b"\0")
+    finally:
+        os.close(pipe)
+
+
+@final
+class WakeFile:
+    """A named pipe by which a reader is woken, from this process or another one."""
+
+    def __init__(self, folder: ChannelFolder) -> None:
+        name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        new, self.path = folder.path / "wake" / f".{name}", folder.path / "wake" / name
+        os.mkfifo(new)
+        try:
+            self.descriptor = os.open(new, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            new.rename(self.path)  # not before it is open: who wakes removes pipes that nobody has open
+        except BaseException:
+            new.unlink()
+            raise
+
+    def clear(self) -> None:
+        """Take note of having been woken."""
+        with suppress(BlockingIOError):
+            while os.read(self.descriptor, 4096):
+                pass
+
+    def close(self) -> None:
+        """Wait no more."""
+        os.close(self.descriptor)
+        self.path.unlink(missing_ok=True)
+
+
+@final
+class OffsetFile:
+    """A file that holds an offset and its checksum."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> int | None:
+        """Return the offset; `None` if there is none, or it is damaged."""
+        for _ in range(3):  # it may be written at this moment
+            try:
+                told = self.path.read_bytes()
+            except FileNotFoundError:
+                return None
+            if len(told) == OFFSET.size and masked_crc(told[:8]) == OFFSET.unpack(told)[1]:
+                return OFFSET.unpack(told)[0]
+        return None
+
+    def write(self, offset: int) -> None:
+        """Put another offset into it, in one call."""
+        told = offset.to_bytes(8, "little")
+        file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            os.pwrite(file, OFFSET.pack(offset, masked_crc(told)), 0)
+        finally:
+            os.close(file)
+
+
+@final
+class LogReader:
+    """Reads frames from an offset of the log on, up to where it is on the disk."""
+
+    def __init__(self, folder: ChannelFolder, offset: int | None) -> None:
+        self.folder = folder
+        self.lock, self.closed = forks.lock(), False
+        starts = folder.segments()
+        first = starts[0] if starts else 0
+        self.offset = first if offset is None else offset
+        """Where the next frame begins."""
+        self.file = self.start = -1
+        if self.offset < first:
+            raise ResumeError(
+                f"from_channel({folder.path.name}): the state goes on at byte {self.offset}, and what lies before byte "
+                f"{first} was trimmed; start without the state"
+            )
+        if self.offset > folder.end():
+            raise ResumeError(
+                f"from_channel({folder.path.name}): the state goes on at byte {self.offset}, and the channel ends at "
+                f"byte {folder.end()}: it has lost what was stored; start without the state"
+            )
+
+    def read(self) -> list[Frame]:
+        """Return the next frames; none if there are none now, or it was closed."""
+        with self.lock:
+            end = self.folder.end()
+            if self.closed or self.offset >= end:
+                return []
+            stop = self.open_segment(end)
+            return self.frames(stop) if self.file >= 0 else [self.lost(stop, "is missing")]
+
+    def open_segment(self, end: int) -> int:
+        """Open the segment in which the next frame lies, and return where it ends as far as it may be read."""
+        starts = self.folder.segments()
+        start = next((one for one in reversed(starts) if one <= self.offset), -1)
+        if start != self.start:
+            self.close_segment()
+            if start >= 0:
+                with suppress(FileNotFoundError):  # trimmed meanwhile
+                    self.file = os.open(self.folder.segment(start), os.O_RDONLY | os.O_CLOEXEC)
+            self.start = start
+        return min([end, *(one for one in starts if one > self.offset)])
+
+    def frames(self, stop: int) -> list[Frame]:
+        """Return the frames in the next bytes before `stop`, at least one; or what is said of bytes that are lost."""
+        size = READ_BYTES
+        while True:
+            data = os.pread(self.file, min(size, stop - self.offset), self.offset - self.start)
+            found, at = list[Frame](), 0
+            try:
+                while isinstance(one := frame_of(data, at, self.where(self.offset + at)), Frame):
+                    at = one.end
+                    found.append(Frame(self.offset + one.begin, self.offset + one.end, one.record))
+            except DamagedFrameError as error:
+                if not found:
+                    return [self.lost(stop, f"is lost: {error}")]
+                one = 0
+            if found:
+                self.offset += at
+                return found
+            if one <= len(data) or self.offset + one > stop or len(data) < min(size, stop - self.offset):
+                return [self.lost(stop, "is cut short")]
+            size = one
+
+    def lost(self, stop: int, what: str) -> Frame:
+        """Go on at `stop`, and return what is said of what lies before."""
+        begin, self.offset = self.offset, stop
+        return Frame(begin, stop, DataLossError(f"{self.folder.path}: the log from byte {begin} to byte {stop} {what}"))
+
+    def where(self, offset: int) -> str:
+        return f"{self.folder.path}: the record at byte {offset}"
+
+    def close(self) -> None:
+        """Read nothing more; wait for a read that another thread has begun, which is short."""
+        with self.lock:
+            self.closed = True
+            self.close_segment()
+
+    def close_segment(self) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+        self.file: int = -1
+        self.start: int = -1
+
+
+def offsets_in(state: object, channel: str) -> Iterator[int]:
+    """Yield each place in a channel that a saved state tells, wherever in it that stands."""
+    waiting: list[object] = [state]
+    while waiting:
+        told = waiting.pop()
+        if isinstance(told, dict):
+            named = cast("dict[str, Any]", told)
+            if named.get("channel") == channel and isinstance(named.get("offset"), int):
+                yield named["offset"]
+            waiting.extend(named.values())
+        elif isinstance(told, (list, tuple)):
+            waiting.extend(cast("list[Any]", told))

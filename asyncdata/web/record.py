@@ -1,0 +1,129 @@
+"""Records of a durable channel: what a request brought, when, and by which key, as bytes, a frame each."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from asyncdata.errors import DataLossError
+from asyncdata.formats.tfrecord import frame, masked_crc
+
+__all__ = (
+    "FRAMING",
+    "DamagedFrameError",
+    "Frame",
+    "Kind",
+    "Record",
+    "digest_of",
+    "digests_in",
+    "frame_of",
+    "framed",
+    "keys_record",
+)
+
+FRAMING: Final = 16
+"""Bytes that a frame has beside its record."""
+
+HEAD: Final = struct.Struct("<2sBBHxxdq")
+MAGIC: Final = b"ac"
+LENGTH: Final = struct.Struct("<QI")
+CRC: Final = struct.Struct("<I")
+NO_VERSION: Final = -(1 << 63)
+DIGEST: Final = 16
+FORMS: Final = ("bytes", "json", "ndjson", "msgpack")
+
+
+class Kind(IntEnum):
+    """What a record is."""
+
+    DATA = 0
+    KEYS = 1
+    """The digests of the keys that came before this segment: its first record."""
+    END = 2
+    """Nothing more will come."""
+
+
+class Record(NamedTuple):
+    """What a request brought; `since` in seconds since 1970."""
+
+    kind: Kind
+    form: str
+    since: float
+    version: int | None
+    key: bytes
+    body: bytes
+
+    def packed(self) -> bytes:
+        """Return it as bytes."""
+        version = NO_VERSION if self.version is None else self.version
+        head = HEAD.pack(MAGIC, self.kind, FORMS.index(self.form), len(self.key), self.since, version)
+        return b"".join((head, self.key, self.body))
+
+    @classmethod
+    def of(cls, data: bytes) -> Record:
+        """Return what was packed; `ValueError` if it is no record."""
+        if len(data) < HEAD.size or data[:2] != MAGIC:
+            raise ValueError("it is no record of a channel")
+        _, kind, form, length, since, version = HEAD.unpack_from(data)
+        if form >= len(FORMS) or HEAD.size + length > len(data):
+            raise ValueError("it is a record of another version of asyncdata")
+        body = HEAD.size + length
+        told = None if version == NO_VERSION else version
+        return cls(Kind(kind), FORMS[form], since, told, data[HEAD.size : body], data[body:])
+
+
+def framed(record: Record) -> bytes:
+    """Return a record as it stands in a segment."""
+    return frame(record.packed())
+
+
+def digest_of(key: str) -> bytes:
+    """Return what is remembered of an idempotency key."""
+    return blake2b(key.encode(), digest_size=DIGEST).digest()
+
+
+def keys_record(digests: Iterable[bytes], since: float) -> Record:
+    """Return the record that begins a segment."""
+    return Record(Kind.KEYS, "bytes", since, None, b"", b"".join(digests))
+
+
+def digests_in(body: bytes) -> Iterator[bytes]:
+    """Yield the digests of such a record."""
+    return (body[at : at + DIGEST] for at in range(0, len(body), DIGEST))
+
+
+class Frame(NamedTuple):
+    """A record between `begin` and `end`, offsets into what was read; or what is wrong with it."""
+
+    begin: int
+    end: int
+    record: Record | DataLossError
+
+
+class DamagedFrameError(DataLossError):
+    """Where the next record begins is unknown."""
+
+
+def frame_of(data: bytes, at: int, where: str) -> Frame | int:
+    """Return the frame that begins at an offset, or up to where there must be bytes for it to be complete.
+
+    `DamagedFrameError` if its length is damaged.
+    """
+    if at + LENGTH.size > len(data):
+        return at + LENGTH.size
+    length, crc = LENGTH.unpack_from(data, at)
+    if masked_crc(data[at : at + 8]) != crc:
+        raise DamagedFrameError(f"{where} has a corrupt length")
+    end = at + length + FRAMING
+    if end > len(data):
+        return end
+    content = data[at + LENGTH.size : end - 4]
+    if masked_crc(content) != CRC.unpack_from(data, end - 4)[0]:
+        return Frame(at, end, DataLossError(f"{where} is corrupt: the checksum of its data does not match"))
+    try:
+        return Frame(at, end, Record.of(content))
+    except ValueError as error:
+        return Frame(at, end, DataLossError(f"{where} is corrupt: {error}"))

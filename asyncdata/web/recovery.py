@@ -1,0 +1,102 @@
+"""What a durable channel was left like: where its log ends, and which idempotency keys it knows."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from asyncdata.errors import DataLossError
+from asyncdata.web.folder import ChannelFolder
+from asyncdata.web.record import DamagedFrameError, Frame, Kind, Record, digest_of, digests_in, frame_of
+
+__all__ = ("Recovered", "recover")
+
+
+@dataclass
+class Recovered:
+    """How a log goes on: at `end`, in the segment that begins at `segment`, in a new one if that is -1."""
+
+    end: int = 0
+    segment: int = -1
+    known: dict[bytes, None] = field(default_factory=dict[bytes, None])
+    ended: bool = False
+
+
+def recover(folder: ChannelFolder, most_keys: int) -> Recovered:
+    """Mend what a writer left that was killed, and return how the log goes on.
+
+    What was written whole and not acknowledged stays: its client may have gone, and sends it again by its key if not.
+    What was written in part goes. Damage to what had been acknowledged stays where it is, for who reads to see.
+    """
+    found, committed = Recovered(), folder.committed.read() or 0
+    starts = folder.segments()
+    if not starts:
+        found.end = committed
+    else:
+        learn_keys(folder, starts, found)
+        go_on(folder, starts[-1], committed, found)
+    while len(found.known) > most_keys:
+        del found.known[next(iter(found.known))]
+    folder.committed.write(found.end)
+    folder.wake_all()
+    return found
+
+
+def go_on(folder: ChannelFolder, start: int, committed: int, found: Recovered) -> None:
+    """Find where the last segment ends, and cut off what was written in part."""
+    data = folder.segment(start).read_bytes()
+    good = whole(data, committed - start)
+    if good < committed - start:  # damaged, and perhaps cut off: offsets are never used twice
+        found.end = max(committed, start + len(data))
+        return
+    file = os.open(folder.segment(start), os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        if good < len(data):
+            os.ftruncate(file, good)
+        os.fdatasync(file)
+    finally:
+        os.close(file)
+    found.end, found.segment = start + good, start
+
+
+def whole(data: bytes, committed: int) -> int:
+    """Return where the frames end that are whole; before `committed` one may be damaged."""
+    at = 0
+    try:
+        while isinstance(one := frame_of(data, at, "it"), Frame):
+            if isinstance(one.record, DataLossError) and one.end > committed:
+                break
+            at = one.end
+    except DamagedFrameError:
+        return at
+    return at
+
+
+def learn_keys(folder: ChannelFolder, starts: list[int], found: Recovered) -> None:
+    """Find the keys that were stored: the first record of a segment tells those before it."""
+    records: list[list[Record]] = []
+    for start in reversed(starts):
+        records.append(records_of(folder.segment(start).read_bytes()))
+        if records[-1] and records[-1][0].kind == Kind.KEYS:
+            break
+    for record in (one for segment in reversed(records) for one in segment):
+        if record.kind == Kind.KEYS:
+            found.known.update(dict.fromkeys(digests_in(record.body)))
+        elif record.kind == Kind.END:
+            found.ended = True
+        elif record.key:
+            found.known[digest_of(record.key.decode())] = None
+
+
+def records_of(data: bytes) -> list[Record]:
+    """Return the records of a segment without their bodies, as far as they are whole."""
+    found, at = list[Record](), 0
+    try:
+        while isinstance(one := frame_of(data, at, "it"), Frame):
+            at = one.end
+            if isinstance(one.record, Record):
+                keeps = one.record.kind == Kind.KEYS
+                found.append(one.record if keeps else one.record._replace(body=b""))
+    except DamagedFrameError:
+        return found
+    return found

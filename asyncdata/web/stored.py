@@ -1,0 +1,252 @@
+"""The source that reads a durable channel from its folder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from asyncdata.errors import ConcurrentUseError, ResumeError
+from asyncdata.executors.function_call import noted
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import ELSEWHERE, PHYSICAL, REPLACEABLE, Node, in_turn
+from asyncdata.graph.stages import Produce
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
+from asyncdata.runtime.tickets import Position, Ticket
+from asyncdata.sources.stateful import SnapshotTickets, StreamPlace
+from asyncdata.storage.locks import FileLock
+from asyncdata.web.decoding import BodyDecoder, Decode
+from asyncdata.web.folder import ChannelFolder, LogReader, WakeFile
+from asyncdata.web.received import Freshness
+from asyncdata.web.record import Frame, Kind, Record
+
+__all__ = ("Stored",)
+
+NO_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True, eq=False)
+class Stored(Node):
+    """The items of what a durable channel has stored and will store."""
+
+    path: str = field(metadata=ELSEWHERE, repr=False)
+    decode: Decode | None = field(default=None, repr=False, metadata=REPLACEABLE)
+    freshness: Freshness | None = field(default=None, repr=False, metadata=ELSEWHERE)
+    ack: Literal["state", "delivered"] = field(default="state", repr=False, metadata=PHYSICAL)
+    follow: bool = field(default=True, repr=False, metadata=PHYSICAL)
+
+    def stage(self) -> Produce:
+        return Produce(self.blocks)
+
+    @property
+    def repeatable(self) -> bool:
+        return False
+
+    def label(self) -> str:
+        return "from_channel(DurableChannel)"
+
+    @property
+    def folder(self) -> ChannelFolder:
+        """Where it is."""
+        return ChannelFolder(self.path)
+
+    def read_before(self, position: Position) -> int | None:
+        return None if position == "end" else self.told(position, StreamPlace.of).number
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield elements that were read before: each knows the place of its record."""
+        found: dict[Ticket, Any] = {}
+        folder = self.folder
+        by_place: dict[int, list[RestorableItem]] = {}
+        for ticket in tickets:
+            if not isinstance(ticket, RestorableItem) or not isinstance(ticket.snapshot.state, str):
+                raise ResumeError(f"{self.label()}: the state tells no place of element {ticket!r:.40}")
+            by_place.setdefault(self.told(ticket.snapshot.state, partial(self.offset, folder)), []).append(ticket)
+        for offset, some in by_place.items():
+            reader = LogReader(folder, offset)
+            try:
+                frames = await scope.in_thread(reader.read)
+            finally:
+                reader.close()
+            items = self.items(frames[0]) if frames else []
+            found.update((one, items[index]) for one in some if 0 <= (index := one - one.snapshot.number) < len(items))
+        for block in in_turn(found, tickets, want):
+            yield block
+
+    def offset(self, folder: ChannelFolder, state: str) -> int:
+        """Return the place that a state tells; `ResumeError` if it is of another channel."""
+        told = json.loads(state)
+        if told["channel"] != folder.id:
+            raise ResumeError(f"{self.label()}: the state is of another channel than the one in {folder.path}")
+        return int(told["offset"])
+
+    async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
+        """Yield the items of records that are on the disk, and wait for more."""
+        place, folder = self.told(position, StreamPlace.of), self.folder
+        with self.alone(folder):
+            line = Line(self.label(), folder.id, place)
+            async with aclosing(self.frames(scope, folder, self.begin(folder, place))) as source:
+                async for frames in source:
+                    coming = deque(frames)
+                    while True:
+                        while coming and line.waiting < want.items:
+                            self.lay(line, coming.popleft())
+                        if not line.waiting:
+                            break
+                        if self.ack == "delivered":
+                            folder.delivered.write(line.end)
+                        yield line.next(want.items)
+
+    def begin(self, folder: ChannelFolder, place: StreamPlace) -> int | None:
+        """Return where in the log a run begins; `None` for the oldest record."""
+        if place.state is not None:
+            return self.told(place.state, partial(self.offset, folder))
+        if place.number:
+            raise ResumeError(f"{self.label()}: the state tells no place in the channel")
+        return max([folder.delivered.read() or 0, *folder.segments()[:1]]) if self.ack == "delivered" else None
+
+    @contextmanager
+    def alone(self, folder: ChannelFolder) -> Generator[None]:
+        """Keep others from reading what is gone once it is delivered."""
+        lock = FileLock.take(folder.path / "reader") if self.ack == "delivered" else None
+        if self.ack == "delivered" and lock is None:
+            raise ConcurrentUseError(f"{self.label()}: {folder.path} is read already, and each element is given once")
+        try:
+            yield
+        finally:
+            if lock is not None:
+                lock.release()
+
+    async def frames(
+        self, scope: Scope, folder: ChannelFolder, offset: int | None
+    ) -> AsyncGenerator[list[Frame], None]:
+        """Yield the frames that are there, again and again, and wait where there are none."""
+        reader, wake, woken = LogReader(folder, offset), WakeFile(folder), asyncio.Event()
+        scope.loop.add_reader(wake.descriptor, lambda: (wake.clear(), woken.set()))
+        segment = -1
+        try:
+            while True:
+                woken.clear()
+                found = await scope.in_thread(reader.read)
+                ended = bool(found) and is_end(found[-1])
+                if ended:  # a run that goes on there must find it again
+                    found.pop()
+                if found:
+                    yield found
+                if ended or not (found or self.follow):
+                    return
+                if self.ack == "delivered" and reader.start != segment:
+                    segment = reader.start
+                    await scope.in_thread(partial(folder.trim, segment))
+                if not found:
+                    await woken.wait()
+        finally:
+            scope.loop.remove_reader(wake.descriptor)
+            wake.close()
+            reader.close()
+
+    def lay(self, line: Line, frame: Frame) -> None:
+        """Add the items of a frame, unless they are stale or the channel's own."""
+        record = frame.record
+        if isinstance(record, Record):
+            if record.kind != Kind.DATA:
+                line.leave_out(frame)
+                return
+            stale = None if self.freshness is None or line.skip else self.freshness.now(time.time)
+            if stale is not None and stale(record.since, record.version):
+                line.leave_out(frame)
+                return
+        line.add(frame, self.items(frame))
+
+    def items(self, frame: Frame) -> list[Any]:
+        """Return the items of a frame, or what is wrong with it as a failure."""
+        if not isinstance(frame.record, Record):
+            return [Failure(frame.record)]
+        decoder = BodyDecoder(frame.record.form, self.decode, NO_LIMIT, NO_LIMIT)
+        try:
+            decoder.feed(frame.record.body)
+            return decoder.finish()
+        except Exception as error:  # noqa: BLE001  of the user's function, or of a body that was not looked at
+            return [Failure(error)]
+
+
+def is_end(frame: Frame) -> bool:
+    """Tell whether nothing will ever come behind a frame."""
+    return isinstance(frame.record, Record) and frame.record.kind == Kind.END
+
+
+class Line:
+    """Items that were read and are still to be given, and from where in the log each can be read again.
+
+    Of the first record the items that were given before are left out.
+    """
+
+    def __init__(self, label: str, channel: str, place: StreamPlace) -> None:
+        self.label = label
+        self.state = f'{{"channel":"{channel}","offset":%d}}'
+        self.start = self.stop = place.number
+        self.skip = place.skip
+        self.end = 0
+        """Where the last record ends that items were taken of."""
+        self.items: list[Any] = []
+        self.taken = 0
+        self.snapshots: list[SourceSnapshot] = []
+
+    @property
+    def waiting(self) -> int:
+        """How many items are still to be given."""
+        return self.stop - self.start
+
+    def add(self, frame: Frame, items: list[Any]) -> None:
+        """Add the items of a frame."""
+        if self.skip > len(items):
+            raise ResumeError(
+                f"{self.label}: {self.skip} items of the record at byte {frame.begin} had been given when the state "
+                f"was saved, and it has {len(items)} now; decode= must give as many as it gave then"
+            )
+        self.note(self.stop - self.skip, frame.begin)
+        for place, item in enumerate(items):
+            if type(item) is Failure:
+                items[place] = noted(item.error, self.label, self.stop - self.skip + place)
+        self.items += items[self.skip :] if self.skip else items
+        self.stop += len(items) - self.skip
+        self.leave_out(frame)
+
+    def leave_out(self, frame: Frame) -> None:
+        """Go on behind a frame."""
+        self.skip, self.end = 0, frame.end
+        self.note(self.stop, frame.end)
+
+    def note(self, number: int, offset: int) -> None:
+        """Note that the items from a number on can be read from an offset on."""
+        if self.snapshots and self.snapshots[-1].number == number:
+            self.snapshots.pop()
+        self.snapshots.append(SourceSnapshot(number, self.state % offset))
+
+    def next(self, limit: int) -> Block:
+        """Return at most so many items."""
+        start, stop = self.start, min(self.stop, self.start + limit)
+        taken = self.taken + stop - start
+        whole = not self.taken and taken == len(self.items)
+        items = self.items if whole else self.items[self.taken : taken]
+        if taken == len(self.items):
+            self.items, self.taken = [], 0
+        else:
+            self.taken = taken
+        first = bisect_right(self.snapshots, start, key=number_of) - 1
+        last = bisect_right(self.snapshots, stop, key=number_of)
+        tickets = SnapshotTickets(start, stop, self.snapshots[first:last])
+        self.start, self.snapshots = stop, self.snapshots[last - 1 :]
+        return Block(items, tickets, Failure in set(map(type, items)))
+
+
+def number_of(snapshot: SourceSnapshot) -> int:
+    return snapshot.number
