@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, TypeAlias
 
 from asyncdata.errors import ChannelFull, ClosedError, PlanError
@@ -19,6 +20,7 @@ __all__ = ("Limits", "ingest_app")
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Authenticate: TypeAlias = Callable[[Mapping[str, str]], bool]
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,16 @@ def ingest_app(
     max_body_bytes: int = 16 << 20,
     max_item_bytes: int = 16 << 20,
     body_seconds: float = 30.0,
+    authenticate: Authenticate | None = None,
 ) -> Any:
     """Return an ASGI application that puts what is posted to `/ingest` into a channel.
 
     Mount it in FastAPI or Starlette, or run it with uvicorn. The body is JSON (of an array each element is an item),
     NDJSON (an item in each line), MessagePack or, as `application/octet-stream`, one item of bytes. `decode` makes an
     item of its bytes instead: of a line, or of the body. All items of a request are taken, or none.
+
+    `authenticate` is given the headers of a request, by lower-case name, and says whether it may be served; 401 if not.
+    Without it only clients on this machine (loopback) are served, and others get 403.
 
     Too much at once is refused, and a client sends it again: 413 for a body of more than `max_body_bytes` or an item of
     more than `max_item_bytes`, 408 for one that takes longer than `body_seconds`, 429 where the channel is full, 503
@@ -55,7 +61,7 @@ def ingest_app(
         raise PlanError(f"ingest_app needs a Channel, got {channel!r:.80}")
     applications = require("starlette.applications", "ingest_app", "'asyncdata[web]'")
     routing = require("starlette.routing", "ingest_app", "'asyncdata[web]'")
-    ingest = Ingest(channel, decode, Limits(max_body_bytes, max_item_bytes, body_seconds))
+    ingest = Ingest(channel, decode, Limits(max_body_bytes, max_item_bytes, body_seconds), authenticate)
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[None, None]:
@@ -69,14 +75,18 @@ def ingest_app(
 class Ingest:
     """The endpoint that takes requests: an ASGI application."""
 
-    def __init__(self, channel: Channel, decode: Decode | None, limits: Limits) -> None:
+    def __init__(
+        self, channel: Channel, decode: Decode | None, limits: Limits, authenticate: Authenticate | None = None
+    ) -> None:
         self.channel = channel
         self.decode = decode
         self.limits = limits
+        self.authenticate = authenticate
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         try:
+            self.admit(scope.get("client"), headers)
             status, reply = 200, await self.take(headers, receive)
         except BodyError as error:
             status, reply = error.status, {"error": str(error), "line": error.line, "accepted": 0}
@@ -87,9 +97,19 @@ class Ingest:
         more = [(b"retry-after", b"1")] if status in (429, 503) else []
         await respond(send, status, reply, more)
 
+    def admit(self, client: Any, headers: Mapping[str, str]) -> None:
+        """Raise unless a client may be served."""
+        if self.authenticate is None and not is_loopback(client):
+            raise BodyError(403, "only clients on this machine are served: ingest_app(authenticate=) admits others")
+        if self.authenticate is not None and not self.authenticate(headers):
+            raise BodyError(401, "the request is not authenticated")
+
     async def take(self, headers: dict[str, str], receive: Receive) -> dict[str, Any]:
         """Put the items of a request into the channel, and return what to say of it."""
-        if int(headers.get("content-length", 0)) > self.limits.body_bytes:
+        length = headers.get("content-length", "0")
+        if not length.isdecimal():
+            raise BodyError(400, f"Content-Length should be a number, got {length!r:.80}")
+        if int(length) > self.limits.body_bytes:
             raise BodyError(413, f"the body has more than {self.limits.body_bytes} bytes; send it in parts")
         form = format_of(headers.get("content-type", ""))
         decoder = BodyDecoder(form, self.decode, self.limits.body_bytes, self.limits.item_bytes)
@@ -104,6 +124,16 @@ class Ingest:
         except PlanError as error:
             raise BodyError(413, str(error)) from None
         return {"accepted": len(items)}
+
+
+def is_loopback(client: Any) -> bool:
+    """Tell whether the client of an ASGI scope is on this machine; without an address it came by a local socket."""
+    if client is None:
+        return True
+    try:
+        return ip_address(client[0]).is_loopback
+    except ValueError:
+        return False
 
 
 async def read(receive: Receive, decoder: BodyDecoder) -> None:

@@ -315,6 +315,7 @@ def test_a_writer_that_is_killed_loses_nothing_it_acknowledged(tmp_path: Path) -
     assert set(acknowledged) == set(stored)
 
 
+@pytest.mark.slow
 def test_a_trainer_that_is_killed_goes_on_exactly(tmp_path: Path) -> None:
     fill(tmp_path / "channel", 600, 3, segment_bytes=2000)
     assert killed(PROGRAMS / "trainer.py", tmp_path / "channel", tmp_path / "saved", kills=5) == 0
