@@ -1,8 +1,8 @@
 """Where a pipeline stands: what a state says, whether it fits a plan, and how it is kept in a file.
 
 A state is a dict of what JSON knows: the plan in words, so that another is refused; the seeds; the epoch; how many
-elements were delivered; and the position, which tells from where the source goes on and what was read before it and is
-not delivered yet.
+elements were delivered; the position, which tells from where the source goes on and what was read before it and is not
+delivered yet; and a checksum of all that. States of before have none, and are not checked.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from asyncdata.graph.content_hash import contents
 from asyncdata.graph.identity import words_of
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.graph.state_sizes import check_position
+from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start, natural
 from asyncdata.sources.file_list_digest import label_text
@@ -117,7 +118,7 @@ def state_of(state_header: Mapping[str, Any], delivered: int, position: Position
     own: dict[str, Any] = {
         name: value.copy() if isinstance(value, list) else value for name, value in state_header.items()
     }
-    return {**own, "delivered": delivered, "position": position}
+    return with_checksum({**own, "delivered": delivered, "position": position})
 
 
 def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> ResumePoint:
@@ -293,12 +294,14 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if any("merged" in state for state in told):
         raise ResumeError("merge_states needs the states of iterators, and one of these is merged already")
     place, order = dealt_place(told)
-    return {
-        **told[0],
-        "merged": place,
-        "delivered": sum(state["delivered"] for state in told),
-        "position": [told[number]["position"] for number in order],
-    }
+    return with_checksum(
+        {
+            **told[0],
+            "merged": place,
+            "delivered": sum(state["delivered"] for state in told),
+            "position": [told[number]["position"] for number in order],
+        }
+    )
 
 
 def same(states: Sequence[Mapping[str, Any]], name: str) -> None:
@@ -335,14 +338,24 @@ def checked(state: Any) -> Mapping[str, Any]:
         if not isinstance(told.get(name), kind) or isinstance(told.get(name), bool):
             raise ResumeError(f"the state's {name!r} should be {kind.__name__}, got {told.get(name)!r:.80}")
     for name in ("seeds", "shares"):
-        for pair in told[name]:
-            if not isinstance(pair, list) or list(map(type, cast("list[Any]", pair))) != [int, int]:
-                raise ResumeError(f"the state's {name} should be pairs of integers, got {pair!r:.80}")
+        check_pairs(name, told[name])
     if odd := [words for words in told["plan"] if not isinstance(words, str)]:
         raise ResumeError(f"the state's plan should be words, got {odd[0]!r:.80}")
     if "position" not in told:
         raise ResumeError("the state has no position")
+    if "checksum" in told and not has_checksum(told):
+        raise ResumeError(
+            "the state is damaged: its checksum is another than that of what it says; take an earlier one, or start "
+            "without a state"
+        )
     return told
+
+
+def check_pairs(name: str, pairs: list[Any]) -> None:
+    """Raise unless what a state says under this name is pairs of integers."""
+    for pair in pairs:
+        if not isinstance(pair, list) or list(map(type, cast("list[Any]", pair))) != [int, int]:
+            raise ResumeError(f"the state's {name} should be pairs of integers, got {pair!r:.80}")
 
 
 def compare(was: list[str], plan: Node, version: int = VERSION) -> None:
@@ -423,7 +436,7 @@ def inspect_state(state: Mapping[str, Any]) -> str:
     epoch      0
     delivered  1
     position   [2]
-    size       107 bytes
+    size       129 bytes
     """
     position = checked(state)["position"]
     shown = "at the beginning" if position is None else "at the end" if position == END else readable(position)

@@ -18,6 +18,7 @@ import asyncdata as ad
 from asyncdata.checkpoint import inspect_state, load, save
 from asyncdata.errors import ResumeError
 from tests.faults.resumed import pipeline
+from tests.states import edited
 
 ROOT = Path(__file__).parents[1]
 SMALL = {"version": 1, "number": 0}
@@ -153,7 +154,7 @@ def test_a_run_that_is_killed_again_and_again_gives_every_element_once_and_in_or
     delivered = [state["delivered"] for state in states]
     assert (len(delivered), delivered) == (30, sorted(delivered))
     assert 0 < delivered[0] < delivered[-1] < size
-    beginning = {**states[0], "delivered": 0, "position": None}  # with the seeds that the first process drew
+    beginning = edited(states[0], delivered=0, position=None)  # with the seeds that the first process drew
     assert log == list(pipeline(tmp_path).iterate(state=beginning))
 
 
@@ -178,7 +179,7 @@ def test_a_file_that_is_not_there_is_not_there(tmp_path: Path) -> None:
 
 def test_a_file_of_another_version_is_loaded_and_refused(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    save(path, {**state_after(3), "version": 99})
+    save(path, edited(state_after(3), version=99))
     with pytest.raises(ResumeError, match="the state has version 99, this asyncdata reads versions 2 and 3"):
         ad.Dataset.range(10).iterate(state=load(path))
 
@@ -212,7 +213,7 @@ def test_a_position_that_is_damaged_is_refused(turn: Any) -> None:
     ds = ad.Dataset.range(3).repeat(4)
     with ds.iterate() as elements:
         _ = [next(elements) for _ in range(5)]
-        state = elements.state_dict()
+        state = edited(elements.state_dict())
     state["position"][0] = turn
     with pytest.raises(ad.ResumeError, match=r"repeat\(4\): the state's position .* is none of this step"):
         next(ad.Dataset.range(3).repeat(4).iterate(state=state))
@@ -222,7 +223,7 @@ def test_a_turn_behind_the_last_is_the_end() -> None:
     ds = ad.Dataset.range(3).repeat(4)
     with ds.iterate() as elements:
         next(elements)
-        state = elements.state_dict()
+        state = edited(elements.state_dict())
     state["position"][0] = 9
     assert list(ad.Dataset.range(3).repeat(4).iterate(state=state)) == []
 
@@ -231,7 +232,7 @@ def test_what_goes_wrong_deep_down_with_a_damaged_state_is_a_refusal_too() -> No
     ds = ad.Dataset.range(9).interleave(lambda _: ad.Dataset.range(3))
     with ds.iterate() as elements:
         next(elements)
-        state = elements.state_dict()
+        state = edited(elements.state_dict())
     state["position"]["outer"]["back"] = 1.5
     with pytest.raises(ad.ResumeError, match="the state is damaged, or does not fit"):
         next(ds.iterate(state=state))

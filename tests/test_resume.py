@@ -22,6 +22,7 @@ import asyncdata as ad
 from asyncdata.errors import ResumeError
 from asyncdata.testing import check_resumes, same
 from tests.reference import Failed, failed
+from tests.states import edited
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -456,12 +457,13 @@ def test_a_state_of_which_something_else_was_made_is_refused(change: dict[str, A
 
     _, state = read(build(), most=1)
     with pytest.raises(ResumeError):
-        build().iterate(state={**state, **change})
+        build().iterate(state=edited(state, **change))
 
 
 @pytest.mark.parametrize("missing", ["version", "plan", "seeds", "epoch", "delivered", "position"])
 def test_a_state_that_lacks_something_is_refused(missing: str) -> None:
     _, state = read(ad.Dataset.range(10), most=1)
+    state = edited(state)
     del state[missing]
     with pytest.raises(ResumeError):
         ad.Dataset.range(10).iterate(state=state)
@@ -479,7 +481,7 @@ def test_what_is_no_state_is_refused(state: Any) -> None:
 def test_a_position_of_another_shape_is_refused_and_names_the_step(position: Any) -> None:
     _, state = read(ad.Dataset.range(10).shuffle(3, seed=1), most=1)
     with pytest.raises(ResumeError, match=r"shuffle\(3\)"):
-        list(ad.Dataset.range(10).shuffle(3, seed=1).iterate(state={**state, "position": position}))
+        list(ad.Dataset.range(10).shuffle(3, seed=1).iterate(state=edited(state, position=position)))
 
 
 # sources that are a user's

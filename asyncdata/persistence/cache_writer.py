@@ -16,6 +16,7 @@ from asyncdata.persistence.header import TAIL, Header, told_count
 from asyncdata.persistence.record_writer import framed
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block
+from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.runtime.tickets import Position, Tickets
 from asyncdata.storage import BLOCK_BYTES, AppendFile, RandomFile, write_whole
 
@@ -85,10 +86,13 @@ class CacheWriter:
             self.read_mark()
 
     def read_mark(self) -> None:
-        """Read from where the input goes on, if that was written down for what is kept."""
+        """Read from where the input goes on, if that was written down for what is kept and is not damaged.
+
+        Without it the input begins anew, and what is kept of it is not written again.
+        """
         with suppress(OSError, ValueError, KeyError, TypeError):
             told: dict[str, Any] = json.loads(self.place.read_bytes())
-            if told["of"] == self.key() and told["elements"] <= self.count:
+            if has_checksum(told) and told["of"] == self.key() and told["elements"] <= self.count:
                 self.mark = PositionMark(told["elements"], told["position"])
 
     def key(self) -> int:
@@ -125,7 +129,8 @@ class CacheWriter:
         """Write down from where the input goes on, where there is room."""
         if self.last is not None:
             self.take_mark()
-            told = {"of": self.key(), "elements": self.mark.elements, "position": self.mark.position}
+            place = {"of": self.key(), "elements": self.mark.elements, "position": self.mark.position}
+            told = with_checksum(place)
             with suppress(OSError):
                 write_whole(self.place, json.dumps(told, separators=(",", ":")).encode(), durable=False)
         self.time = time.monotonic()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count, zip_longest
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from asyncdata.checkpoint import seeds_of, shares_of, with_seeds
 from asyncdata.errors import DataLossError, ResumeError
@@ -69,7 +70,8 @@ class Header(NamedTuple):
     def told(cls, path: str, record: bytes | DataLossError) -> Self:
         """Return the heading that a record tells."""
         if isinstance(record, bytes) and record.startswith(HEAD):
-            return cls(**json.loads(record.removeprefix(HEAD)))
+            with suppress(ValueError, TypeError, KeyError):
+                return cls(**checked(json.loads(record.removeprefix(HEAD))))
         raise ResumeError(f"{path}: this is no file of kept elements, or of another version; give another name")
 
     def check(self, path: str, plan: Node, contents: Sequence[str]) -> None:
@@ -94,6 +96,17 @@ class Header(NamedTuple):
     def seeded(self, plan: Node) -> Node:
         """Return the plan with the seeds that the elements were made with."""
         return with_seeds(plan, dict[int, int](self.seeds), False, count())
+
+
+def checked(told: Any) -> dict[str, Any]:
+    """Return what a heading says if its parts are what they should be; `ValueError` or `TypeError` otherwise."""
+    for name in ("plan", "contents"):
+        if type(told[name]) is not list or {*map(type, told[name])} - {str}:
+            raise ValueError(f"{name} should be texts, got {told[name]!r:.80}")
+    for name in ("shares", "seeds"):
+        if any([*map(type, pair)] != [int, int] for pair in told[name]):
+            raise ValueError(f"{name} should be pairs of integers, got {told[name]!r:.80}")
+    return told
 
 
 def told_count(path: str) -> int | None:

@@ -26,6 +26,7 @@ from asyncdata.graph.node import PHYSICAL, Node, check_count
 from asyncdata.persistence.record_reader import decoded, elements_at
 from asyncdata.persistence.record_writer import GROUP_BYTES, framed, size_in_arrays
 from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.runtime.tickets import Position, Ticket
 from asyncdata.sources.in_memory import Items
 from asyncdata.sources.parsed_files import FileCatalog, FileId, ParsedChunk, Spot
@@ -202,11 +203,16 @@ class ShardWriters:
         return told["state"]
 
     def told(self) -> dict[str, Any]:
-        """Return what was written down when it was last held; `ResumeError` if that is of something else."""
+        """Return what was written down when it was last held; `ResumeError` if that is of something else.
+
+        Where it is damaged saving begins anew.
+        """
         try:
             told = shaped((self.folder / STATE).read_bytes(), "contents", "state")
             seeds = dict[int, int](told["state"]["seeds"])
         except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return {"shards": [], "state": None}
+        if not has_checksum(told):
             return {"shards": [], "state": None}
         if told["compression"] != self.compression:
             raise ResumeError(
@@ -271,10 +277,8 @@ class ShardWriters:
     def write_state(self, state: Mapping[str, Any], *, durable: bool) -> None:
         """Write down how far it has come, and whose that is."""
         told = [[number, shard.elements, shard.size] for number, shard in sorted(self.shards.items())]
-        content = json.dumps(
-            {"compression": self.compression, "shards": told, "contents": self.contents, "state": state}
-        )
-        write_whole(self.folder / STATE, content.encode(), durable=durable)
+        account = {"compression": self.compression, "shards": told, "contents": self.contents, "state": state}
+        write_whole(self.folder / STATE, json.dumps(with_checksum(account)).encode(), durable=durable)
 
     def finish(self, state: Mapping[str, Any] | None = None) -> None:
         """Write the account, once all shards are on the disk, beside the state at the end, which tells whose they are.

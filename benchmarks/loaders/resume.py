@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asyncdata as ad
+from asyncdata.runtime.checksum import with_checksum
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -386,7 +387,7 @@ def random_access(arguments: Arguments, report: Report) -> None:
         assert next(elements) == 0
         state = elements.state_dict()
     assert (state["position"], state["delivered"]) == (1, 1)
-    state |= {"position": FAR, "delivered": FAR}
+    state = with_checksum({**state, "position": FAR, "delivered": FAR})
     with ds.iterate(state=state) as elements:
         assert next(elements) == FAR
     times: dict[str, list[float]] = {"at 0": [], "far": []}

@@ -29,6 +29,7 @@ from asyncdata.sources.listing import Listing
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.group_by_reducer import Calls
 from asyncdata.transforms.padded_batch import Padding
+from tests.states import edited
 
 for module in pkgutil.walk_packages(ad.__path__, "asyncdata."):
     if not module.name.endswith("__main__"):
@@ -353,7 +354,7 @@ def test_other_arguments_make_another_pipeline(both: Any, tmp_path: Path) -> Non
     assert state["plan"] == plan_labels(both(tmp_path)[0].plan)
     with pytest.raises(ad.ResumeError, match="the state is of another pipeline"):
         now.iterate(state=state)
-    earlier = {**state, "version": 2, "plan": [node.identity for node in nodes_of(was.plan) if node.identity]}
+    earlier = edited(state, version=2, plan=[node.identity for node in nodes_of(was.plan) if node.identity])
     with now.iterate(state=earlier):  # as it could not be told apart then
         pass
 

@@ -18,6 +18,7 @@ from asyncdata.errors import AsyncDataError
 from asyncdata.iterator import ended_by
 from tests.laws.pipelines import Pipeline, pipelines
 from tests.laws.test_resume import run
+from tests.states import edited
 
 WRONG = st.sampled_from(
     [None, True, "x", "", "end", -1, 0, 1, 2, 7, 300, 1.5, [], [0], ["x"], {}, {"from": 3}, [[], 1]]
@@ -88,7 +89,7 @@ def read_on(pipe: Pipeline, state: Any) -> None:
 @given(pipe=pipelines(), count=st.integers(0, 20), damages=DAMAGES)
 def test_a_damaged_state_is_refused_or_works(pipe: Pipeline, count: int, damages: list[Damage]) -> None:
     _, state = run(pipe.build(), (count, False, "thread", ad.Options()), None)
-    read_on(pipe, damaged(json.loads(json.dumps(state)), damages))
+    read_on(pipe, damaged(edited(json.loads(json.dumps(state))), damages))
 
 
 def numbers(count: int = 40) -> ad.Dataset:
@@ -139,7 +140,7 @@ def test_what_is_counted_wrongly_is_refused_or_comes_to_an_end(name: str, wrong:
         with ds.iterate() as elements:
             for _ in range(count):
                 next(elements, None)
-            state = json.loads(json.dumps(elements.state_dict()))
+            state = edited(json.loads(json.dumps(elements.state_dict())))
         for place in range(len([*places(state)])):
             changed = copy.deepcopy(state)
             holder, key = [*places(changed)][place]
@@ -164,4 +165,4 @@ def test_shares_that_are_not_those_of_the_pipeline_are_refused() -> None:
         state = elements.state_dict()
     for shares in ([], [[3, 1], [3, 1]]):
         with pytest.raises(ad.ResumeError, match=f"{len(shares)} shares, and the pipeline takes 1"):
-            ds.iterate(state={**state, "shares": shares})
+            ds.iterate(state=edited(state, shares=shares))

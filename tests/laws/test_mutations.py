@@ -10,7 +10,7 @@ import copy
 import json
 import random
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import pytest
 
 import asyncdata as ad
 from tests.laws.test_damaged import places
+from tests.states import edited
 
 R = ad.Dataset.range(60)
 
@@ -57,7 +58,7 @@ MOST = 64 << 20
 
 def mutated(state: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     """A copy of a state in which one number or run is another."""
-    changed = copy.deepcopy(state)
+    changed = edited(state)
     whole = {"position": changed["position"]} if rng.random() < 0.8 else changed
     numbers = [(holder, name) for holder, name in places(whole) if type(holder[name]) is int]
     if not numbers or rng.random() < 0.2:
@@ -104,7 +105,7 @@ def check_mutations(name: str, count: int) -> None:
             except ad.ResumeError:
                 found = []
             assert tracemalloc.get_traced_memory()[1] - before < MOST, state
-            check_found(name, found, {**states[0], "epoch": state["epoch"]} if found else states[0])
+            check_found(name, found, edited(states[0], epoch=state["epoch"]) if found else states[0])
     finally:
         tracemalloc.stop()
 
@@ -153,7 +154,7 @@ def test_true_states_of_large_buffers_are_taken(ds: ad.Dataset[Any]) -> None:
     ids=str,
 )
 def test_more_elements_than_there_are_is_refused(position: Any) -> None:
-    state = {**R.iterate().state_dict(), "position": position}
+    state = edited(R.iterate().state_dict(), position=position)
     with pytest.raises(ad.ResumeError, match=r"range\(60\)"):
         list(R.iterate(state=state))
 
@@ -162,15 +163,78 @@ def test_a_buffer_that_is_larger_than_any_is_refused() -> None:
     ds = R.filter(lambda x: x >= 0).shuffle(1 << 31, seed=1)
     place = {"seen": 10**12, "input": 10, "size": 10**12}
     with pytest.raises(ad.ResumeError, match="hold at most"):
-        ds.iterate(state={**ds.iterate().state_dict(), "position": place})
+        ds.iterate(state=edited(ds.iterate().state_dict(), position=place))
 
 
-def test_the_position_beside_an_unfinished_cache_is_checked(tmp_path: Path) -> None:
-    ds = R.cache(str(tmp_path / "kept"))
+@pytest.mark.parametrize(
+    "change", [{"position": {"from": 5, "back": [{"run": [0, 10**12]}]}}, {"position": 9}, {"elements": 3}], ids=str
+)
+def test_a_damaged_position_file_of_an_unfinished_cache_is_not_used(tmp_path: Path, change: dict[str, Any]) -> None:
+    """The input begins anew then, and what was written stays."""
+    ds = R.shuffle(9, seed=1).cache(str(tmp_path / "cache"))
     with ds.iterate() as elements:
-        assert [next(elements) for _ in range(5)] == [0, 1, 2, 3, 4]
-    (place,) = [path for path in tmp_path.iterdir() if path.read_bytes().startswith(b'{"of"')]
-    told = json.loads(place.read_bytes())
-    place.write_text(json.dumps({**told, "position": {"from": 5, "back": [{"run": [0, 10**12]}]}}))
-    with pytest.raises(ad.ResumeError, match="hold at most"):
-        list(R.cache(str(tmp_path / "kept")))
+        found = [next(elements) for _ in range(5)]
+    (place,) = tmp_path.glob("*.position")
+    place.write_text(json.dumps({**json.loads(place.read_bytes()), **change}))
+    whole = list(R.shuffle(9, seed=1).cache(str(tmp_path / "cache")))
+    assert (whole[:5], whole) == (found, list(R.shuffle(9, seed=1)))
+    assert list(R.shuffle(9, seed=1).cache(str(tmp_path / "cache"))) == whole
+
+
+def every_change(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Copies of a state, in each of which one value is another, is left out, or is there twice."""
+    for place in range(len([*places(state)])):
+        for wrong in (*NUMBERS, None, True, 1.5, "x", [], {}, ...):
+            changed = copy.deepcopy(state)
+            holder, name = [*places(changed)][place]
+            if wrong is not ...:
+                holder[name] = wrong
+            elif isinstance(holder, list):
+                holder.insert(name, holder[name])
+            else:
+                del holder[name]
+            if changed != state or repr(changed) != repr(state):
+                yield changed
+
+
+CHANGED = {
+    **{name: PIPELINES[name] for name in ("range", "shuffle", "unbatch", "interleave", "group_by_window")},
+    "zip": ad.Dataset.zip(R.shuffle(9, seed=1), R.batch(2).unbatch()),
+    "sample_from_datasets": ad.Dataset.sample_from_datasets([R, R.map(lambda x: -x)], [0.5, 0.5], seed=1),
+    "shuffle of batches": R.batch(2).shuffle(9, seed=1),
+    "scan": R.scan(0, lambda total, x: (total + x, total)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_state_with_any_one_change_is_refused(name: str) -> None:
+    """Without the checksum it is a state of before."""
+    with CHANGED[name].iterate() as elements:
+        for _ in range(7):
+            next(elements)
+        state = json.loads(json.dumps(elements.state_dict()))
+        expected = [next(elements) for _ in range(5)]
+    assert repr([*islice(CHANGED[name].iterate(state=edited(state)), 5)]) == repr(expected)
+    for changed in every_change(state):
+        if "checksum" in changed:
+            with pytest.raises(ad.ResumeError):
+                CHANGED[name].iterate(state=changed)
+
+
+def test_a_merged_state_with_any_one_change_is_refused() -> None:
+    def share(count: int, index: int) -> ad.Dataset[Any]:
+        return R.shuffle(9, seed=1).shard(count, index)
+
+    states: list[dict[str, Any]] = []
+    for index in range(2):
+        with share(2, index).iterate() as elements:
+            _ = [next(elements) for _ in range(7 + index)]
+            states.append(elements.state_dict())
+    merged = json.loads(json.dumps(ad.checkpoint.merge_states(states)))
+    assert len(list(share(3, 0).iterate(state=merged))) == 15
+    for changed in every_change(merged):
+        if "checksum" in changed:
+            with pytest.raises(ad.ResumeError):
+                share(3, 0).iterate(state=changed)
+    with pytest.raises(ad.ResumeError, match="damaged"):
+        ad.checkpoint.merge_states([states[0], {**states[1], "epoch": 1}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import resource
 import signal
@@ -19,12 +20,15 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.formats.tfrecord import RecordParser, frame
 from asyncdata.persistence.file_cache import FileCache
+from asyncdata.persistence.header import HEAD
 from asyncdata.sources.tfrecord_random_access import IndexCache
 from asyncdata.testing import check_resumes, check_transform, leaves_nothing
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, collect, results, unnamed
+from tests.states import edited
 from tests.transforms.test_hostile import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -273,7 +277,7 @@ def check_resumes_in_any_file(build: Callable[[], ad.Dataset]) -> None:
                 next(batches)
             state = batches.state_dict()
         other = build()
-        state["plan"] = other.iterate().state_dict()["plan"]
+        state = edited(state, plan=other.iterate().state_dict()["plan"])
         assert [batch.tolist() for batch in other.iterate(state=state)] == whole[place:]
 
 
@@ -636,3 +640,20 @@ def test_a_file_that_was_filled_without_order_is_in_order(path: Path) -> None:
     base = ad.Dataset.range(40).map(lambda x: x, num_parallel_calls=4).cache(path)
     assert sorted(base.with_options(ad.Options(deterministic=False))) == list(range(40))
     assert list(base) == list(range(40))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"plan": 3}, {"plan": [3]}, {"contents": None}, {"shares": [[1]]}, {"shares": 5}, {"seeds": [["a", 1]]}, {"x": 1}],
+    ids=str,
+)
+def test_a_heading_of_another_shape_is_refused(path: Path, change: dict[str, Any]) -> None:
+    ds = ad.Dataset.range(5).shuffle(3, seed=1).cache(path)
+    list(ds)
+    head = RecordParser(str(path))
+    head.feed(path.read_bytes())
+    first, *rest = head.parse(100)
+    told = {**json.loads(first.removeprefix(HEAD)), **change}
+    path.write_bytes(b"".join(map(frame, [HEAD + json.dumps(told).encode(), *rest])))
+    with pytest.raises(ad.ResumeError, match="no file of kept elements"):
+        list(ad.Dataset.range(5).shuffle(3, seed=1).cache(path))

@@ -16,6 +16,7 @@ import pytest
 import asyncdata as ad
 from asyncdata import PlanError, ResumeError
 from asyncdata.checkpoint import inspect_state, load, merge_states, save
+from tests.states import edited
 
 Build = Callable[[int, int], ad.Dataset[Any]]
 
@@ -288,7 +289,7 @@ def test_states_that_do_not_belong_together_are_refused() -> None:
     with pytest.raises(ResumeError, match="merged already"):
         merge_states([merge_states(states)])
     with pytest.raises(ResumeError, match="epoch is 0 in the first and 1 in number 1"):
-        merge_states([states[0], {**states[1], "epoch": 1}, states[2]])
+        merge_states([states[0], edited(states[1], epoch=1), states[2]])
     _, alone = states_of(lambda count, index: ad.Dataset.range(9), [1])
     with pytest.raises(ResumeError, match=r"no shard\(\) at all"):
         merge_states(alone)

@@ -13,6 +13,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.checkpoint import inspect_state
 from asyncdata.errors import ResumeError
+from tests.states import edited
 
 
 def folder(path: Path, count: int) -> list[str]:
@@ -145,7 +146,7 @@ def test_a_state_that_was_saved_without_places_is_refused_all_the_same(tmp_path:
     folder(tmp_path, 3)
     state = stopped(tmp_path)
     with pytest.raises(ResumeError, match="step 1 was 3 files #12345678 when it was saved, and is 3 files #"):
-        listed(tmp_path).iterate(state={**state, "plan": ["3 files #12345678"]})
+        listed(tmp_path).iterate(state=edited(state, plan=["3 files #12345678"]))
 
 
 def test_an_account_of_a_state_is_for_people(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from asyncdata.testing import check_resumes
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed, failed
 from tests.running import results
+from tests.states import edited
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -586,7 +587,7 @@ def test_a_source_that_refuses_its_state_ends_the_pipeline(way: Any, skip: bool,
     Log.__name__ = "LogReader"
     _, state = leg(ad.Dataset.from_iterable(LogReader(log)).batch(2), way, 4, None)
     if not skip:
-        state["position"] = [{"state": {"offset": 0}, "skip": 0, "number": 0}]
+        state = edited(state, position=[{"state": {"offset": 0}, "skip": 0, "number": 0}])
     with pytest.raises(
         ResumeError, match=r"from_iterable\(LogReader\): load_state_dict\({.*}\) failed: Boom\('gone'\)"
     ):
@@ -595,7 +596,8 @@ def test_a_source_that_refuses_its_state_ends_the_pipeline(way: Any, skip: bool,
 
 def test_a_log_that_was_cut_off_is_named(log: Path) -> None:
     _, state = leg(ad.Dataset.from_iterable(Log(log)).batch(8), WAYS[0], 5, None)
-    state["position"] = [{"state": {"offset": 0}, "skip": 40, "number": 40}]  # one of those that may be told
+    told = {"state": {"offset": 0}, "skip": 40, "number": 40}  # one of those that may be told
+    state = edited(state, position=[told])
     os.truncate(log, 40)
     with pytest.raises(ResumeError, match=r"from_iterable\(Log\): it ended after \d+ elements, and 40 had been read"):
         leg(ad.Dataset.from_iterable(Log(log)).batch(8), WAYS[0], 5, state)

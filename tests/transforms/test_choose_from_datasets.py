@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from tests import reference
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain, results
+from tests.states import edited
 
 Choose = ad.Dataset.choose_from_datasets
 
@@ -162,7 +162,7 @@ def test_goes_on_from_every_place(transform: Callable[[ad.Dataset[Any]], ad.Data
 def test_a_position_that_is_none_is_refused() -> None:
     with choosing(False).iterate() as elements:
         next(elements)
-        state = json.loads(json.dumps(elements.state_dict()))
+        state = edited(elements.state_dict())
     state["position"]["inputs"] = [0]
     with pytest.raises(ad.ResumeError, match="choose_from_datasets"):
         next(choosing(False).iterate(state=state))

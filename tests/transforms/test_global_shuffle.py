@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import asyncdata as ad
 from asyncdata.transforms.global_shuffle import permuted
 from tests.marks import first_by_default
+from tests.states import edited
 
 NUMBERS = ad.Dataset.range(100)
 
@@ -69,7 +70,7 @@ def test_begins_and_goes_on_anywhere_in_a_very_long_dataset() -> None:
     more = list(first)
     assert more[:5] == found
     assert len(set(more)) == 10
-    far = {**state, "position": [10**14, 10**15]}
+    far = edited(state, position=[10**14, 10**15])
     with ds.iterate(state=far) as numbers:
         assert 0 <= next(numbers) < 10**15
 

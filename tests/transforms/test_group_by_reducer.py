@@ -13,6 +13,7 @@ from asyncdata.testing import check_resumes, check_transform
 from tests import reference
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
+from tests.states import edited
 
 TOTAL = ad.Reducer(lambda key: 0, lambda total, x: total + x, lambda total: total)
 MEMBERS = ad.Reducer(lambda key: (key,), lambda found, x: (*found, x), lambda *found: found)
@@ -189,7 +190,7 @@ def test_a_share_cannot_be_dealt() -> None:
         next(elements)
         state = elements.state_dict()
     with pytest.raises(ResumeError, match="group_by_reducer"):
-        share(3).iterate(state=ad.checkpoint.merge_states([state, {**state, "shares": [[2, 1]]}]))
+        share(3).iterate(state=ad.checkpoint.merge_states([state, edited(state, shares=[[2, 1]])]))
 
 
 @pytest.mark.parametrize("position", [3, {"failed": 1, "groups": 0}, {"groups": "x"}, []])
@@ -197,7 +198,7 @@ def test_a_position_that_is_none_is_refused(position: Any) -> None:
     ds = ad.Dataset.range(20).group_by_reducer(by_three, TOTAL)
     with ds.iterate() as elements:
         next(elements)
-        state = {**elements.state_dict(), "position": position}
+        state = edited(elements.state_dict(), position=position)
     with pytest.raises(ResumeError, match="none of this step"):
         list(ad.Dataset.range(20).group_by_reducer(by_three, TOTAL).iterate(state=state))
 

@@ -15,6 +15,7 @@ from tests import reference
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import results
+from tests.states import edited
 
 HOW: list[dict[str, Any]] = [
     {},
@@ -300,7 +301,7 @@ def test_a_state_of_fewer_members_than_its_rows_have_is_refused() -> None:
     ds = ad.Dataset.from_iterable([[1] * size for size in (3, 7, 2, 6, 5)]).pack_sequences(8, open_rows=2)
     with ds.iterate() as rows:
         next(rows)
-        state = rows.state_dict()
+        state = edited(rows.state_dict())
     state["position"]["rows"][0] += 2
     with pytest.raises(ad.ResumeError, match="pack_sequences"), ds.iterate(state=state) as rows:
         next(rows)

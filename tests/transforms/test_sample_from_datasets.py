@@ -15,6 +15,7 @@ from tests import reference
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, read_plain
+from tests.states import edited
 
 Sample = ad.Dataset.sample_from_datasets
 
@@ -311,7 +312,7 @@ def test_another_seed_is_refused() -> None:
     ids=str,
 )
 def test_a_position_that_is_none_is_refused(change: dict[str, Any]) -> None:
-    state = state_after(two([0.5, 0.5]), 3)
+    state = edited(state_after(two([0.5, 0.5]), 3))
     state["position"].update(change)
     with pytest.raises(ad.ResumeError, match="sample_from_datasets"):
         rest(two([0.5, 0.5]), state)

@@ -13,6 +13,7 @@ from tests import reference
 from tests.laws.functions import Opaque, opaque
 from tests.reference import Boom, Failed
 from tests.running import WAYS
+from tests.states import edited
 
 
 def total(state: Any, x: Any) -> Any:
@@ -177,4 +178,4 @@ def test_a_state_that_is_none_of_its_own_is_refused() -> None:
         state = json.loads(json.dumps(elements.state_dict()))
     for position in (3, [1], [1, {"state": {"array": "?", "dtype": "int8", "shape": [1]}}, 0], [1, None, "x"]):
         with pytest.raises(ad.ResumeError, match="none of this step"):
-            list(ds.iterate(state={**state, "position": position}))
+            list(ds.iterate(state=edited(state, position=position)))

@@ -20,6 +20,7 @@ import asyncdata as ad
 from asyncdata.testing import check_resumes
 from tests.reference import failed
 from tests.running import WAYS, read_plain, results
+from tests.states import edited
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -127,7 +128,7 @@ def with_position(ds: ad.Dataset[Any], position: Any) -> Any:
     """A state of a pipeline at another position."""
     with ds.with_options(ad.Options(disabled_rules=("inject_prefetch",))).iterate() as items:
         next(items)
-        return {**items.state_dict(), "position": position}
+        return edited(items.state_dict(), position=position)
 
 
 def test_a_full_channel_refuses_until_it_is_trimmed(run: Run, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from tests.executors.process.test_faults import read_until_ready, until
 from tests.executors.process.test_map import outcomes
 from tests.marks import first_by_default
 from tests.reference import Boom
+from tests.states import edited
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks into /proc")
 
@@ -332,7 +333,7 @@ def test_a_state_of_another_pipeline_is_refused() -> None:
     with pytest.raises(ad.ResumeError):
         beside(ad.Dataset.range(6)).iterate(state=state)
     with pytest.raises(ad.ResumeError, match="damaged|position"):
-        list(beside(ad.Dataset.range(5)).iterate(state={**state, "position": "no"}))
+        list(beside(ad.Dataset.range(5)).iterate(state=edited(state, position="no")))
 
 
 # a process that dies

@@ -1,0 +1,37 @@
+"""Checksum: tells whether what was written as JSON, a state or a position file, is what is read again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from zlib import crc32
+
+__all__ = ("checksum_of", "has_checksum", "with_checksum")
+
+NAME: Final = "checksum"
+
+
+def checksum_of(told: Mapping[str, Any]) -> int:
+    """Return the CRC-32 of the JSON of a mapping without its own checksum, names in order.
+
+    `ValueError` or `TypeError` if it holds what JSON does not know.
+    """
+    rest = {name: value for name, value in told.items() if name != NAME}
+    return crc32(json.dumps(rest, separators=(",", ":"), sort_keys=True).encode())
+
+
+def with_checksum(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping with its checksum; without one where a user's own state in it is no JSON."""
+    try:
+        return {**told, NAME: checksum_of(told)}
+    except (TypeError, ValueError):
+        return dict(told)
+
+
+def has_checksum(told: Mapping[str, Any]) -> bool:
+    """Tell whether a mapping has a checksum, and the right one."""
+    try:
+        return NAME in told and told[NAME] == checksum_of(told)
+    except (TypeError, ValueError, RecursionError):  # a value that no JSON holds
+        return False
