@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import itertools
+import json
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -107,6 +108,16 @@ def text_lines(content: bytes) -> list[bytes]:
     """What is before each newline, or carriage return and newline, and behind the last one."""
     lines = content.replace(b"\r\n", b"\n").split(b"\n")
     return lines if lines[-1] else lines[:-1]
+
+
+def json_lines(content: bytes) -> Iterator[Any]:
+    """What is on each line that is not blank."""
+    for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        if line.strip(b" \t\r"):
+            try:
+                yield json.loads(line.decode())
+            except ValueError:
+                yield DAMAGED
 
 
 def fixed_length_records(content: bytes, size: int, header: int = 0, footer: int = 0) -> list[Any]:

@@ -390,6 +390,7 @@ def test_what_is_no_function_is_not_applied() -> None:
 READERS = {
     "TFRecordDataset": ad.TFRecordDataset,
     "TextLineDataset": ad.TextLineDataset,
+    "JsonLinesDataset": ad.JsonLinesDataset,
     "FixedLengthRecordDataset": lambda names, **more: ad.FixedLengthRecordDataset(names, 1, **more),
     "CsvDataset": lambda names, **more: ad.experimental.CsvDataset(names, [int], **more),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from asyncdata.errors import DataLossError
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES, offset_in, record_too_long
 
 __all__ = ("LineParser",)
@@ -31,13 +30,13 @@ class LineParser:
     """
 
     def __init__(self, name: str = "text", most: int = MAX_RECORD_BYTES, *, compressed: bool = False) -> None:
-        self._name = name
-        self._where = offset_in(compressed)
+        self.name = name
+        self.where = offset_in(compressed)
         self._most = most
         self._data: Buffer = b""  # what is being split, from `_at` on
         self._at = 0
         self._rest = bytearray()  # the beginning of a line
-        self._lines: list[bytes | DataLossError] = []  # what was split last, of which `_given` have been returned
+        self._lines: list[Any] = []  # what was split last, of which `_given` have been returned
         self._given = 0
         self._begin = 0  # where the first of `_lines` begins
         self._next = 0  # where the line after the last of them begins
@@ -71,7 +70,7 @@ class LineParser:
         """Say that no more data will come."""
         self._finished = True
 
-    def parse(self, limit: int) -> list[bytes | DataLossError]:
+    def parse(self, limit: int) -> list[Any]:
         """Return at most `limit` lines of what was fed, in order; [] when it needs more data or has ended."""
         if self._given == len(self._lines):
             self._begin, self._given = self._next, 0
@@ -80,7 +79,7 @@ class LineParser:
         self._given += len(lines)
         return lines
 
-    def _split(self) -> list[bytes | DataLossError]:
+    def _split(self) -> list[Any]:
         """Return the lines that end in the next window which any line ends in."""
         while self._at < len(self._data) and not self._stopped:
             window = bytes(self._data[self._at : self._at + WINDOW])
@@ -90,28 +89,35 @@ class LineParser:
                 self._rest += begun
                 lines = self._taken(1)
                 self._rest += after
-                return lines
+                if lines:
+                    return lines
+                continue  # where blank lines are none
             self._rest += after
             if len(self._rest) > self._most:
                 return self._taken(0)
         return self._taken(0) if self._finished and self._rest and not self._stopped else []
 
-    def _taken(self, more: int) -> list[bytes | DataLossError]:
-        r"""Return the lines at hand without `\r`, and be that far and `more` bytes on."""
+    def _taken(self, more: int) -> list[Any]:
+        """Return what the lines at hand are, and be that far and `more` bytes on."""
         taken = bytes(self._rest)
         self._rest.clear()
         begin, self._next = self._next, self._next + len(taken) + more
         if len(taken) > self._most and (found := self._up_to_long(taken.split(b"\n"), begin)):
             return found
-        lines: list[Any] = taken.replace(b"\r", b"").split(b"\n")
-        return lines if more or lines[0] else []
+        lines = self.elements(taken, begin)
+        return lines if more or lines != [b""] else []
 
-    def _up_to_long(self, lines: list[bytes], begin: int) -> list[bytes | DataLossError]:
-        """Return the lines before the first that is too long, and its error; [] if none is. They lie at `begin`."""
+    def _up_to_long(self, lines: list[bytes], begin: int) -> list[Any]:
+        """Return what comes before the first line that is too long, and its error; [] if none is."""
+        at = begin
         for place, line in enumerate(lines):
             if len(line) > self._most:
                 self._stopped = True
-                error = record_too_long(self._name, f"the line at {self._where} {begin}", self._most)
-                return [*[line.replace(b"\r", b"") for line in lines[:place]], error]
-            begin += len(line) + 1
+                error = record_too_long(self.name, f"the line at {self.where} {at}", self._most)
+                return [*(self.elements(b"\n".join(lines[:place]), begin) if place else ()), error]
+            at += len(line) + 1
         return []
+
+    def elements(self, taken: bytes, begin: int) -> list[Any]:
+        r"""Return what whole lines are that lie at `begin`, the last of them without its `\n`."""
+        return taken.replace(b"\r", b"").split(b"\n")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from asyncdata.readers.fixed_length_record import FixedLengthRecordDataset
+from asyncdata.readers.json_lines import JsonLinesDataset
 from asyncdata.readers.text_line import TextLineDataset
 from asyncdata.readers.tfrecord import TFRecordDataset
 
-__all__ = ("FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset")
+__all__ = ("FixedLengthRecordDataset", "JsonLinesDataset", "TFRecordDataset", "TextLineDataset")

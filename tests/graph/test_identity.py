@@ -108,6 +108,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Interleave": RANGE.interleave(number, cycle_length=2),
         "Items": ad.Dataset.from_iterable(["a", "b"]),
         "Iterated": ad.Dataset.from_iterable({1, 2}),
+        "JsonLinesFile": ad.JsonLinesDataset(path),
         "KeyWindows": RANGE.group_by_window(number, pair, window_size=2),
         "LineFile": ad.TextLineDataset(path),
         "Listing": ad.Dataset(Listing("s3://bucket/*.jpg")),

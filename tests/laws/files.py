@@ -75,9 +75,10 @@ def folder() -> Folder:
     made.path.mkdir()
     add_records(made)
     add_lines(made)
+    add_json(made)
     add_fixed(made)
     add_tables(made)
-    for kind in ("records", "lines", "fixed", "csv"):
+    for kind in ("records", "lines", "jsonl", "fixed", "csv"):
         made.found[f"missing.{kind}"] = [MISSING]
     add_database(made.path / "table.db")
     (made.path / "table").write_text("number,half\n" + "".join(f"{row},{row / 2}\n" for row in range(7)))
@@ -101,6 +102,13 @@ def add_lines(made: Folder) -> None:
     made.add("a.lines", b"\n".join(lines) + b"\n", reference.text_lines)
     made.add("b.lines", b"\r\n".join(lines[:7]), reference.text_lines)
     made.add("c.lines", b"", reference.text_lines)
+
+
+def add_json(made: Folder) -> None:
+    """Values of several kinds; in one file a line is no JSON, and others are blank."""
+    lines = [b'{"number": %d, "name": "#%d"}' % (number, number) for number in range(20)]
+    made.add("a.jsonl", b"\n".join(lines), reference.json_lines)
+    made.add("b.jsonl", b"\n".join([*lines[:2], b"", b'{"number": 1', b" \r", lines[3], b""]), reference.json_lines)
 
 
 def add_fixed(made: Folder) -> None:
@@ -139,6 +147,7 @@ def shard_of(number: int, _: object) -> int:
 READERS: dict[str, Callable[..., ad.Dataset[Any]]] = {
     "records": ad.TFRecordDataset,
     "lines": ad.TextLineDataset,
+    "jsonl": ad.JsonLinesDataset,
     "fixed": lambda names, **how: ad.FixedLengthRecordDataset(names, 3, 2, 1, **how),
     "csv": lambda names, **how: ad.experimental.CsvDataset(names, DEFAULTS, **how),
 }

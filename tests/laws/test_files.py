@@ -10,6 +10,7 @@ from tests.reference import DAMAGED, plain
 
 RECORDS = [bytes([65 + number]) * (number * 7 % 40) for number in range(26)]
 LINES = [b"", b"one", b"", b"four", b"x" * 200, *[b"line %d" % number for number in range(19)]]
+VALUES = [{"number": number, "name": f"#{number}"} for number in range(20)]
 FIXED = [b"%03d" % number for number in range(31)]
 ROWS = [(np.int32(number * number), b"name %d" % number) for number in range(25)]
 
@@ -24,6 +25,8 @@ ROWS = [(np.int32(number * number), b"name %d" % number) for number in range(25)
         ("a.lines", LINES),
         ("b.lines", LINES[:7]),
         ("c.lines", []),
+        ("a.jsonl", VALUES),
+        ("b.jsonl", [*VALUES[:2], DAMAGED, VALUES[3]]),
         ("a.fixed", FIXED),
         ("b.fixed", []),
         ("c.fixed", [DAMAGED]),

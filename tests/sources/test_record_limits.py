@@ -55,11 +55,17 @@ def records(path: Any, compression: str | None, buffer: int | None, most: int) -
     return ad.TFRecordDataset(path, compression, buffer, max_record_bytes=most)
 
 
+def values(path: Any, compression: str | None, buffer: int | None, most: int) -> ad.Dataset[Any]:
+    return ad.JsonLinesDataset(path, compression, buffer, max_record_bytes=most)
+
+
 LONG = b"7," + b"x" * 18
 CASES: dict[str, tuple[Any, bytes, int, int]] = {  # reader, content, the offset of the long one, its length
     "lines": (lines, b"one\n\n\r\n" + LONG + b"\nmore\n", 7, 20),
     "last line": (lines, b"one\n" + LONG, 4, 20),
     "returns count": (lines, b"one\n" + b"\r" * 20 + b"\nmore\n", 4, 20),
+    "json": (values, b"1\n\n[2]\n" + b"3" * 20 + b"\n4\n", 7, 20),
+    "last of json": (values, b"1\n" + b"3" * 20, 2, 20),
     "records": (records, frame(b"one") + frame(b"") + frame(LONG) + frame(b"more"), 35, 20),
     "records of one length": (records, frame(b"one") * 40 + frame(LONG) * 40, 760, 20),
     "last record": (records, frame(b"one") + frame(LONG), 19, 20),
@@ -83,7 +89,7 @@ def test_a_long_record_is_an_error_in_its_place(
     *before, error = results(read(path, compression, buffer, length - 1))
     assert before == whole[: len(before)]
     word = "uncompressed byte" if compression else "byte"
-    assert f"{path}: the {'line' if read is lines else 'record'} at {word} {offset} is longer than" in error
+    assert f"{path}: the {'line' if read in (lines, values) else 'record'} at {word} {offset} is longer than" in error
     assert f"max_record_bytes={length - 1}" in error
     assert len(results(read([path, path], compression, buffer, length - 1))) == 2 * (len(before) + 1)
     if case != "quote that is not closed":
@@ -159,6 +165,7 @@ def test_make_csv_dataset(tmp_path: Path) -> None:
     "make",
     [
         lambda most: ad.TextLineDataset("file", max_record_bytes=most),
+        lambda most: ad.JsonLinesDataset("file", max_record_bytes=most),
         lambda most: ad.TFRecordDataset("file", max_record_bytes=most),
         lambda most: ad.experimental.CsvDataset("file", [int], max_record_bytes=most),
         lambda most: ad.experimental.make_csv_dataset("file", 1, max_record_bytes=most),
