@@ -54,6 +54,7 @@ from asyncdata.executors.process.task import RemoteError
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.runtime import forks
 from asyncdata.runtime.queue import AT_EXIT
+from asyncdata.transforms.cache import Cache
 
 __all__ = ("PipelineClient", "client_of")
 
@@ -320,14 +321,30 @@ PROCESSES: Final[weakref.WeakSet[PipelineProcess]] = weakref.WeakSet()
 CLIENTS: Final[weakref.WeakKeyDictionary[Node, PipelineClient]] = weakref.WeakKeyDictionary()
 ONE_EACH: Final = forks.lock()
 
+MAX_IDLE: Final = 4
+"""So many processes of plans that nobody iterates stay for their next epochs."""
+
 
 def client_of(plan: Node) -> PipelineClient:
-    """Return the process of a plan: all its iterators share it, one epoch after the other or at once."""
+    """Return the process of a plan: all its iterators share it, one epoch after the other or at once.
+
+    Of the processes that nobody needs now and that have no cache in memory, those used least recently end where there
+    are more than `MAX_IDLE`.
+    """
     with ONE_EACH:
-        found = CLIENTS.get(plan)
+        found = CLIENTS.pop(plan, None)
         if found is None or found.process.over:
-            found = CLIENTS[plan] = PipelineClient(plan)
+            found = PipelineClient(plan)
+        idle = [other for other, client in CLIENTS.items() if not (client.process.lines or remembers(other))]
+        for other in idle[: max(0, len(idle) - MAX_IDLE)]:
+            del CLIENTS[other]  # it ends once no iterator that is about to begin holds it
+        CLIENTS[plan] = found
         return found
+
+
+def remembers(plan: Node) -> bool:
+    """Tell whether the process of a plan has something for its next epochs."""
+    return any(isinstance(node, Cache) for node in nodes_of(plan))
 
 
 @atexit.register

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.engines.process.client import client_of
+from asyncdata.engines.process.client import MAX_IDLE, client_of
 from asyncdata.engines.process.protocol import StatisticsQuery
 from asyncdata.engines.process.remote_queue import GoneError
 from asyncdata.engines.process.server import MessageSender
@@ -422,6 +422,22 @@ def test_descriptors_stay_few_over_epochs() -> None:
     assert len(os.listdir("/proc/self/fd")) < before + 50
     del ds
     assert until(lambda: len(os.listdir("/proc/self/fd")) <= before), "all of them go with the process"
+
+
+def test_few_processes_stay_for_datasets_that_nobody_iterates() -> None:
+    """Those used last, those that remember something, and those that are iterated."""
+    gc.collect()
+    before = set(workers())
+    running, cached = iter(beside(ad.Dataset.range(5000).map(where))), beside(ad.Dataset.range(3).map(where).cache())
+    _, first = next(running)
+    ((_, warm), *_) = cached
+    datasets = [beside(ad.Dataset.range(3).map(where)) for _ in range(MAX_IDLE + 2)]
+    used = [next(iter(ds))[1] for ds in datasets]
+    assert until(lambda: set(workers()) - before <= {first, warm, *used[-MAX_IDLE - 1 :]}, 10)
+    assert next(iter(datasets[-1]))[1] == used[-1]
+    assert next(iter(cached))[1] == warm
+    assert next(iter(datasets[0]))[1] not in used
+    assert next(running)[1] == first
 
 
 @pytest.mark.parametrize("world", first_by_default(["plain", "async"]))
