@@ -76,7 +76,7 @@ class BodyDecoder:
             self.rest.append(data)
             self.waiting += len(data)
             if self.waiting > self.max_item_bytes and self.form in ("ndjson", "bytes"):
-                raise self.too_long()
+                raise self.too_long(self.lines + 1)
 
     def finish(self) -> list[Any]:
         """Return the items of the whole body."""
@@ -86,7 +86,7 @@ class BodyDecoder:
             return self.items
         if self.decode is not None or self.form == "bytes":
             if len(body) > self.max_item_bytes:
-                raise self.too_long()
+                raise self.too_long(1)
             return [body if self.decode is None else self.made(body, None)]
         found = self.parsed(body)
         return cast("list[Any]", found) if isinstance(found, list) else [found]
@@ -97,7 +97,7 @@ class BodyDecoder:
         if self.decode is None and len(data) <= self.max_item_bytes:
             try:
                 found: list[Any] = json_decoder().decode_lines(data)
-            except ValueError:  # it is said below of which line
+            except (ValueError, RecursionError):  # it is said below of which line
                 found = []
             if len(found) == count:
                 self.items += found
@@ -111,12 +111,12 @@ class BodyDecoder:
 
     def one_line(self, line: bytes) -> Any:
         if len(line) > self.max_item_bytes:
-            raise self.too_long()
+            raise self.too_long(self.lines)
         if self.decode is not None:
             return self.made(line, self.lines)
         try:
             return json_decoder().decode(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             column = BYTE.search(str(error))
             where = f" at byte {column[1]} of the line" if column else ""
             raise BodyError(400, f"line {self.lines}: {BYTE.sub('', str(error))}{where}", self.lines) from None
@@ -139,9 +139,10 @@ class BodyDecoder:
             line = body.count(b"\n", 0, int(column[1])) + 1 if column and self.form == "json" else None
             raise BodyError(400, str(error), line) from None
 
-    def too_long(self) -> BodyError:
-        where = f"line {self.lines + 1}" if self.form == "ndjson" else "the item"
-        line = self.lines + 1 if self.form == "ndjson" else None
+    def too_long(self, number: int) -> BodyError:
+        """Return what says that an item is too long, in the line of this number if there are lines."""
+        line = number if self.form == "ndjson" else None
+        where = "the item" if line is None else f"line {line}"
         return BodyError(413, f"{where} has more than {self.max_item_bytes} bytes", line)
 
 

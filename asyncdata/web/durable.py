@@ -32,6 +32,8 @@ WAITING_BYTES: Final = 64 << 20
 """What may wait for the disk."""
 
 KNOWN_KEYS: Final = 1 << 16
+KEY_SHARE: Final = 256
+"""Of so many bytes of the channel one key is known, so that keys take no more than a sixteenth of it."""
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -77,9 +79,10 @@ class DurableChannel(Closable):
         if lock is None:
             raise PlanError(f"{self._folder.path} is open to send already, here or in another process: only one may")
         self._lock = lock
+        most_keys = min(KNOWN_KEYS, self._max_bytes // KEY_SHARE)
         try:
-            found = recover(self._folder, KNOWN_KEYS)
-            self._log = LogWriter(self._folder, found, self._segment_bytes)
+            found = recover(self._folder, most_keys)
+            self._log = LogWriter(self._folder, found, self._segment_bytes, most_keys)
         except BaseException:
             lock.release()
             raise
@@ -111,9 +114,9 @@ class DurableChannel(Closable):
         """Store what a request brought, and return when it is on the disk: `True`, or `False` for a known key.
 
         Of a `key` that was stored before nothing is stored again: a client that got no answer sends it once more. The
-        last 65,536 keys are known. `content_type` says how items are read from `body`, as for `ingest_app`.
-        `ChannelFull` if there is no room, `ClosedError` if it is closed. One that is cancelled may be stored
-        all the same.
+        last 65,536 keys are known, or as many as `max_bytes / 256`. `content_type` says how items are read from `body`,
+        as for `ingest_app`. `ChannelFull` if there is no room, `ClosedError` if it is closed. One that is cancelled may
+        be stored all the same.
         """
         try:
             form = format_of(content_type)
@@ -316,9 +319,10 @@ def trim(path: str | os.PathLike[str], state: Mapping[str, Any]) -> int:
 class LogWriter:
     """Appends groups of records to the last segment, in one write and one sync each."""
 
-    def __init__(self, folder: ChannelFolder, found: Recovered, segment_bytes: int) -> None:
+    def __init__(self, folder: ChannelFolder, found: Recovered, segment_bytes: int, most_keys: int) -> None:
         self.folder = folder
         self.segment_bytes = segment_bytes
+        self.most_keys = most_keys
         self.known = found.known
         self.end = found.end
         self.start = found.segment
@@ -352,7 +356,7 @@ class LogWriter:
         """Remember a key, and forget the oldest one if there are too many."""
         if digest is not None:
             self.known[digest] = None
-            if len(self.known) > KNOWN_KEYS:
+            if len(self.known) > self.most_keys:
                 del self.known[next(iter(self.known))]
 
     def write(self, data: bytes) -> None:

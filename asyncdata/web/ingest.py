@@ -4,64 +4,85 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from ipaddress import ip_address
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qs
 
 from asyncdata.errors import ChannelFull, ClosedError, PlanError
 from asyncdata.runtime.optional_packages import require
-from asyncdata.web.channel import Channel
+from asyncdata.web.admission import Authenticate, admit
 from asyncdata.web.decoding import BodyDecoder, BodyError, Decode, format_of
+from asyncdata.web.intake import AnyChannel, Brought, Intake, intake_of
 
 __all__ = ("Limits", "ingest_app")
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
-Authenticate: TypeAlias = Callable[[Mapping[str, str]], bool]
+
+Header: TypeAlias = tuple[bytes, bytes]
+
+RETRY: Final[Header] = (b"retry-after", b"1")
+CLOSE: Final[Header] = (b"connection", b"close")
+
+VERSION: Final = re.compile(r"-?[0-9]{1,18}")
+
+LEAVING_BYTES: Final = 16 << 20
+LEAVING_SECONDS: Final = 1.0
+"""What is read of a body after it was refused, so that its client comes to read why."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may take."""
+    """What a request may take, and all that are received at once."""
 
     body_bytes: int
     item_bytes: int
     body_seconds: float
+    receiving_bytes: int = 64 << 20
 
 
 def ingest_app(
-    channel: Channel,
+    channel: AnyChannel,
     decode: Decode | None = None,
     *,
     max_body_bytes: int = 16 << 20,
     max_item_bytes: int = 16 << 20,
     body_seconds: float = 30.0,
+    receiving_bytes: int = 64 << 20,
     authenticate: Authenticate | None = None,
 ) -> Any:
     """Return an ASGI application that puts what is posted to `/ingest` into a channel.
 
     Mount it in FastAPI or Starlette, or run it with uvicorn. The body is JSON (of an array each element is an item),
     NDJSON (an item in each line), MessagePack or, as `application/octet-stream`, one item of bytes. `decode` makes an
-    item of its bytes instead: of a line, or of the body. All items of a request are taken, or none.
+    item of its bytes instead: of a line, or of the body. All items of a request are taken, or none. `?version=7` says
+    which policy or model made them.
 
-    `authenticate` is given the headers of a request, by lower-case name, and says whether it may be served; 401 if not.
-    Without it only clients on this machine (loopback) are served, and others get 403.
+    A `DurableChannel` has the body on the disk, as it came, before the reply; `from_channel(path, decode=)` makes its
+    items, and `decode` here only refuses what is malformed. A request with an `Idempotency-Key` that was taken before
+    is answered with `"duplicate": true` and not taken again, so a client that got no reply sends it once more. Of a
+    `DurableChannel` keys outlive the process.
+
+    `authenticate`, plain or `async`, is given the headers of a request, by lower-case name, and says whether it may be
+    served; 401 if not. Without it only clients on this machine (loopback) are served, and others get 403.
 
     Too much at once is refused, and a client sends it again: 413 for a body of more than `max_body_bytes` or an item of
     more than `max_item_bytes`, 408 for one that takes longer than `body_seconds`, 429 where the channel is full, 503
-    where it is closed. The application closes the channel when it is shut down.
+    where it is closed or the bodies that are being received hold more than `receiving_bytes`. The application closes
+    the channel when it is shut down.
 
     >>> import asyncdata as ad
     >>> app = ad.web.ingest_app(ad.Channel())  # doctest: +SKIP
     """
-    if not isinstance(channel, Channel):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"ingest_app needs a Channel, got {channel!r:.80}")
+    intake = intake_of(channel)
     applications = require("starlette.applications", "ingest_app", "'asyncdata[web]'")
     routing = require("starlette.routing", "ingest_app", "'asyncdata[web]'")
-    ingest = Ingest(channel, decode, Limits(max_body_bytes, max_item_bytes, body_seconds), authenticate)
+    limits = Limits(max_body_bytes, max_item_bytes, body_seconds, max(receiving_bytes, max_body_bytes))
+    ingest = Ingest(intake, decode, limits, authenticate)
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[None, None]:
@@ -76,80 +97,142 @@ class Ingest:
     """The endpoint that takes requests: an ASGI application."""
 
     def __init__(
-        self, channel: Channel, decode: Decode | None, limits: Limits, authenticate: Authenticate | None = None
+        self, intake: Intake, decode: Decode | None, limits: Limits, authenticate: Authenticate | None = None
     ) -> None:
-        self.channel = channel
+        self.intake = intake
         self.decode = decode
         self.limits = limits
         self.authenticate = authenticate
+        self.receiving = 0
+        """Bytes of bodies that are being received."""
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        body = RequestBody(receive)
         try:
-            self.admit(scope.get("client"), headers)
-            status, reply = 200, await self.take(headers, receive)
-        except BodyError as error:
-            status, reply = error.status, {"error": str(error), "line": error.line, "accepted": 0}
-        except ChannelFull as error:
-            status, reply = 429, {"error": str(error), "accepted": 0}
-        except ClosedError as error:
-            status, reply = 503, {"error": str(error), "accepted": 0}
-        more = [(b"retry-after", b"1")] if status in (429, 503) else []
-        await respond(send, status, reply, more)
+            await admit(self.authenticate, scope.get("client"), headers)
+            status, reply = 200, await self.take(scope, headers, body)
+        except (BodyError, ChannelFull, ClosedError) as error:
+            status, reply = refusal(error)
+        more: list[Header] = [RETRY] if status in (429, 503) else []
+        if body.more:
+            more.append(CLOSE)
+        if not body.gone:
+            await respond(send, status, reply, more, body)
 
-    def admit(self, client: Any, headers: Mapping[str, str]) -> None:
-        """Raise unless a client may be served."""
-        if self.authenticate is None and not is_loopback(client):
-            raise BodyError(403, "only clients on this machine are served: ingest_app(authenticate=) admits others")
-        if self.authenticate is not None and not self.authenticate(headers):
-            raise BodyError(401, "the request is not authenticated")
-
-    async def take(self, headers: dict[str, str], receive: Receive) -> dict[str, Any]:
+    async def take(self, scope: Message, headers: Mapping[str, str], body: RequestBody) -> dict[str, Any]:
         """Put the items of a request into the channel, and return what to say of it."""
-        length = headers.get("content-length", "0")
-        if not length.isdecimal():
-            raise BodyError(400, f"Content-Length should be a number, got {length!r:.80}")
-        if int(length) > self.limits.body_bytes:
-            raise BodyError(413, f"the body has more than {self.limits.body_bytes} bytes; send it in parts")
-        form = format_of(headers.get("content-type", ""))
-        decoder = BodyDecoder(form, self.decode, self.limits.body_bytes, self.limits.item_bytes)
+        check_length(headers.get("content-length", "0"), self.limits.body_bytes)
+        content_type, key = headers.get("content-type", ""), key_of(headers)
+        version = version_of(scope.get("query_string", b""))
+        decoder = BodyDecoder(format_of(content_type), self.decode, self.limits.body_bytes, self.limits.item_bytes)
+        try:
+            data = await self.read(body, decoder)
+            brought = Brought(content_type, data, decoder.size, decoder.finish(), key, version)
+            return await self.put(brought)
+        finally:
+            self.receiving -= decoder.size
+
+    async def read(self, body: RequestBody, decoder: BodyDecoder) -> bytes:
+        """Read a body to its end, decoding what comes, and return it where the channel keeps it."""
+        parts: list[bytes] = []
         try:
             async with asyncio.timeout(self.limits.body_seconds):
-                await read(receive, decoder)
+                while body.more:
+                    data = await body.next()
+                    self.receiving += len(data)
+                    decoder.feed(data)
+                    if self.receiving > self.limits.receiving_bytes:
+                        raise BodyError(503, "too many bodies are being received; send it again later")
+                    if self.intake.keeps_bodies:
+                        parts.append(data)
         except TimeoutError:
             raise BodyError(408, f"the body took more than {self.limits.body_seconds:g} s") from None
-        items = decoder.finish()
+        return b"".join(parts)
+
+    async def put(self, brought: Brought) -> dict[str, Any]:
+        """Have the channel take all items, and return what to say of them."""
+        accepted = {"accepted": len(brought.items)}
         try:
-            self.channel.send_nowait(items, nbytes=decoder.size)
-        except PlanError as error:
+            taken = not brought.items or await self.intake.put(brought)
+        except PlanError as error:  # it would not fit into an empty one
             raise BodyError(413, str(error)) from None
-        return {"accepted": len(items)}
+        return accepted if taken else {**accepted, "duplicate": True}
 
 
-def is_loopback(client: Any) -> bool:
-    """Tell whether the client of an ASGI scope is on this machine; without an address it came by a local socket."""
-    if client is None:
-        return True
-    try:
-        return ip_address(client[0]).is_loopback
-    except ValueError:
-        return False
+class RequestBody:
+    """The body of a request, part by part."""
 
+    def __init__(self, receive: Receive) -> None:
+        self.receive = receive
+        self.more = True
+        """Whether there may be more of it."""
+        self.gone = False
+        """Whether the client has left, and reads no reply."""
 
-async def read(receive: Receive, decoder: BodyDecoder) -> None:
-    """Read a body to its end."""
-    more = True
-    while more:
-        message = await receive()
+    async def next(self) -> bytes:
+        """Return the next part; `BodyError` if the client left before the end."""
+        message = await self.receive()
         if message["type"] == "http.disconnect":
+            self.more, self.gone = False, True
             raise BodyError(400, "the client left before the end of the body")
-        decoder.feed(message.get("body", b""))
-        more = message.get("more_body", False)
+        self.more = message.get("more_body", False)
+        return message.get("body", b"")
+
+    async def leave(self) -> None:
+        """Read a little of what nobody wants: a connection that is closed before that loses the reply on its way."""
+        left = LEAVING_BYTES
+        try:
+            async with asyncio.timeout(LEAVING_SECONDS):
+                while self.more and left > 0:
+                    left -= len(await self.next())
+        except (TimeoutError, BodyError):
+            return
 
 
-async def respond(send: Send, status: int, reply: dict[str, Any], headers: list[tuple[bytes, bytes]]) -> None:
-    """Send a reply of JSON."""
-    body = json.dumps({name: value for name, value in reply.items() if value is not None}).encode()
-    told = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
+def check_length(told: str, most: int) -> None:
+    """Raise if a body says that it is too long."""
+    if not told.isdecimal() or len(told) > 18:
+        raise BodyError(400, f"Content-Length should be a number, got {told!r:.80}")
+    if int(told) > most:
+        raise BodyError(413, f"the body has more than {most} bytes; send it in parts")
+
+
+def key_of(headers: Mapping[str, str]) -> str | None:
+    """Return the idempotency key, in quotes as the standard has it or without."""
+    told = headers.get("idempotency-key")
+    if told is None:
+        return None
+    key = told[1:-1] if len(told) > 1 and told[0] == told[-1] == '"' else told
+    if not key or len(key.encode()) > 1024:
+        raise BodyError(400, f"Idempotency-Key must have 1 to 1024 bytes, got {len(key.encode())}")
+    return key
+
+
+def version_of(query: bytes) -> int | None:
+    """Return the version that a query names."""
+    told = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("version")
+    if told is None:
+        return None
+    if not VERSION.fullmatch(told[-1]):
+        raise BodyError(400, f"?version= must be an integer of at most 18 digits, got {told[-1]!r:.80}")
+    return int(told[-1])
+
+
+def refusal(error: Exception) -> tuple[int, dict[str, Any]]:
+    """Return the status and the reply that say why nothing was taken."""
+    told: dict[str, Any] = {"error": str(error), "accepted": 0}
+    if isinstance(error, BodyError):
+        return error.status, {**told, "line": error.line}
+    return (429 if isinstance(error, ChannelFull) else 503), told
+
+
+async def respond(send: Send, status: int, reply: dict[str, Any], headers: list[Header], body: RequestBody) -> None:
+    """Send a reply of JSON, and end it when the client has had time to read it."""
+    content = json.dumps({name: value for name, value in reply.items() if value is not None}).encode()
+    told = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": told})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": content, "more_body": body.more})
+    if body.more:
+        await body.leave()
+        await send({"type": "http.response.body"})

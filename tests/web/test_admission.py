@@ -9,6 +9,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.web.ingest import Ingest, Limits
+from asyncdata.web.intake import InMemory
 
 
 async def post(ingest: Ingest, client: Any, **headers: str) -> tuple[int, dict[str, Any]]:
@@ -29,7 +30,8 @@ async def post(ingest: Ingest, client: Any, **headers: str) -> tuple[int, dict[s
     return sent[0]["status"], json.loads(sent[1]["body"])
 
 
-LIMITS = Limits(1 << 20, 1 << 20, 30.0)
+def ingest_into(channel: ad.Channel, authenticate: Any = None) -> Ingest:
+    return Ingest(InMemory(channel), None, Limits(1 << 20, 1 << 20, 30.0), authenticate)
 
 
 @pytest.mark.parametrize(
@@ -38,16 +40,36 @@ LIMITS = Limits(1 << 20, 1 << 20, 30.0)
 )
 async def test_without_authentication_only_this_machine_is_served(client: Any, status: int) -> None:
     channel = ad.Channel()
-    assert (await post(Ingest(channel, None, LIMITS), client))[0] == status
+    assert (await post(ingest_into(channel), client))[0] == status
     assert channel.stats()["items"] == (status == 200)
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("http://localhost:8000", 200), ("http://127.0.0.1", 200), ("https://evil.example", 403), ("null", 403)],
+)
+async def test_a_page_of_another_host_is_refused(origin: str, status: int) -> None:
+    assert (await post(ingest_into(ad.Channel()), ("127.0.0.1", 1), origin=origin))[0] == status
+
+
 async def test_whoever_is_authenticated_is_served() -> None:
-    ingest = Ingest(ad.Channel(), None, LIMITS, lambda headers: headers.get("authorization") == "Bearer x")
+    ingest = ingest_into(ad.Channel(), lambda headers: headers.get("authorization") == "Bearer x")
     assert (await post(ingest, ("192.0.2.1", 1), authorization="Bearer x"))[0] == 200
     assert (await post(ingest, ("127.0.0.1", 1)))[0] == 401
 
 
-async def test_a_length_that_is_no_number_is_a_bad_request() -> None:
-    status, reply = await post(Ingest(ad.Channel(), None, LIMITS), None, content_length="many")
-    assert (status, "Content-Length" in reply["error"]) == (400, True)
+async def test_authentication_may_be_awaited() -> None:
+    async def authenticate(headers: Any) -> bool:
+        return headers.get("authorization") == "Bearer x"
+
+    ingest = ingest_into(ad.Channel(), authenticate)
+    assert (await post(ingest, ("192.0.2.1", 1), authorization="Bearer x"))[0] == 200
+    assert (await post(ingest, ("127.0.0.1", 1)))[0] == 401
+
+
+@pytest.mark.parametrize(
+    "headers", [{"content_length": "many"}, {"content_length": "9" * 5000}, {"idempotency_key": ""}]
+)
+async def test_a_header_that_makes_no_sense_is_a_bad_request(headers: dict[str, str]) -> None:
+    status, reply = await post(ingest_into(ad.Channel()), None, **headers)
+    assert (status, next(iter(headers)).replace("_", "-") in reply["error"].lower()) == (400, True)

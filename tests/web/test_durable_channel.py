@@ -106,6 +106,19 @@ def test_keys_are_known_when_their_records_are_trimmed(tmp_path: Path) -> None:
     assert [asyncio.run(send(key)) for key in "abcd"] == [False, False, False, True]
 
 
+def test_keys_of_a_small_channel_do_not_fill_it(tmp_path: Path) -> None:
+    async def send() -> None:
+        async with ad.DurableChannel(tmp_path, max_bytes=2000, segment_bytes=1) as channel:
+            for number in range(200):
+                assert await channel.send(b"x", str(number))
+                if len([*tmp_path.glob("*.tfrecord")]) > 3:
+                    min(tmp_path.glob("*.tfrecord")).unlink()
+            assert not await channel.send(b"x", "199")
+            assert channel.stats()["known_keys"] == 2000 // 256
+
+    asyncio.run(send())
+
+
 def test_trim_lets_go_of_what_no_state_needs(tmp_path: Path) -> None:
     fill(tmp_path, 100, end=False, segment_bytes=200)
     with numbers(tmp_path).shuffle(10, seed=1).batch(5).iterate() as batches:
