@@ -20,7 +20,7 @@ from types import CoroutineType
 from typing import Any, Final, NamedTuple, Self, cast
 
 from asyncdata.errors import PlanError, annotate
-from asyncdata.executors.retry import is_coroutine_function, unwrapped, waits_in_thread
+from asyncdata.executors.retry import WORKERS_ALONE, is_coroutine_function, is_interrupted, unwrapped, waits_in_thread
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.host_resources import usable_cores
@@ -181,6 +181,8 @@ class Call:
         self.shrinks = False  # whether its user said that it makes elements smaller
         self.gives: Any = None  # the signature of its results, where that is known
         self.is_async = is_coroutine_function(fn)
+        if kind != "map" and is_interrupted(fn):
+            raise PlanError(f"{self.name}: {WORKERS_ALONE}")
 
     @property
     def arguments(self) -> tuple[Any, ...]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import inspect
+import signal
 import sys
+import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial, update_wrapper
@@ -21,10 +24,13 @@ from asyncdata.errors import PlanError, annotate
 __all__ = (
     "LEAVING",
     "MAINS",
+    "WORKERS_ALONE",
+    "Interrupted",
     "Leaving",
     "Retried",
     "Timed",
     "is_coroutine_function",
+    "is_interrupted",
     "unwrapped",
     "waits_in_thread",
     "with_retries",
@@ -33,6 +39,14 @@ __all__ = (
 
 MAINS: Final = ("__main__", "__mp_main__")
 """What the user's script is called, and what it is in a child of multiprocessing: no other process can import it."""
+
+KILL_AFTER: Final = 5.0
+"""Seconds after its time at which a function that no signal interrupts is ended with its process."""
+
+WORKERS_ALONE: Final = (
+    "a plain function runs in a thread, which nothing can stop: have worker processes call it, "
+    "map(executor='process'), or define it with `async def`, or give what it waits for a timeout"
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,11 +81,13 @@ def with_retries(
     return cast("Callable[P, R]", kind(fn, retries, backoff, on))
 
 
-def with_timeout(fn: Callable[P, Awaitable[R]], seconds: float) -> Callable[P, Awaitable[R]]:
-    """Return the coroutine function `fn`, given up with a `TimeoutError` where it takes longer than `seconds`.
+def with_timeout(fn: Callable[P, R], seconds: float) -> Callable[P, R]:
+    """Return `fn`, given up with a `TimeoutError` where it takes longer than `seconds`.
 
-    Only for coroutine functions: nothing can stop a thread. Give plain functions timeouts of what they wait for (a
-    socket, a request).
+    A coroutine function is cancelled. A plain function is interrupted in the worker process that calls it, so it needs
+    `map(executor="process")`: nothing can stop a thread. Python code is interrupted by a signal, the platforms without
+    `signal.setitimer` apart. Code in C that does not return to Python is ended with its process five seconds later,
+    which prints where it was; after the second time it is a `WorkerCrashed` in the element's place.
 
     >>> import asyncio
     >>> import asyncdata as ad
@@ -80,13 +96,13 @@ def with_timeout(fn: Callable[P, Awaitable[R]], seconds: float) -> Callable[P, A
     >>> list(ad.Dataset.from_iterable([0, 3600]).map(ad.with_timeout(sleep, 0.01)).ignore_errors())
     [None]
     """
-    if not callable(fn) or not is_coroutine_function(fn):
-        raise PlanError(
-            f"with_timeout needs a coroutine function, got {fn!r:.80}: a plain one runs in a thread, which nothing can "
-            "stop; define it with `async def`, or give what it waits for a timeout"
-        )
+    if not callable(fn):
+        raise PlanError(f"with_timeout needs a function, got {fn!r:.80}")
+    if is_interrupted(fn):
+        raise PlanError(f"with_timeout: {fn!r:.80} has a timeout already")
     check_seconds("with_timeout", "seconds", seconds)
-    return Timed(fn, seconds)
+    kind = Timed if is_coroutine_function(fn) else Interrupted
+    return cast("Callable[P, R]", kind(fn, seconds))
 
 
 def is_coroutine_function(fn: Any) -> bool:
@@ -98,6 +114,15 @@ def is_coroutine_function(fn: Any) -> bool:
 def waits_in_thread(fn: Any) -> bool:
     """Tell whether this is a plain function that may be tried again."""
     return type(innermost(fn)) is Retried
+
+
+def is_interrupted(fn: Any) -> bool:
+    """Tell whether this is a plain function with a timeout, which only a worker process can keep to."""
+    while isinstance(fn := innermost(fn), Wrapper):
+        if type(fn) is Interrupted:
+            return True
+        fn = fn.func
+    return False
 
 
 def innermost(fn: Any) -> Any:
@@ -234,7 +259,7 @@ class AwaitedAgain(Retried):
 class Timed(Wrapper):
     """A coroutine function that is given up after some time."""
 
-    def __init__(self, fn: Callable[..., Awaitable[Any]], seconds: float) -> None:
+    def __init__(self, fn: Callable[..., Any], seconds: float) -> None:
         super().__init__(fn)
         self.seconds = seconds
 
@@ -247,3 +272,36 @@ class Timed(Wrapper):
             if limit.expired():
                 raise TimeoutError(f"it took longer than {self.seconds} s") from None
             raise
+
+
+class Interrupted(Wrapper):
+    """A plain function that is given up after some time, in the main thread of a process: that of a worker."""
+
+    def __init__(self, fn: Callable[..., Any], seconds: float) -> None:
+        super().__init__(fn)
+        self.seconds = seconds
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(f"with_timeout: {WORKERS_ALONE}")
+        faulthandler.dump_traceback_later(self.seconds + KILL_AFTER, exit=True, file=2)
+        try:
+            return self.interrupted(*args, **kwargs)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    def interrupted(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, with an alarm that raises in it."""
+        if not hasattr(signal, "setitimer"):
+            return self.func(*args, **kwargs)
+        before = signal.signal(signal.SIGALRM, self.expire)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, max(self.seconds, 1e-6))
+            return self.func(*args, **kwargs)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    def expire(self, number: int, frame: object) -> None:
+        """Raise in the function."""
+        raise TimeoutError(f"it took longer than {self.seconds} s")

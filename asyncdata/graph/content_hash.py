@@ -39,7 +39,7 @@ import numpy.typing as npt
 from asyncdata.elements.structure import open_level
 from asyncdata.elements.tensors import is_tensor, tensor_content
 from asyncdata.executors.function_call import Call
-from asyncdata.executors.retry import Retried, Timed
+from asyncdata.executors.retry import Interrupted, Retried, Timed
 from asyncdata.formats.tfrecord import checksum
 from asyncdata.graph.attributes import attributes_of, is_own, keywords_of, used
 from asyncdata.graph.node import Node, Planned, nodes_of
@@ -473,7 +473,7 @@ def unwrapped(value: Any) -> Any:
         kind = cast("type[Any]", type(value))
         if kind is CACHED:
             value = value.__wrapped__
-        elif issubclass(kind, (Retried, Timed)):
+        elif issubclass(kind, (Retried, Timed, Interrupted)):
             value = value.func
         else:
             return value

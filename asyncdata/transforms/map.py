@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -17,6 +17,7 @@ from asyncdata.executors.function_call import Call
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.pool import PoolHandle, pool_of
 from asyncdata.executors.process.workers import pickled
+from asyncdata.executors.retry import WORKERS_ALONE, is_interrupted
 from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, OneForOne, check_arguments, check_count, check_integer
 from asyncdata.graph.stages import Apply
 from asyncdata.options import AUTOTUNE
@@ -43,6 +44,8 @@ def workers_for(call: Call, calls: int | None, executor: Executor | str | int | 
         check_count("map", "num_parallel_calls", calls, 1, (AUTOTUNE,))
     if call.is_async and isinstance(executor, (str, Executor)):
         raise PlanError(f"{call.name} is a coroutine function: it is awaited, leave executor={executor!r} out")
+    if is_interrupted(call.fn) and executor != "process" and not isinstance(executor, ProcessPoolExecutor):
+        raise PlanError(f"{call.name}: {WORKERS_ALONE}")
     if executor == "inline" and calls is not None:
         raise PlanError("map(executor='inline') runs one call at a time: leave num_parallel_calls out")
     if executor == "inline":

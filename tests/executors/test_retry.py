@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -15,6 +18,8 @@ import asyncdata as ad
 from asyncdata.executors.retry import unwrapped
 from asyncdata.graph.content_hash import contents_of
 from asyncdata.testing import check_resumes, leaves_nothing, virtual_time
+from tests.executors.process.test_map import outcomes
+from tests.marks import first_by_default
 from tests.reference import Boom, Failed
 from tests.running import WAYS, results
 
@@ -372,9 +377,74 @@ def test_what_was_given_up_is_tried_again() -> None:
     assert seconds(body) == ([0, 1], 11)
 
 
-def test_nothing_can_stop_a_thread_and_it_is_said_at_once() -> None:
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda ds, fn: ds.map(fn),
+        lambda ds, fn: ds.map(fn, 2),
+        lambda ds, fn: ds.map(fn, executor="thread"),
+        lambda ds, fn: ds.map(fn, executor=ad.AUTOTUNE),
+        lambda ds, fn: ds.map(fn, batch=4),
+        lambda ds, fn: ds.map(ad.with_retries(fn)),
+        lambda ds, fn: ds.map(partial(fn)),
+        lambda ds, fn: ds.filter(fn),
+        lambda ds, fn: ds.scan(0, fn),
+        lambda ds, fn: ds.distinct(fn),
+    ],
+)
+def test_nothing_can_stop_a_thread_and_it_is_said_at_once(build: Callable[..., Any]) -> None:
     with pytest.raises(ad.PlanError, match="runs in a thread, which nothing can stop"):
-        ad.with_timeout(decode, 1)  # type: ignore[arg-type]
+        build(ad.Dataset.range(3), ad.with_timeout(decode, 1))
+
+
+def test_one_timeout_is_enough() -> None:
+    with pytest.raises(ad.PlanError, match="has a timeout already"):
+        ad.with_timeout(ad.with_retries(ad.with_timeout(decode, 1)), 1)
+
+
+def slow_at_three(x: int) -> int:
+    if x == 3:
+        time.sleep(3600)
+    return x
+
+
+def hang_in_c_at_three(x: int) -> int:
+    return sum(range(10**15)) if x == 3 else x
+
+
+@pytest.mark.parametrize("placement", first_by_default(["thread", "process", "current"]))
+def test_a_worker_gives_a_call_up_in_its_place(placement: Any) -> None:
+    fn = ad.with_retries(ad.with_timeout(slow_at_three, 0.2), retries=1)
+    ds = ad.Dataset.range(8).map(fn, 2, executor="process").with_options(ad.Options(placement=placement))
+    found = outcomes(ds)
+    assert found[3][:2] == (TimeoutError, "it took longer than 0.2 s")
+    assert found[3][2][0] == "after 1 retries"
+    assert [x for x in found if x != found[3]] == [0, 1, 2, 4, 5, 6, 7]
+
+
+@pytest.mark.slow
+def test_a_call_that_no_signal_interrupts_is_ended_with_its_worker() -> None:
+    """It takes three times five seconds."""
+    found = outcomes(ad.Dataset.range(8).map(ad.with_timeout(hang_in_c_at_three, 0.2), 2, executor="process"))
+    assert found[3][0] is ad.WorkerCrashed
+    assert [x for x in found if x != found[3]] == [0, 1, 2, 4, 5, 6, 7]
+
+
+def test_a_worker_has_no_alarm_left() -> None:
+    ds = ad.Dataset.range(50).map(ad.with_timeout(alarms, 5), 2, executor="process")
+    assert all(0 < seconds <= 5 for seconds in ds)
+    assert set(ad.Dataset.range(50).map(alarms, 2, executor="process")) == {0.0}
+
+
+def alarms(_: int) -> float:
+    return signal.getitimer(signal.ITIMER_REAL)[0]
+
+
+def test_it_is_called_in_the_main_thread_alone() -> None:
+    fn = ad.with_timeout(decode, 5)
+    assert fn(3) == decode(3)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="nothing can stop"):
+        pool.submit(fn, 3).result()
 
 
 def failing(x: Any) -> Any:
