@@ -1,17 +1,20 @@
-"""Streams compressed with GZIP or ZLIB, in and out, without I/O; named as TFRecord's `compression_type` names them."""
+"""Compressed streams, in and out, without I/O; named as TFRecord's `compression_type` names them."""
 
 from __future__ import annotations
 
+import bz2
 import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from asyncdata.errors import DataLossError, PlanError
+from asyncdata.runtime.optional_packages import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ("Compressor", "Decompressor", "compressor", "decompressor")
+__all__ = ("HEAD_BYTES", "Compressor", "Decompressor", "compressor", "decompressor", "recognised")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -20,6 +23,15 @@ WINDOW_BITS: Final = {"GZIP": zlib.MAX_WBITS | 16, "ZLIB": zlib.MAX_WBITS}
 
 PIECE_BYTES: Final = 16 << 20
 """At most so much is decompressed at once: a block of a few megabytes may hold a thousand times as much."""
+
+FRAME_PIECE: Final = 1 << 14
+"""So many bytes of bzip2 or zstd are taken at once: where these are corrupt, no more is lost of what comes before."""
+
+HEAD_BYTES: Final = 12
+"""As much of a file tells how it is compressed."""
+
+BZ2_MAGIC: Final = b"1AY&SY", b"\x17rE8P\x90"
+"""What follows `BZh` and a digit: a block, or the end."""
 
 
 class Decompressor(Protocol):
@@ -59,12 +71,40 @@ class Compressor(Protocol):
 
 
 def decompressor(compression_type: str | None, name: str = "compressed data") -> Decompressor:
-    """Return a decompressor for "GZIP" or "ZLIB", or for None and "" one that changes nothing.
+    """Return a decompressor for "GZIP", "ZLIB", "BZ2" or "ZSTD", or for None and "" one that changes nothing.
 
-    `name` is the file's, for messages.
+    `name` is the file's, for messages. "ZSTD" needs a package before Python 3.14; MissingDependencyError names it.
     """
-    bits = window_bits(compression_type)
+    if compression_type == "BZ2":
+        return FrameReader(bz2.BZ2Decompressor, (OSError, ValueError), name)
+    if compression_type == "ZSTD":
+        zstd = zstd_module()
+        return FrameReader(zstd.ZstdDecompressor, (zstd.ZstdError,), name)
+    bits = window_bits(compression_type, '"GZIP", "ZLIB", "BZ2" or "ZSTD"')
     return PlainReader() if bits is None else ZlibReader(bits, name)
+
+
+def zstd_module() -> Any:
+    """Return the module for zstd: Python's own, or the same for versions that have none."""
+    try:
+        return import_module("compression.zstd")
+    except ImportError:
+        return require("backports.zstd", "compression by zstd", "'asyncdata[formats]'")
+
+
+def recognised(head: bytes) -> str | None:
+    """Return how a file is compressed that begins so, None if not, or by ZLIB, which has no mark of its own.
+
+    >>> import gzip
+    >>> recognised(gzip.compress(b"some text"))
+    'GZIP'
+    """
+    if head.startswith(b"\x1f\x8b\x08") and head[3:4] < b"\x20":
+        return "GZIP"
+    if head.startswith(b"BZh") and b"1" <= head[3:4] <= b"9" and head[4:10] in BZ2_MAGIC:
+        return "BZ2"
+    skippable = head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F
+    return "ZSTD" if skippable or head.startswith(b"\x28\xb5\x2f\xfd") else None
 
 
 def compressor(compression_type: str | None) -> Compressor:
@@ -73,12 +113,12 @@ def compressor(compression_type: str | None) -> Compressor:
     return PlainWriter() if bits is None else ZlibWriter(bits)
 
 
-def window_bits(compression_type: str | None) -> int | None:
+def window_bits(compression_type: str | None, known: str = '"GZIP" or "ZLIB"') -> int | None:
     """Return what zlib calls `compression_type`, None for no compression."""
     if not compression_type:
         return None
     if compression_type not in tuple(WINDOW_BITS):  # it may have no hash
-        raise PlanError(f'compression_type must be None, "", "GZIP" or "ZLIB", got {compression_type!r}')
+        raise PlanError(f'compression_type must be None, "", {known}, got {compression_type!r}')
     return WINDOW_BITS[compression_type]
 
 
@@ -157,6 +197,77 @@ def before_error(decompress: Callable[[memoryview], bytes], data: memoryview) ->
     with suppress(zlib.error):
         for i in range(len(data)):
             yield decompress(data[i : i + 1])
+
+
+class FrameReader:
+    """Decompresses one frame after the other, as files of bzip2 and zstd may have several."""
+
+    def __init__(self, make: Callable[[], Any], errors: tuple[type[Exception], ...], name: str) -> None:
+        self._make = make
+        self._errors = errors
+        self._name = name
+        self._frame = make()
+        self._left: Buffer = b""  # what was fed, from `_at` on is not decompressed yet
+        self._at = 0
+        self._full = False  # the frame may have more to give without being fed
+        self._begun = False
+        self._error: DataLossError | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `feed(b"")` may return more."""
+        return self._error is None and (self._full or self._at < len(self._left))
+
+    def feed(self, data: Buffer) -> bytes:
+        """Return what `data` decompresses to, up to an error; the call after that raises it."""
+        if self._error is not None:
+            raise self._error
+        self._begun = self._begun or len(data) > 0
+        rest = memoryview(self._left)[self._at :]
+        self._left, self._at = (bytes(rest) + data if len(rest) else data), 0
+        return b"".join(self._pieces())
+
+    def finish(self) -> None:
+        """Raise DataLossError for an error that was kept, or when the last frame has not come to its end."""
+        if self._error is not None:
+            raise self._error
+        if self._begun and not self._frame.eof:
+            raise DataLossError(f"{self._name}: the compressed stream is cut short")
+
+    def _pieces(self) -> Iterator[bytes]:
+        """Yield what is waiting, at most `PIECE_BYTES`."""
+        room = PIECE_BYTES
+        while self.waiting and room:
+            if self._frame.eof and not self._next_frame():
+                return
+            piece = b"" if self._full else memoryview(self._left)[self._at : self._at + FRAME_PIECE]
+            try:
+                found = self._frame.decompress(piece, room)
+            except self._errors as error:
+                self._error = DataLossError(f"{self._name}: the compressed stream is corrupt: {error}")
+                return
+            room -= len(found)
+            self._at += len(piece)
+            if self._frame.eof:
+                self._go_back(self._frame.unused_data)
+            self._full = not self._frame.eof and not self._frame.needs_input
+            yield found
+
+    def _go_back(self, unused: bytes) -> None:
+        """Go on with what the frame was given and does not need."""
+        if len(unused) <= self._at:
+            self._at -= len(unused)
+        else:  # it was given that before the last call of `feed`
+            self._left, self._at = unused + memoryview(self._left)[self._at :], 0
+
+    def _next_frame(self) -> bool:
+        """Begin another frame if there is one; zeros may stand before it."""
+        while self._at < len(self._left) and not self._left[self._at]:
+            self._at += 1
+        if self._at == len(self._left):
+            return False
+        self._frame = self._make()
+        return True
 
 
 class PlainWriter:

@@ -302,8 +302,8 @@ class FileCache(Unary):
         """Yield the elements in a file from number `done` on, to number `count` or all, which its end tells."""
         offset, number = await scope.in_thread(lambda: self.near(path, done)) if count < 0 and done else (0, -1)
         file = RecordFile(path, max_record_bytes=self.indexes.most)
-        stream = file.stream(scope, offset)
-        async with aclosing(stream), aclosing(file.parts(stream, Entry(path), scope, want, offset)) as source:
+        content = file.contents_of(scope, offset)
+        async with aclosing(content), aclosing(file.parts(content, Entry(path), want, offset)) as source:
             async for found in source:
                 records: list[Any] = [*found.elements]
                 head, first = number < 0, max(0, number)

@@ -392,6 +392,7 @@ class ElementFile(RecordFile):
     """The elements of one file of a saved dataset, of which there are `count`."""
 
     method: ClassVar[str] = "load"
+    recognises: ClassVar[bool] = False  # the folder tells
 
     count: int = field(kw_only=True, metadata=PHYSICAL)
 
@@ -403,9 +404,9 @@ class ElementFile(RecordFile):
     def signature(self) -> None:
         return None
 
-    def block(self, file: FileId, found: ParsedChunk, ordinal: int) -> Block:
+    def block(self, file: FileId, found: ParsedChunk, ordinal: int, compressed: bool = False) -> Block:
         elements = decoded(list(found.elements))
-        return super().block(file, dataclasses.replace(found, elements=elements), ordinal)
+        return super().block(file, dataclasses.replace(found, elements=elements), ordinal, compressed)
 
 
 @dataclass(frozen=True, eq=False)

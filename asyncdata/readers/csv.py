@@ -60,16 +60,17 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
         `record_defaults` has one for each column that is read: a dtype (`np.int32`, `np.int64`, `np.float32`,
         `np.float64`; `int`, `float`, `str`) for a field that must be there, or a value that stands for it where it is
         empty or `na_value`. With `header` the first record of each file is left out. Either `select_cols`, in
-        ascending order, or `exclude_cols` says which columns are read or not. A record of more than `max_record_bytes`
-        (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for
-        files at URLs, as `list_files` has them.
+        ascending order, or `exclude_cols` says which columns are read or not. The first bytes of a file tell if it is
+        compressed, unless `compression_type` does, as `TextLineDataset` has it. A record of more than
+        `max_record_bytes` (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read.
+        `storage_options` are for files at URLs, as `list_files` has them.
         """
         decompressor(compression_type)  # raises where the mistake is made
         storage = StorageOptions.of("CsvDataset", storage_options)
         table = table_of(record_defaults, na_value, select_cols, exclude_cols)
         open_one = partial(
             csv_file,
-            compression=compression_type or None,
+            compression=compression_type,
             block_bytes=block_size("CsvDataset", buffer_size),
             dialect=dialect_of("CsvDataset", field_delim, use_quote_delim, header),
             table=table,

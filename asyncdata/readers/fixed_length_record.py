@@ -46,9 +46,10 @@ class FixedLengthRecordDataset(Dataset[bytes]):
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
-        `compression_type` is `"GZIP"`, `"ZLIB"` or none; the lengths are those of what is not compressed. Files are
-        read in blocks of `buffer_size` bytes (2 MB), one after the other, or `num_parallel_reads` at once, in turn.
-        `storage_options` are for files at URLs, as `list_files` has them; those have no known number of records.
+        `compression_type` is `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"` or none, which the first bytes cannot tell, as they
+        may be a record's; the lengths are those of what is not compressed. Files are read in blocks of `buffer_size`
+        bytes (2 MB), one after the other, or `num_parallel_reads` at once, in turn. `storage_options` are for files at
+        URLs, as `list_files` has them; those have no known number of records.
         """
         method = "FixedLengthRecordDataset"
         layout = FixedLayout(

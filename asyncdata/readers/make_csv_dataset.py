@@ -83,7 +83,7 @@ def make_csv_dataset(
     files = matching(method, file_pattern, storage_options)
     open_one = partial(
         csv_file,
-        compression=compression_type or None,
+        compression=compression_type,
         block_bytes=BLOCK_BYTES,
         dialect=dialect,
         max_record_bytes=check_count(method, "max_record_bytes", max_record_bytes, 1),

@@ -41,7 +41,8 @@ class TextLineDataset(Dataset[bytes]):
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
-        `compression_type` is `"GZIP"`, `"ZLIB"` or none. Files are read in blocks of `buffer_size` bytes (2 MB),
+        The first bytes of a file tell if it is compressed by gzip, bzip2 or zstd, unless `compression_type` does:
+        `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
         one after the other, or `num_parallel_reads` at once, in turn. A line of more than `max_record_bytes` (256 MiB)
         is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for files at
         URLs, as `list_files` has them.
@@ -51,7 +52,7 @@ class TextLineDataset(Dataset[bytes]):
         most = check_count("TextLineDataset", "max_record_bytes", max_record_bytes, 1)
         storage = StorageOptions.of("TextLineDataset", storage_options)
         open_one = partial(
-            line_file, compression=compression_type or None, block_bytes=size, max_record_bytes=most, storage=storage
+            line_file, compression=compression_type, block_bytes=size, max_record_bytes=most, storage=storage
         )
         super().__init__(files_of("TextLineDataset", filenames, open_one, num_parallel_reads, None, storage))
 

@@ -24,9 +24,9 @@ class CsvFile(ParsedFile):
     table: Table = field(kw_only=True, repr=False)
     max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
 
-    def parser(self) -> CsvParser:
+    def parser(self, compressed: bool) -> CsvParser:
         most = self.max_record_bytes
-        return CsvParser(self.shown, self.dialect, self.table, most, compressed=bool(self.compression))
+        return CsvParser(self.shown, self.dialect, self.table, most, compressed=compressed)
 
     @property
     def signature(self) -> Any:

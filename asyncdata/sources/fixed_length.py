@@ -17,8 +17,9 @@ from asyncdata.formats.fixed_length import FixedLayout, FixedParser
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
+from asyncdata.sources.file_contents import FileContents
 from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile, Spot
-from asyncdata.storage import BLOCK_BYTES, Entry, RandomFile, Stream, is_local, size_of, store_for
+from asyncdata.storage import BLOCK_BYTES, Entry, RandomFile, is_local, size_of, store_for
 
 __all__ = ("FixedFile", "FixedFiles")
 
@@ -115,14 +116,15 @@ class FixedFile(ParsedFile):
     """The records of one file, as bytes. If its size is of no whole number of records, that is its one element."""
 
     method: ClassVar[str] = "FixedLengthRecordDataset"
+    recognises: ClassVar[bool] = False  # any bytes may be records
 
     files: FixedFiles = field(kw_only=True, repr=False)
 
-    def parser(self) -> FixedParser:
+    def parser(self, compressed: bool) -> FixedParser:
         return FixedParser(self.shown, self.files.layout)
 
     async def parts(
-        self, stream: Stream, entry: Entry, scope: Scope, want: Demand, offset: int
+        self, contents: FileContents, entry: Entry, want: Demand, offset: int
     ) -> AsyncGenerator[ParsedChunk, None]:
         if not self.compression and entry.size >= 0:
             try:
@@ -130,7 +132,7 @@ class FixedFile(ParsedFile):
             except DataLossError as error:
                 yield ParsedChunk([error], offset, lost=True)
                 return
-        async with aclosing(super().parts(stream, entry, scope, want, offset)) as source:
+        async with aclosing(super().parts(contents, entry, want, offset)) as source:
             async for found in source:
                 yield found
 

@@ -17,8 +17,8 @@ class JsonLinesFile(LineFile):
 
     method: ClassVar[str] = "JsonLinesDataset"
 
-    def parser(self) -> JsonLinesParser:
-        return JsonLinesParser(self.shown, self.max_record_bytes, compressed=bool(self.compression))
+    def parser(self, compressed: bool) -> JsonLinesParser:
+        return JsonLinesParser(self.shown, self.max_record_bytes, compressed=compressed)
 
     @property
     def signature(self) -> Any:

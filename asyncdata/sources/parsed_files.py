@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, cast, final
 
@@ -19,13 +19,13 @@ from asyncdata.elements.spec import TensorSpec
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
-from asyncdata.formats.compression import decompressor
 from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, picked
 from asyncdata.graph.stages import Produce
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.tickets import END, Position, Ticket, Tickets
+from asyncdata.sources.file_contents import FileContents
 from asyncdata.sources.file_list_digest import stamps
-from asyncdata.storage import BLOCK_BYTES, Buffer, Entry, StorageOptions, Stream, is_local, store_for, without_query
+from asyncdata.storage import BLOCK_BYTES, Buffer, Entry, StorageOptions, is_local, store_for, without_query
 
 __all__ = ("FileCatalog", "FileId", "ParsedChunk", "ParsedFile", "Parser", "RandomAccessFiles", "Spot", "parsed")
 
@@ -82,9 +82,12 @@ class ParsedFile(Node):
     """The elements of one file. What is corrupt or missing fails in its place."""
 
     method: ClassVar[str]
+    recognises: ClassVar[bool] = True
+    """Whether the first bytes tell how a file is compressed, where nobody says."""
 
     path: str = field(metadata=ELSEWHERE)
     compression: str | None = field(default=None, repr=False)
+    """None for what the first bytes tell, "" for none."""
     block_bytes: int = field(default=BLOCK_BYTES, metadata=PHYSICAL)
     storage: StorageOptions | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
 
@@ -93,9 +96,13 @@ class ParsedFile(Node):
         """The path or URL as messages and states have it."""
         return without_query(self.path)
 
-    def parser(self) -> Parser:
-        """Return what takes the file apart."""
+    def parser(self, compressed: bool) -> Parser:
+        """Return what takes the file apart; messages say if it is `compressed`."""
         raise NotImplementedError
+
+    def is_plain(self, head: bytes) -> bool:
+        """Tell whether the first bytes can be nothing but those of a file of this kind, and so are not compressed."""
+        return False
 
     def beside(self, stream: object, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
         """Yield elements that are better read in another way than by the parser."""
@@ -138,9 +145,9 @@ class ParsedFile(Node):
         place.check_name(self, name)
         if place.at_end and not is_local(self.path):
             return  # which takes no request to know
-        stream = self.stream(scope, place.offset)
-        async with aclosing(stream):
-            entry = await begun(stream)
+        contents = self.contents_of(scope, place.offset)
+        async with aclosing(contents):
+            entry = await begun(contents)
             if isinstance(entry, Exception):
                 place.check_error(self, entry)
                 found = ParsedChunk([entry], place.offset, place.skip, lost=True)
@@ -148,19 +155,21 @@ class ParsedFile(Node):
                 return
             file = FileId(name, entry.size, entry.version)
             place.check(self, file)
+            if self.compression is None and self.recognises and not place.offset:
+                await contents.recognise(self.is_plain)
             ordinal, skip = place.record, place.skip
-            async with aclosing(self.parts(stream, entry, scope, want, place.offset)) as source:
+            async with aclosing(self.parts(contents, entry, want, place.offset)) as source:
                 async for found in source:
-                    block = self.block(file, found, ordinal)
+                    block = self.block(file, found, ordinal, contents.compressed)
                     ordinal += len(block)
                     if len(part := block.after_skip(min(skip, len(block) - found.lost))):
                         yield part
                     skip = max(0, skip - len(block))
 
-    def block(self, file: FileId, found: ParsedChunk, ordinal: int) -> Block:
+    def block(self, file: FileId, found: ParsedChunk, ordinal: int, compressed: bool = False) -> Block:
         """Return what was found as a block, errors among it as failures; `ordinal` is the number of the first."""
         items = found.elements
-        begin = -1 if self.compression else found.begin
+        begin = -1 if compressed else found.begin
         if isinstance(items, ColumnBatch):
             return Block.of_columns([items], FileTickets(file, ordinal, len(items), begin, found.passed, found.end))
         failed = any(issubclass(kind, Exception) for kind in set(map(type, items)))
@@ -172,45 +181,35 @@ class ParsedFile(Node):
         tickets = FileTickets(file, ordinal, len(items), begin, found.passed, -1 if failed else found.end, found.lost)
         return Block(items, tickets, failed)
 
-    def stream(self, scope: Scope, offset: int) -> Stream:
+    def contents_of(self, scope: Scope, offset: int) -> FileContents:
         """Return the file's bytes from `offset` on, to be closed."""
         store, path = store_for(self.path, self.storage)
-        return store.stream(path, self.block_bytes, offset, scope)
+        stream = store.stream(path, self.block_bytes, offset, scope)
+        return FileContents(stream, self.shown, self.compression, scope.in_thread)
 
     async def parts(
-        self, stream: Stream, entry: Entry, scope: Scope, want: Demand, offset: int
+        self, contents: FileContents, entry: Entry, want: Demand, offset: int
     ) -> AsyncGenerator[ParsedChunk, None]:
         """Yield elements as they are found, and in its place the error that ends the file early."""
-        parser = self.parser()
+        parser = self.parser(contents.compressed)
         parser.jump(offset)
-        chunks = self.expanded(stream, scope) if self.compression else stream
         try:
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    parser.feed(chunk)
-                    idle = True
-                    for found in chain(parsed(parser, want), self.beside(chunks, parser, want)):
-                        idle = False
-                        yield found
-                    if parser.lost:
-                        return
-                    if idle:
-                        await asyncio.sleep(0)  # here a pipeline that was left ends
+            async for chunk in contents:
+                parser.feed(chunk)
+                idle = True
+                for found in chain(parsed(parser, want), self.beside(contents.plain, parser, want)):
+                    idle = False
+                    yield found
+                if parser.lost:
+                    return
+                if idle:
+                    await asyncio.sleep(0)  # here a pipeline that was left ends
         except (OSError, DataLossError) as error:
             yield ParsedChunk([error], parser.offset, parser.passed, lost=True)
             return
         parser.finish()
         for found in parsed(parser, want):
             yield found
-
-    async def expanded(self, stream: Stream, scope: Scope) -> AsyncGenerator[Buffer, None]:
-        """Yield the stream's bytes decompressed, in a thread."""
-        expand = decompressor(self.compression, self.shown)
-        async for data in stream:
-            yield await scope.in_thread(partial(expand.feed, data))
-            while expand.waiting:
-                yield await scope.in_thread(partial(expand.feed, b""))
-        expand.finish()
 
 
 def parsed(parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
@@ -223,10 +222,10 @@ def parsed(parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
         yield ParsedChunk(elements, begin, passed, -1 if parser.passed else parser.offset, parser.lost)
 
 
-async def begun(stream: Stream) -> Entry | Exception:
-    """Return what a stream reads, or what is wrong with that."""
+async def begun(contents: FileContents) -> Entry | Exception:
+    """Return what is to be read, or what is wrong with that."""
     try:
-        return await stream.begin()
+        return await contents.begin()
     except (OSError, DataLossError) as error:
         return error
 

@@ -21,5 +21,5 @@ class LineFile(ParsedFile):
 
     max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
 
-    def parser(self) -> LineParser:
-        return LineParser(self.shown, self.max_record_bytes, compressed=bool(self.compression))
+    def parser(self, compressed: bool) -> LineParser:
+        return LineParser(self.shown, self.max_record_bytes, compressed=compressed)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from asyncdata.executors.scope import Scope
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
-from asyncdata.formats.tfrecord import FRAMING, RecordParser, read_large
+from asyncdata.formats.tfrecord import FRAMING, HEADER, RecordParser, length_intact, read_large
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Blocks, Demand
@@ -29,8 +29,12 @@ class RecordFile(ParsedFile):
     indexes: IndexCache | None = field(default=None, metadata=PHYSICAL)
     max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
 
-    def parser(self) -> RecordParser:
-        return RecordParser(self.shown, compressed=bool(self.compression), most=self.max_record_bytes)
+    def parser(self, compressed: bool) -> RecordParser:
+        return RecordParser(self.shown, compressed=compressed, most=self.max_record_bytes)
+
+    def is_plain(self, head: bytes) -> bool:
+        """Tell whether the first bytes are a length and its checksum."""
+        return len(head) == HEADER and length_intact(head, 0)
 
     def beside(self, stream: object, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
         """Yield large records that lie in the page cache, from the one on that the parser has a part of."""

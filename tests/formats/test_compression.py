@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import bz2
 import gzip
 import zlib
 
@@ -8,10 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncdata.errors import DataLossError, PlanError
-from asyncdata.formats.compression import compressor, decompressor
+from asyncdata.formats.compression import compressor, decompressor, zstd_module
 from asyncdata.formats.tfrecord import RecordParser, frame
 
-COMPRESS = {"GZIP": lambda data: gzip.compress(data, mtime=0), "ZLIB": zlib.compress}
+
+def zstd(data: bytes) -> bytes:
+    module = zstd_module()
+    return module.compress(data, options={module.CompressionParameter.checksum_flag: 1})
+
+
+COMPRESS = {"GZIP": lambda data: gzip.compress(data, mtime=0), "ZLIB": zlib.compress, "BZ2": bz2.compress, "ZSTD": zstd}
 RECORDS = [b"", b"a record", b"a record, and another"]
 
 
@@ -37,11 +44,13 @@ def records(compression: str, data: bytes, block: int) -> list[bytes | DataLossE
     return found + parser.parse(100)
 
 
-compressions = pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+compressions = pytest.mark.parametrize(
+    "compression", ["GZIP", "ZLIB", "BZ2", pytest.param("ZSTD", marks=pytest.mark.formats)]
+)
 blocks = pytest.mark.parametrize("block", [1, 7, 1 << 20])
 
 
-@compressions
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
 @given(data=st.lists(st.binary()), block=st.integers(1, 50))
 def test_there_and_back(compression: str, data: list[bytes], block: int) -> None:
     writer = compressor(compression)
@@ -62,7 +71,7 @@ def test_no_compression_changes_and_copies_nothing(compression: str | None) -> N
 @pytest.mark.parametrize("make", [compressor, decompressor])
 @pytest.mark.parametrize("compression", ["gzip", "BROTLI"])
 def test_unknown_type(make, compression: str) -> None:
-    with pytest.raises(PlanError, match='must be None, "", "GZIP" or "ZLIB", got'):
+    with pytest.raises(PlanError, match='must be None, "", "GZIP"(,| or) "ZLIB"(, "BZ2" or "ZSTD")?, got'):
         make(compression)
 
 
@@ -124,12 +133,13 @@ def test_every_byte_corrupted_gives_no_wrong_record(compression: str, block: int
         if at in unprotected:
             assert found == RECORDS
             continue
-        assert any(isinstance(record, DataLossError) for record in found)
+        if compression != "BZ2" or found != RECORDS:  # some of its bits mean nothing
+            assert any(isinstance(record, DataLossError) for record in found)
         pairs = zip(found, RECORDS, strict=False)
         assert all(record == written for record, written in pairs if not isinstance(record, DataLossError))
 
 
-@compressions
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
 def test_records_before_a_corruption_are_found_in_the_block_of_the_corruption(compression: str) -> None:
     whole = b"".join(map(frame, RECORDS))
     writer = compressor(compression)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import bz2
 import gzip
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.formats import compression as compression_module
-from asyncdata.formats.compression import decompressor
+from asyncdata.formats.compression import decompressor, zstd_module
 from asyncdata.formats.fixed_length import FixedParser
 from asyncdata.formats.lines import LineParser
 from asyncdata.formats.tfrecord import LARGE, frame
@@ -210,11 +211,12 @@ def test_files_of_kept_elements(keep: str, tmp_path: Path) -> None:
     assert list(kept(1 << 20)) == elements
 
 
-@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB", "BZ2", pytest.param("ZSTD", marks=pytest.mark.formats)])
 @pytest.mark.parametrize("piece", [1, 100, 4096])
 def test_decompression_in_pieces(compression: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression_module, "PIECE_BYTES", piece)
-    pack, data = PACK[compression], np.random.default_rng(1).bytes(500) + bytes(4096)
+    pack = {**PACK, "BZ2": bz2.compress, "ZSTD": lambda data: zstd_module().compress(data)}[compression]
+    data = np.random.default_rng(1).bytes(500) + bytes(4096)
     two = pack(data) + bytes(3) + pack(b"") + pack(data)
     for packed, wanted in ((pack(data), data), (two, data + data)):
         for block in (1, 50, len(packed)):
