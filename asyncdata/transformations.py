@@ -24,6 +24,7 @@ from asyncdata.options import AUTOTUNE, Options
 from asyncdata.persistence.file_cache import FileCache
 from asyncdata.storage import local_path
 from asyncdata.transforms.batch import Batch
+from asyncdata.transforms.batch_within import BatchWithin
 from asyncdata.transforms.bucket_by_token_count import BucketByTokenCount
 from asyncdata.transforms.cache import Cache, MemoryCache
 from asyncdata.transforms.cardinality import AssertCardinality, PadToCardinality
@@ -316,6 +317,8 @@ class Transformations(Generic[T]):
         drop_remainder: bool = False,
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        *,
+        within: float | None = None,
     ) -> Dataset[Any]:
         """Stack every `batch_size` consecutive elements into one, leaves along a new first axis.
 
@@ -324,6 +327,10 @@ class Transformations(Generic[T]):
         before the batch it would have been in. Batches are stacked in order whatever `num_parallel_calls` and
         `deterministic` say.
 
+        A batch that is not full `within` so many seconds after its first element came is given as it is, for sources
+        where nobody knows when the next element comes. Elements and their order are the same, in which batch one is
+        depends on when it came.
+
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(5).batch(2, drop_remainder=True))
         [array([0, 1]), array([2, 3])]
@@ -331,7 +338,10 @@ class Transformations(Generic[T]):
         check_parallel("batch", num_parallel_calls)
         check_choice("batch", "deterministic", deterministic)
         drop = check_flag("batch", "drop_remainder", drop_remainder)
-        return self._next(Batch(self._plan, check_count("batch", "batch_size", batch_size, 1), drop))
+        size = check_count("batch", "batch_size", batch_size, 1)
+        if within is not None:
+            return self._next(BatchWithin.of(self._plan, size, drop, within))
+        return self._next(Batch(self._plan, size, drop))
 
     def padded_batch(
         self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: bool = False

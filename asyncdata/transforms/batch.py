@@ -16,7 +16,7 @@ from asyncdata.executors.function_call import describe, noted
 from asyncdata.executors.retry import unwrapped
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import Node, PlaceBelow, Unary, nodes_of, repeated_ones, scaled
-from asyncdata.graph.stages import Fold, Step
+from asyncdata.graph.stages import Fold, Stage, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding, listed
 from asyncdata.runtime.tickets import END, NOTHING, Position, ReplayedTickets, Start, Ticket, Tickets, going_on, plain
@@ -42,7 +42,7 @@ class Batch(Unary):
     def holds(self) -> int:
         return self.size
 
-    def stage(self) -> Fold:
+    def stage(self) -> Stage:
         return Fold(lambda _: self.step())
 
     def check_back(self, scope: Scope, start: Start) -> None:
@@ -209,6 +209,7 @@ class Batcher(Step):
             whole = Block.join(self.held)
             batch = self.node.whole(whole)
             before, after = self.spot(self.last, len(self.last)), BatchState(self.last, len(self.last))
+            self.held, self.count, self.overtaken = [], 0, 0
             yield Block([batch], PassedTickets(whole.tickets, before, after), type(batch) is Failure)
 
 

@@ -87,6 +87,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "AssertCardinality": RANGE.apply(ad.experimental.assert_cardinality(9)),
         "AsyncIterated": ad.Dataset.from_async_iterable(Endless()),
         "Batch": RANGE.batch(2),
+        "BatchWithin": RANGE.batch(2, within=1),
         "BucketByTokenCount": ragged.bucket_by_token_count(8, number),
         "Buckets": ragged.bucket_by_sequence_length(len, [2], [2, 2]),
         "Cache": RANGE.cache(),
@@ -201,8 +202,8 @@ def changed(kind: str, name: str, value: Any) -> Any:
     return other
 
 
-DERIVED = {("Rebatch", "size")}
-"""Fields that follow from others."""
+DERIVED = {("Rebatch", "size"), ("BatchWithin", "drop_remainder")}
+"""Fields that follow from others, or are always the same."""
 
 
 def with_changed(node: Node, name: str) -> Node:

@@ -527,7 +527,8 @@ def interleave(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
 
 def batch(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     size, drop = draw(st.integers(1, 5)), draw(st.booleans())
-    how = draw(st.sampled_from([{}, {"num_parallel_calls": 2}, {"num_parallel_calls": ad.AUTOTUNE}]))
+    how = draw(st.sampled_from([{}, {"num_parallel_calls": 2}, {"num_parallel_calls": ad.AUTOTUNE}, {"within": 1e6}]))
+    drop = drop and "within" not in how
     whole = not any(isinstance(element, reference.Failed) for element in pipe.meaning(FIRST))
     return replace(pipe, counted=pipe.counted and whole).then(
         f"batch({size}, {drop}{arguments(how)})",
