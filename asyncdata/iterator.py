@@ -24,10 +24,13 @@ from asyncdata.engines.thread import thread_engine
 from asyncdata.errors import ClosedError, ConcurrentUseError, StructureError
 from asyncdata.graph.node import UnseekableError, check_count
 from asyncdata.graph.optimizer import Planner
+from asyncdata.observe.consumer import ConsumerTimes
+from asyncdata.observe.statistics import Statistics, statistics_of
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import DELIVERED, Block, Failure, fail
 from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.memory_budget import MemoryBudget
+from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import AT_EXIT, BlockQueue
 from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
 from asyncdata.runtime.tickets import END, Position, Start
@@ -76,12 +79,13 @@ class Reader:
     def begin(self, place: ResumePoint) -> None:
         """Stand at a place, with nothing running yet."""
         plan, budget, waiting = self.planner.runs(place.plan), MemoryBudget(), deque[Block]()
+        meters, seen = Meters(), ConsumerTimes()
         items: Iterator[Any] = iter(())
         failures: Iterator[Failure] = iter(())
         # no call from here on
         self.place = place
         self.user_plan, self.epoch, self.delivered, self.first, _ = place
-        self.plan, self.budget = plan, budget
+        self.plan, self.budget, self.meters, self.times = plan, budget, meters, seen
         self.engine: Engine | None = None
         """What is to be ended."""
         self.host: Engine | None = None
@@ -231,7 +235,11 @@ class Reader:
 
     def wait(self, interrupts: DeferredInterrupts) -> Block:
         """Return the next block when it is there; it stays in the queue."""
-        engine = self.running or self.start(None)
+        with self.times:
+            return self.block_of(self.running or self.start(None), interrupts)
+
+    def block_of(self, engine: Engine, interrupts: DeferredInterrupts) -> Block:
+        """Return the next block of an engine when it is there."""
         queue = engine.queue
         while (block := queue.first()) is None:
             if (queue.ended or queue.stopped) and not queue.blocks:
@@ -250,13 +258,21 @@ class Reader:
         queue.release(self.taken)  # what a signal handler kept from being released
         if queue.blocks:
             await asyncio.sleep(0)  # a pipeline that is always ahead must not keep the consumer's loop from others
+        if (block := queue.first()) is None:
+            with self.times:
+                block = await self.block_of_async(engine)
+        self.accept(block)
+
+    async def block_of_async(self, engine: Engine) -> Block:
+        """Return the next block of an engine when it is there."""
+        queue = engine.queue
         while (block := queue.first()) is None:
             if (queue.ended or queue.stopped) and not queue.blocks:
                 fail(self.ending(queue, StopAsyncIteration()))
             queue.request_more()
             await engine.wait_async(queue.may_read)
             self.check_open()
-        self.accept(block)
+        return block
 
     def accept(self, block: Block) -> None:
         """Have the pieces of the first block in the queue, and take it out of that."""
@@ -297,6 +313,7 @@ class Reader:
         self.check_open()
         error = queue.failure()
         self.exhausted = error is None
+        self.times.end()
         return error or stop
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
@@ -305,12 +322,13 @@ class Reader:
         plan, node = split_at_device(self.plan)
         device = None if node is None else device_for(node)
         run = RunSpec.of(plan, self.epoch, self.first, self.options.ram_budget)
-        self.budget = run.budget
+        self.budget, self.meters = run.budget, run.meters
         self.engine = self.host = engine = self.host_engine(run, loop)
         engine.start()  # only now that `close` can end it
         if node is not None and device is not None:
             self.engine = engine = DeviceEngine(engine, device, node)
             engine.start()
+        self.times.now = self.meters.clock.now
         self.running = engine
         if self.closed:  # by another thread, meanwhile
             engine.stop()
@@ -323,6 +341,18 @@ class Reader:
         if self.placement == "thread":
             return thread_engine(run, loop)
         return LoopEngine(run) if loop is None else TaskEngine(run)
+
+    def stats(self) -> Statistics:
+        """Return what the pipeline has done so far."""
+        found = self.host.stats() if isinstance(self.host, ProcessEngine) else None
+        if found is None:
+            found = stats_of(split_at_device(self.plan)[0], self.meters, self.budget)
+        return statistics_of(found, self.times, self.placement, self.given)
+
+    @property
+    def given(self) -> int:
+        """How many elements the consumer was given since it began to read."""
+        return 0 if self.piece is None else self.delivered + len(self.piece) - self.left - self.place.delivered
 
     def skip(self, count: int) -> None:
         """Go on `count` elements further: past those that are here, else where the plan says, else by reading on."""
@@ -339,6 +369,7 @@ class Reader:
     def leave(self) -> None:
         """Tell the pipeline to end; nothing more is given out."""
         self.closed = True
+        self.times.end()
         piece = None if self.piece is None else self.piece.part(0, len(self.piece) - self.left)
         items, failures, waiting = iter(()), iter(()), deque[Block]()
         # no call from here on
@@ -417,27 +448,32 @@ class DatasetIterator(Closable, Generic[T]):
         """
         return self._reader.epoch
 
-    def stats(self) -> list[dict[str, Any]]:
-        """Return what AUTOTUNE has chosen so far, a dict for each step that it tunes, in order, sources first.
+    def stats(self) -> Statistics:
+        """Return what the pipeline has done so far: print it. At any time, from any thread, also after `close`.
 
-        `step` is how `Dataset.explain` shows it; `where` its function is called: `"inline"` on the engine's thread,
-        in `"thread"`s, `"task"`s or worker `"process"`es; `workers` how many calls are made at once, `group` how many
-        elements are handed to a worker at a time, and `why`. Of an `interleave` `workers` is how many inputs are read
-        at once, and `buffer` how many elements of each are read ahead at most. Of a `prefetch`, also of the one that is
-        added at the end, it tells `buffer`, how many `bytes` of `Options(ram_budget=)` that has, and `why`.
+        For each step it tells how many elements it gave and how many failed there, for how long its code ran and it
+        waited for its input or for room, how many workers it has, what lies in its buffer, what an element takes, and
+        what AUTOTUNE chose; for the whole the pace, and the share of its time that the consumer waited. All elements
+        are counted; of quick steps only some blocks are timed. See `docs/observe.md`.
+
+        `stats().tuned` are AUTOTUNE's choices, a dict for each step that it tunes. `where` a function is called:
+        `"inline"` on the engine's thread, in `"thread"`s, `"task"`s or worker `"process"`es; `workers` how many calls
+        are made at once, `group` how many elements are handed to a worker at a time, and `why`. Of an `interleave`
+        `workers` is how many inputs are read at once, and `buffer` how many elements of each are read ahead at most. Of
+        a `prefetch`, also of the one that is added at the end, it tells `buffer`, how many `bytes` of
+        `Options(ram_budget=)` that has, and `why`.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.range(10_000).map(lambda x: x + 1, ad.AUTOTUNE).iterate() as elements:
         ...     _ = list(elements)
-        ...     step, buffer = elements.stats()
-        >>> step["where"] in ("inline", "thread", "process"), step["workers"] >= 1
+        ...     stats = elements.stats()
+        >>> stats.elements, [step.items for step in stats.steps]
+        (10000, [10000, 10000, 10000])
+        >>> step, buffer = stats.tuned
+        >>> step["where"] in ("inline", "thread", "process"), buffer["buffer"] >= 2
         (True, True)
-        >>> buffer["step"], buffer["buffer"] >= 2
-        ('prefetch(AUTOTUNE)', True)
         """
-        engine = self._reader.host
-        found = engine.stats() if isinstance(engine, ProcessEngine) else None
-        return stats_of(self._reader.plan, self._reader.budget) if found is None else found
+        return self._reader.stats()
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been delivered, as JSON knows it: between any two elements, at once, also after `close`.

@@ -38,4 +38,4 @@ print(f"11 elements, in order, from {len(pids)} other processes")
 tuned = ad.Dataset.range(20_000).map(lambda number: number + 1, executor=ad.AUTOTUNE)
 with tuned.iterate() as numbers:
     print("sum", sum(numbers))
-    print("AUTOTUNE:", numbers.stats()[0]["why"])
+    print("AUTOTUNE:", numbers.stats().tuned[0]["why"])

@@ -35,6 +35,8 @@ LAYERS = (
     ("sources",),
     ("transforms",),
     ("graph.optimizer",),
+    ("observe.consumer", "observe.table"),
+    ("observe.statistics",),
     ("engines",),
     ("devices", "engines.process"),
     ("graph.attributes", "graph.content_hash", "graph.identity", "graph.state_sizes"),

@@ -15,11 +15,12 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.engines.pipeline import Pipeline
 from asyncdata.errors import StageError
-from asyncdata.graph.node import Node
+from asyncdata.graph.node import Node, nodes_of
 from asyncdata.memory.output_buffers import without_output_buffers
 from asyncdata.runtime import forks
 from asyncdata.runtime.memory_budget import MemoryBudget
-from asyncdata.runtime.queue import BlockQueue, BufferSize, LoopQueue, LoopSignal, ThreadSignal
+from asyncdata.runtime.meter import Meters
+from asyncdata.runtime.queue import BlockQueue, BufferSize, LoopQueue, LoopSignal, ThreadSignal, clock_of
 from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
 from asyncdata.runtime.tickets import Start
 from asyncdata.transforms.prefetch import Prefetch
@@ -50,6 +51,7 @@ class RunSpec(NamedTuple):
     epoch: tuple[Any, ...]
     start: Start
     budget: MemoryBudget
+    meters: Meters
 
     @staticmethod
     def of(plan: Node, epoch: int, start: Start, ram_budget: int | None) -> RunSpec:
@@ -58,11 +60,11 @@ class RunSpec(NamedTuple):
         budget = MemoryBudget(ram_budget)
         depth = BufferSize(items, budget.share())
         budget.buffers[plan] = depth.told
-        return RunSpec(plan, rest, depth, (epoch,), start, budget)
+        return RunSpec(plan, rest, depth, (epoch,), start, budget, Meters(tuple(nodes_of(rest))))
 
     def pipeline(self, queue: LoopQueue, home: asyncio.AbstractEventLoop | None) -> Pipeline:
         """Return the pipeline, which writes to `queue`."""
-        return Pipeline(self.plan, queue, self.epoch, home, self.start, self.budget)
+        return Pipeline(self.plan, queue, self.epoch, home, self.start, self.budget, self.meters)
 
 
 class Engine(Protocol):
@@ -124,6 +126,7 @@ class TaskEngine:
 
     def __init__(self, run: RunSpec) -> None:
         self.loop = asyncio.get_running_loop()
+        run.meters.clock.now = clock_of(self.loop)
         self.signal = LoopSignal(self.loop)
         self.queue = LoopQueue(run.depth, LoopSignal(self.loop), self.signal)
         self.pipeline = run.pipeline(self.queue, self.loop)

@@ -19,7 +19,8 @@ from asyncdata.memory.memcpy import HELP
 from asyncdata.runtime import forks
 from asyncdata.runtime.host_resources import usable_cores
 from asyncdata.runtime.memory_budget import MemoryBudget
-from asyncdata.runtime.queue import LoopQueue
+from asyncdata.runtime.meter import Meters
+from asyncdata.runtime.queue import LoopQueue, clock_of
 from asyncdata.runtime.tickets import FRESH, Start
 
 __all__ = ("Pipeline", "first_of")
@@ -36,8 +37,11 @@ class Pipeline:
         home: asyncio.AbstractEventLoop | None,
         start: Start,
         budget: MemoryBudget,
+        meters: Meters,
     ) -> None:
         keep_memory_warm()
+        meters.output.buffers(queue)
+        self.meters = meters
         self.plan = plan
         self.queue = queue
         self.epoch = epoch
@@ -62,7 +66,8 @@ class Pipeline:
                 tasks = anyio.create_task_group()
             async with tasks as group:
                 self.group_scope = group.cancel_scope
-                scope = Scope(group, self.owned, epoch=self.epoch, home=self.home)
+                scope = Scope(group, self.owned, epoch=self.epoch, home=self.home, meters=self.meters)
+                self.meters.clock.begin(clock_of(scope.loop))
                 if not self.queue.stopped:
                     await fill(self.queue, self.plan.open, scope, self.start)
                 if self.owned.has_spawned:
@@ -73,6 +78,7 @@ class Pipeline:
         except BaseException as error:
             self.queue.finish(told(first_of(error), self.start))
         finally:
+            self.meters.clock.end()
             self.owned.stop()
             await self.end_foreign_tasks()
 

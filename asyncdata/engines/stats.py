@@ -1,14 +1,17 @@
-"""What AUTOTUNE has chosen in a running pipeline, told step by step."""
+"""What the meters of a running pipeline tell, step by step, with what AUTOTUNE has chosen."""
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import accumulate
+from typing import Any, Final
 
 from asyncdata.executors.autotune import Tuning
 from asyncdata.executors.interleave_tuner import InterleaveTuner
 from asyncdata.graph.node import Node, nodes_of
+from asyncdata.observe.statistics import EngineStatistics, StepStatistics
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.memory_budget import MemoryBudget
+from asyncdata.runtime.meter import Meter, Meters, seconds_of_bin
 from asyncdata.transforms.function_node import Called
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.prefetch import Prefetch
@@ -16,9 +19,72 @@ from asyncdata.transforms.prefetch import Prefetch
 __all__ = ("stats_of",)
 
 
-def stats_of(plan: Node, budget: MemoryBudget) -> list[dict[str, Any]]:
-    """Return what was chosen so far, a dict for each step that is tuned, sources first."""
-    return [{"step": node.label(), **found} for node in nodes_of(plan) if (found := chosen(node, budget))]
+def stats_of(plan: Node, meters: Meters, budget: MemoryBudget) -> EngineStatistics:
+    """Return what the steps of a plan have done so far."""
+    nodes = [*dict.fromkeys(nodes_of(plan))]
+    places = {node: place for place, node in enumerate(nodes)}
+    counters = [meters.steps.get(node, meters.output) for node in nodes]
+    steps: list[StepStatistics] = []
+    for node, meter in zip(nodes, counters, strict=True):
+        inputs = tuple([places[inner] for inner in node.inputs])
+        waited = sum([steps[place].output_seconds for place in inputs])
+        before = sum([counters[place].failed for place in inputs])
+        step = buffer_step(meter, waited) if meter is meters.output else own_step(meter, waited, before)
+        steps.append(step._replace(step=node.label(), inputs=inputs, tuned=chosen(node, budget)))
+    return EngineStatistics(tuple(steps), meters.clock.seconds, budget.held, budget.total)
+
+
+def own_step(meter: Meter, waited: float, before: int) -> StepStatistics:
+    """Return what a step has done that has waited for so many seconds, and of whose input so many elements failed."""
+    queue = meter.queue() or meter.within.queue()
+    own, worked = meter.own + meter.within.own, meter.worked + meter.within.worked
+    return EMPTY._replace(
+        items=meter.items,
+        failed=max(0, meter.failed - before),
+        own_seconds=own,
+        worker_seconds=worked,
+        workers=max(meter.workers, meter.within.workers),
+        input_seconds=waited,
+        room_seconds=meter.full + meter.within.full,
+        output_seconds=own + worked + waited if meter.pulled is None else meter.pulled,
+        queued=held_of(meter),
+        queue_size=None if queue is None else queue.depth.items,
+        p50=percentile(meter.costs, 0.5),
+        p99=percentile(meter.costs, 0.99),
+    )
+
+
+def held_of(meter: Meter) -> int | None:
+    """Return how many elements are in a step's buffer or in flight; `None` if it has no such thing."""
+    held = [at.held for one in (meter, meter.within) for at in (one.queue(), one.window()) if at is not None]
+    return sum(held) if held else None
+
+
+def buffer_step(meter: Meter, waited: float) -> StepStatistics:
+    """Return what the buffer has done that the consumer reads."""
+    queue = meter.queue()
+    if queue is None:
+        return EMPTY
+    return EMPTY._replace(
+        items=queue.written,
+        input_seconds=waited,
+        room_seconds=meter.full,
+        queued=queue.held,
+        queue_size=queue.depth.items,
+    )
+
+
+EMPTY: Final = StepStatistics("", 0, 0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, None, None, None, None, {}, ())
+
+
+def percentile(counts: list[int], part: float) -> float | None:
+    """Return the seconds below which such a part of the blocks lies; `None` if there are none."""
+    total = sum(counts)
+    if not total:
+        return None
+    order = sorted(range(len(counts)), key=seconds_of_bin)
+    reached = accumulate([counts[place] for place in order])
+    return seconds_of_bin(next(place for place, count in zip(order, reached, strict=True) if count >= part * total))
 
 
 def chosen(node: Node, budget: MemoryBudget) -> dict[str, Any]:

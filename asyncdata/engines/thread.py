@@ -176,24 +176,27 @@ class LooplessThreadEngine(ThreadEngine):
         self.run = run
         self.ends: list[Callable[[], object]] = []
         self.room = (queue := ThreadQueue(run.depth, ThreadSignal())).room
+        run.meters.output.buffers(queue)
         super().__init__(queue, OwnedTask(run.budget))
 
     def serve(self) -> None:
         """Run the pipeline, whose error travels through the queue."""
+        clock = self.run.meters.clock
+        clock.begin()
         try:
             self.context.run(driven, self.fill(), self.interruption)
         except BaseException as error:
             self.queue.finish(None if self.queue.stopped else told(error, self.run.start))
+        finally:
+            clock.end()
 
     async def fill(self) -> None:
         """Read the plan into the queue as far as there is room."""
         LEAVING.set(self.owned.left)
         if usable_cores() > 1:
             HELP.set(self.owned.copier.submit)
-        want, plan = Demand(), self.run.plan
-        async with aclosing(
-            plan.open(LooplessScope(self.run.epoch, self.left, self.ends), want, self.run.start)
-        ) as source:
+        want, scope = Demand(), LooplessScope(self.run.epoch, self.left, self.ends, self.run.meters)
+        async with aclosing(self.run.plan.open(scope, want, self.run.start)) as source:
             while room := self.room():
                 want.items, begin = room, time.perf_counter()
                 block = await anext(source, None)

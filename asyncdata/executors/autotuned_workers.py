@@ -34,7 +34,7 @@ class InlineWorkers(Workers):
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         group.work(self.work, self.pace)
-        group.done = True
+        group.here = group.done = True
         finished(group)
 
 

@@ -58,6 +58,8 @@ class InFlightWindow:
         learnt: ResultStatistics | None = None,
     ) -> None:
         self.lanes = lanes
+        self.meter = scope.meter
+        self.meter.holds(self)
         lanes.in_order = ordered and lanes.workers == 1 and not lanes.tuned
         self.ordered = ordered
         self.rows = rows
@@ -85,7 +87,8 @@ class InFlightWindow:
         """Read the input as far as the window allows and hand it to the lanes."""
         async with aclosing(source):
             while True:
-                await self.feeder.until(self.may_feed)
+                if not self.may_feed():
+                    await self.until_room()
                 want.items = self.free  # as it was found: workers' pace changes what there is at any time
                 block = await anext(source, None)
                 if block is None:
@@ -290,10 +293,24 @@ class InFlightWindow:
             return True
         return self.ended and self.held == 0
 
+    async def until_ready(self) -> None:
+        """Wait for results."""
+        begin = self.meter.clock.now()
+        await self.reader.until(self.may_read)
+        self.meter.waited(self.meter.clock.now() - begin)
+
+    async def until_room(self) -> None:
+        """Wait until the input may be read on."""
+        begin = self.meter.clock.now()
+        await self.feeder.until(self.may_feed)
+        self.meter.was_full(self.meter.clock.now() - begin)
+
     async def collect(self, limit: int) -> Block | None:
         """Return the results of groups that may be delivered now, until there are `limit`; `None` at the end."""
-        self.lanes.read(not self.may_read())
-        await self.reader.until(self.may_read)
+        ready = self.may_read()
+        self.lanes.read(not ready)
+        if not ready:
+            await self.until_ready()
         queue = self.groups if self.ordered else self.ready
         done: list[Block] = []
         while limit > 0 and queue and queue[0].done:
@@ -305,6 +322,7 @@ class InFlightWindow:
             group = queue.popleft()
             self.pending.pop(group, None)
             self.held -= group.count
+            self.meter.collected(group.result, group.seconds, group.count, group.here)
             limit -= len(group.result)
             self.known, self.learnt.each = True, self.lanes.pace.each
             if self.rows is not None and group.result.failed:
@@ -315,6 +333,7 @@ class InFlightWindow:
                 self.put_back(group.what.part(group.count, len(group.what)))
             if len(group.result):
                 done.append(group.result)
+        self.meter.workers = self.lanes.workers
         self.feeder.notify()
         if done:
             return self.out(Block.join(done))

@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 from asyncdata.executors.function_call import ThreadPool
 from asyncdata.executors.retry import LEAVING, Leaving
 from asyncdata.runtime.memory_budget import MemoryBudget
+from asyncdata.runtime.meter import Meter, Meters
 
 __all__ = ("EndError", "LooplessScope", "OwnedTask", "Scope")
 
@@ -103,7 +104,7 @@ class OwnedTask:
 class Scope:
     """What a stage gets when it is opened. `at` gives a scope for another epoch or for an inner pipeline."""
 
-    __slots__ = ("epoch", "group", "home", "loop", "owned")
+    __slots__ = ("epoch", "group", "home", "loop", "meter", "meters", "owned")
 
     def __init__(
         self,
@@ -112,12 +113,16 @@ class Scope:
         *,
         epoch: tuple[Any, ...],
         home: asyncio.AbstractEventLoop | None,
+        meters: Meters,
     ) -> None:
         self.group = group
         self.owned = owned
         self.epoch = epoch
         self.loop = asyncio.get_running_loop()
         self.home = home or self.loop
+        self.meters = meters
+        self.meter = meters.output
+        """Of the step that is opened."""
 
     @property
     def budget(self) -> MemoryBudget:
@@ -128,13 +133,21 @@ class Scope:
         """Return this scope one level deeper in epochs: a repetition, or the element an inner pipeline is for."""
         inner = object.__new__(Scope)
         inner.group, inner.owned, inner.loop, inner.home = self.group, self.owned, self.loop, self.home
-        inner.epoch = self.epoch + path
+        inner.epoch, inner.meters, inner.meter = self.epoch + path, self.meters, self.meter
         return inner
 
     def with_epoch(self, epoch: tuple[Any, ...]) -> Scope:
         """Return this scope as it was in `epoch`."""
         inner = self.at()
         inner.epoch = epoch
+        return inner
+
+    def with_meter(self, meter: Meter) -> Scope:
+        """Return this scope for a step that tells this meter what it does."""
+        if meter is self.meter:
+            return self
+        inner = self.at()
+        inner.meter = meter
         return inner
 
     def spawn(self, run: Callable[[], Awaitable[None]]) -> anyio.CancelScope:
@@ -200,13 +213,15 @@ class LooplessScope(Scope):
         epoch: tuple[Any, ...],
         left: Callable[[], bool] = wanted,
         ends: list[Callable[[], object]] | None = None,
+        meters: Meters | None = None,
     ) -> None:
         self.epoch = epoch
         self.left = left
         self.ends: list[Callable[[], object]] = [] if ends is None else ends
+        self.meters = meters or Meters()
+        self.meter = self.meters.output
 
     def at(self, *path: Any) -> Scope:
-        return LooplessScope(self.epoch + path, self.left, self.ends)
-
-    def with_epoch(self, epoch: tuple[Any, ...]) -> Scope:
-        return LooplessScope(epoch, self.left, self.ends)
+        inner = LooplessScope(self.epoch + path, self.left, self.ends, self.meters)
+        inner.meter = self.meter
+        return inner

@@ -12,7 +12,7 @@ from asyncdata.executors.function_call import ChunkSizer, Deadline, ThreadPool
 from asyncdata.executors.group_work import Done
 from asyncdata.executors.scope import Scope
 from asyncdata.runtime.block import Block
-from asyncdata.runtime.queue import LoopSignal
+from asyncdata.runtime.queue import LoopSignal, now_on
 from asyncdata.runtime.thread_usage import ThreadUsage
 
 __all__ = ("Group", "TaskWorkers", "ThreadWorkers", "Workers")
@@ -27,7 +27,7 @@ class Group:
     left.
     """
 
-    __slots__ = ("count", "cpu", "done", "error", "pauses", "queued", "recalled", "result", "seconds", "what")
+    __slots__ = ("count", "cpu", "done", "error", "here", "pauses", "queued", "recalled", "result", "seconds", "what")
 
     result: Block
 
@@ -40,6 +40,7 @@ class Group:
             0.0  # that its work took; those that it computed; those that it could have, had there been a core
         )
         self.cpu = self.queued = 0.0
+        self.here = False  # whether it was worked on in the engine's thread
         self.pauses = 0  # how often its thread gave up its core by itself
 
     @property
@@ -163,14 +164,14 @@ class TaskWorkers(Workers):
         while True:
             while self.waiting:
                 group, finished = self.waiting.popleft()
-                begin = time.perf_counter()
+                begin = now_on(self.scope.loop)
                 try:
                     group.result = await self.work(group.what)
                 except asyncio.CancelledError:  # this lane is to end
                     raise
                 except BaseException as error:  # SystemExit and the like end the pipeline, when its turn comes
                     group.error = error
-                group.seconds = time.perf_counter() - begin
+                group.seconds = now_on(self.scope.loop) - begin
                 group.done = True
                 finished(group)
             self.idle.append(signal)

@@ -23,6 +23,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph.stages import Stage
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.meter import metered
 from asyncdata.runtime.resharding import Resharding, Share, behind
 from asyncdata.runtime.tickets import END, FRESH, Position, ReplayedTickets, Start, Ticket, plain
 
@@ -132,10 +133,19 @@ class Node:
 
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Run from a position on, which only a transparent node's inputs may have to give something before."""
+        meter = scope.meters.steps.get(self)
+        if meter is None:  # of a pipeline inside a step: its work is that step's
+            return self.open_stage(self.stage(), scope.with_meter(scope.meter.within), want, start)
+        if (stage := self.stage()).counts:
+            return self.open_stage(stage, scope.with_meter(meter), want, start)
+        return metered(self.open_stage(stage, scope.with_meter(meter.within), want, start), meter, not self.inputs)
+
+    def open_stage(self, stage: Stage, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Start a stage over the inputs, from a position on."""
         inputs = [node.open for node in self.inputs]
         if start.position is None:
-            return self.stage().open(scope, inputs, want, start)
-        return self.told(start.position, lambda _: self.stage().open(scope, inputs, want, start))
+            return stage.open(scope, inputs, want, start)
+        return self.told(start.position, lambda _: stage.open(scope, inputs, want, start))
 
     def told(self, position: Position, parse: Callable[[Any], P]) -> P:
         """Return what `parse` makes of a position; `ResumeError` if it has not the shape of one of this node's."""

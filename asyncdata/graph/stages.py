@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import ClassVar, Final, Protocol, TypeAlias
 
 from asyncdata.executors.autotune import Tuning
 from asyncdata.executors.autotuned_workers import workers_of
@@ -24,6 +24,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.executors.workers import Workers
 from asyncdata.memory.buffer_pool import LARGE
 from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.meter import Meter
 from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal, now_on
 from asyncdata.runtime.tickets import FRESH, Position, Start
 
@@ -50,6 +51,9 @@ INLINE_GROUP: Final = 1e-3
 
 class Stage(Protocol):
     """How a node runs."""
+
+    counts: ClassVar[bool]
+    """Whether it tells the scope's meter itself what it does: one that times its work all the same."""
 
     @property
     def waits(self) -> bool:
@@ -90,6 +94,7 @@ class Produce:
 
     start: Callable[[Scope, Demand, Position], Blocks]
     waits: bool = True
+    counts: ClassVar[bool] = False
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         return self.start(scope, want, start.position)
@@ -100,6 +105,7 @@ class Fold:
     """1→1, sequential, stateful: runs a fresh `Step` for each epoch."""
 
     make: Callable[[Scope], Step]
+    counts: ClassVar[bool] = True
 
     @property
     def waits(self) -> bool:
@@ -108,9 +114,9 @@ class Fold:
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         step, inner = self.make(scope), Demand()
         begin = FRESH if start.position is None else step.resume(start.position)
-        return self.run(step, inputs[0](scope, inner, begin), inner, want)
+        return self.run(step, inputs[0](scope, inner, begin), inner, want, scope.meter)
 
-    async def run(self, step: Step, source: Blocks, inner: Demand, want: Demand) -> Blocks:
+    async def run(self, step: Step, source: Blocks, inner: Demand, want: Demand, meter: Meter) -> Blocks:
         """Feed the step until it is done or its input ends, then flush it.
 
         It makes about a millisecond's worth of output at a time. What is large, such as batches, comes one by one, and
@@ -127,20 +133,21 @@ class Fold:
                     break
                 begin = time.perf_counter()
                 out = step.feed(block)
-                size = len(out)
+                size, now = len(out), time.perf_counter()
+                meter.made(out, now - begin, size)
                 if size:
                     rested = begin  # the reader's turn to rest
                     if want.items > 1:  # else there is nothing to choose
-                        learn(pace, out, size, time.perf_counter() - begin)
-                elif time.perf_counter() - rested > INLINE_GROUP:
-                    rested = time.perf_counter()
+                        learn(pace, out, size, now - begin)
+                elif now - rested > INLINE_GROUP:
+                    rested = now
                     await breathe()
                 if 0 < size <= want.items:
                     yield out
                 else:
                     for part in split(out, want):
                         yield part
-        for block in step.flush():
+        for block in meter.timed(step.flush()):
             for part in split(block, want):
                 yield part
 
@@ -151,6 +158,7 @@ class Merge:
 
     merge: Callable[[Scope, Sequence[Opener], Demand, Position], Blocks]
     waits: bool = True
+    counts: ClassVar[bool] = False
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         return self.merge(scope, inputs, want, start.position)
@@ -163,6 +171,7 @@ class Transfer:
     items: int
     step: object
     """Whose buffer it is."""
+    counts: ClassVar[bool] = False
 
     @property
     def waits(self) -> bool:
@@ -177,6 +186,7 @@ class Transfer:
         depth = BufferSize(self.items, scope.owned.budget.share())
         scope.owned.budget.buffers[self.step] = depth.told
         queue = LoopQueue(depth, LoopSignal(scope.loop), signal := LoopSignal(scope.loop))
+        scope.meter.buffers(queue)
         cancel = scope.spawn(lambda: fill(queue, opener, scope, start))
         try:
             while True:
@@ -238,6 +248,7 @@ class Apply:
     rows: int | None = None
     learnt: ResultStatistics | None = None
     """What earlier runs found out."""
+    counts: ClassVar[bool] = True
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         if self.workers is not None:
@@ -245,7 +256,7 @@ class Apply:
             lanes = workers_of(scope, self.work, self.workers, self.executor, self.copied)
             return self.concurrent(scope, lanes, inputs[0](scope, inner, start), inner, want)
         run = self.awaited if self.is_async else self.inline
-        return run(self.work.at(scope.epoch), inputs[0](scope, want, start), want)
+        return run(self.work.at(scope.epoch), inputs[0](scope, want, start), want, scope.meter)
 
     @property
     def work(self) -> GroupWork:
@@ -260,7 +271,7 @@ class Apply:
     def waits(self) -> bool:
         return self.workers is not None or self.is_async
 
-    async def inline(self, work: GroupWork, source: Blocks, want: Demand) -> Blocks:
+    async def inline(self, work: GroupWork, source: Blocks, want: Demand, meter: Meter) -> Blocks:
         """Call the functions right here, over about a millisecond's worth of elements at a time; what is large is made
         one by one, in memory that is still in the processor's cache."""
         pace = ChunkSizer(INLINE_GROUP)
@@ -272,7 +283,9 @@ class Apply:
                     group = block.part(start, start + size) if start or size < len(block) else block
                     begin = time.perf_counter()
                     result, done = work.attempt(group, pace.term())
-                    learn(pace, result, done, time.perf_counter() - begin)
+                    seconds = time.perf_counter() - begin
+                    meter.made(result, seconds, done)
+                    learn(pace, result, done, seconds)
                     start += done
                     if len(result):
                         yield result
@@ -281,16 +294,17 @@ class Apply:
                     group = result = None  # what was given out is not held while the next is made
                 block = None
 
-    async def awaited(self, work: GroupWork, source: Blocks, want: Demand) -> Blocks:
+    async def awaited(self, work: GroupWork, source: Blocks, want: Demand, meter: Meter) -> Blocks:
         """Await the functions on one element after the other; none waits for the next."""
-        at_once = work.at_once
+        at_once, now = work.at_once, meter.clock.now
         async with aclosing(source):
             async for block in source:
                 for place in range(len(block)):
-                    one = block.part(place, place + 1)
+                    one, begin = block.part(place, place + 1), now()
                     result = None if at_once is None else at_once(one)
                     if result is None:
                         result = await work.run_async(one)
+                    meter.awaited(result, now() - begin)
                     if result.items:
                         yield result
 

@@ -35,6 +35,11 @@ class MemoryBudget:
             self.given = available_bytes() // 2
         return self.given
 
+    @property
+    def held(self) -> int:
+        """How many bytes the buffers may hold that are there now."""
+        return max(0, self.taken - sum([*self.freed]))
+
     def share(self, copies: int = 1) -> Reservation:
         """Return what a new buffer has of it, which may hold everything so many times over."""
         return Reservation(self, copies)

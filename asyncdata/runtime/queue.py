@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
@@ -29,6 +30,7 @@ __all__ = (
     "Signal",
     "ThreadQueue",
     "ThreadSignal",
+    "clock_of",
     "now_on",
 )
 
@@ -51,6 +53,11 @@ def now_on(loop: asyncio.AbstractEventLoop) -> float:
     Not the time of the loop, which uvloop tells in whole milliseconds.
     """
     return time.perf_counter() + getattr(loop, "jumped", 0.0)
+
+
+def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """Return what tells the same, as fast as it may."""
+    return partial(now_on, loop) if hasattr(loop, "jumped") else time.perf_counter
 
 
 class Signal(Protocol):
@@ -230,6 +237,8 @@ class BlockQueue:
         self.reason = "it was stopped from elsewhere"
         """Why it was stopped."""
         self.error: BaseException | None = None
+        self.on_full: Callable[[float], object] = ignore
+        """Told for how many seconds the writer waited for room."""
 
     def free(self) -> int:
         """Return how many more items may be written.
@@ -244,6 +253,11 @@ class BlockQueue:
 
     def may_read(self) -> bool:
         return bool(self.blocks) or self.ended or self.stopped
+
+    @property
+    def held(self) -> int:
+        """How many items were written and not taken yet."""
+        return max(0, self.written - self.taken)
 
     # the writer's side
 
@@ -333,6 +347,10 @@ class BlockQueue:
         self.reader.notify()
 
 
+def ignore(_: float) -> None:
+    """Do nothing."""
+
+
 class LoopQueue(BlockQueue):
     """A queue that a task writes to."""
 
@@ -346,7 +364,9 @@ class LoopQueue(BlockQueue):
             if (room := self.room_now()) > 0:  # a depth may shrink at any time, in the reader's thread
                 return room
             self.depth.filled = True
+            begin = now_on(self.task.loop)
             await self.task.until(self.may_write)
+            self.on_full(now_on(self.task.loop) - begin)
         return 0
 
     def take_ready(self, limit: int) -> Block | None:
@@ -382,5 +402,7 @@ class ThreadQueue(BlockQueue):
             if (room := self.room_now()) > 0:
                 return room
             self.depth.filled = True
+            begin = time.perf_counter()
             self.thread.until(self.may_write)
+            self.on_full(time.perf_counter() - begin)
         return 0

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import zip_longest
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
@@ -138,6 +138,7 @@ class FirstElements:
 
     key: Digester
     max_keys: int | None
+    counts: ClassVar[bool] = False
 
     @property
     def waits(self) -> bool:

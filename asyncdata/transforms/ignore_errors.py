@@ -90,8 +90,8 @@ class IgnoreErrors(Unary):
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         if not self.preserves_tickets:
             return super().run(scope, want, start)
-        inner = Demand()
-        return self.stage().run(Dropper(self), self.input.open(scope, inner, start), inner, want)
+        inner, meter = Demand(), scope.meters.steps.get(self, scope.meter.within)
+        return self.stage().run(Dropper(self), self.input.open(scope, inner, start), inner, want, meter)
 
     def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
         if self.preserves_tickets:

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import CoroutineType
-from typing import Any
+from typing import Any, ClassVar
 
 from asyncdata.elements.structure import stack, unstack
 from asyncdata.errors import StructureError
@@ -134,6 +134,7 @@ class Grouped:
 
     size: int
     apply: Apply
+    counts: ClassVar[bool] = False
 
     @property
     def waits(self) -> bool:
@@ -145,7 +146,7 @@ class Grouped:
         grouping = Fold(lambda _: Grouper(self.size))
 
         def collected(_: Scope, demand: Demand, __: Start) -> Blocks:
-            return grouping.run(Grouper(self.size), source, inner, demand)
+            return grouping.run(Grouper(self.size), source, inner, demand, scope.meter)
 
         return self.apart(self.apply.open(scope, [collected], groups, FRESH), groups, want)
 

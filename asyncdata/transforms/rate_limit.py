@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from asyncdata.errors import PlanError
 from asyncdata.executors.scope import Scope
@@ -24,6 +24,7 @@ class Metered:
 
     rate: float
     burst: int
+    counts: ClassVar[bool] = False
 
     @property
     def waits(self) -> bool:

@@ -80,7 +80,7 @@ def case(report: Report, name: str, ds: Any, fn: Callable[..., Any], hands: dict
     samples = alternate({hand: run(way) for hand, way in (ways | {"AUTOTUNE": tuned}).items()}, rounds)
     best = min(hands, key=lambda hand: samples[hand].median)
     with tuned.iterate() as elements:
-        (chosen,) = elements.stats()
+        (chosen,) = elements.stats().tuned
     raw = {hand: found.seconds for hand, found in samples.items()}
     print(f"{name}: {chosen['workers']} x {chosen['where']}; {chosen['why']}")
     report.add(Row(name, samples["AUTOTUNE"].median, "s", best, samples[best].median, AtMost(1.05), raw))

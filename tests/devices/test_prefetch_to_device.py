@@ -293,7 +293,7 @@ def test_it_is_drawn_and_explained() -> None:
     assert str(pickle.loads(pickle.dumps(ds)).plan) == str(ds.plan)
     with on_device(NUMBERS.batch(4)).iterate() as batches:
         next(batches)
-        assert [step["step"] for step in batches.stats()] == ["prefetch(AUTOTUNE)"]
+        assert [step["step"] for step in batches.stats().tuned] == ["prefetch(AUTOTUNE)"]
 
 
 def test_skip_and_peek() -> None:

@@ -293,9 +293,9 @@ def test_what_was_found_is_told_and_kept_for_the_next_epoch() -> None:
     for _ in range(2):
         with ds.iterate() as elements:
             assert next(elements) == 1
-            begun, _ = elements.stats()
+            begun, _ = elements.stats().tuned
             assert list(elements) == list(range(2, 20_001))
-            step, _ = elements.stats()
+            step, _ = elements.stats().tuned
         assert not found or (begun["where"], begun["workers"]) == found[-1]
         found.append((step["where"], step["workers"]))
         assert found[-1] in {("inline", 1), ("thread", 1), ("thread", 2)}
@@ -308,15 +308,15 @@ def test_buffers_tell_how_far_they_grew_and_why() -> None:
     pictures = ad.Dataset.range(64).map(lambda n: np.full(1 << 20, n, np.uint8))
     ds = pictures.prefetch(ad.AUTOTUNE).batch(2).prefetch(3).map(lambda batch: batch[:, 0])
     with ds.with_options(ad.Options(ram_budget=4 << 20, optimize=False)).iterate() as elements:
-        assert elements.stats() == []
+        assert elements.stats().tuned == []
         list(elements)
-        (within,) = elements.stats()
+        (within,) = elements.stats().tuned
     assert (within["step"], within["why"]) == ("prefetch(AUTOTUNE)", "the budget has no room for more")
     assert 1 <= within["buffer"] <= 4
     assert within["bytes"] <= 4 << 20
     with ad.Dataset.range(100_000).iterate() as numbers:
         list(numbers)
-        (buffer,) = numbers.stats()
+        (buffer,) = numbers.stats().tuned
     assert buffer["buffer"] > 2
     assert buffer["why"] in {"fewer were used up before more came", "fewer were too little work"}
 
@@ -366,7 +366,7 @@ def test_it_can_be_turned_off() -> None:
     ds = ad.Dataset.range(100).map(lambda x: x, ad.AUTOTUNE).with_options(ad.Options(autotune=False))
     with ds.iterate() as elements:
         assert list(elements) == list(range(100))
-        assert [step["step"] for step in elements.stats()] == ["prefetch(AUTOTUNE)"]
+        assert [step["step"] for step in elements.stats().tuned] == ["prefetch(AUTOTUNE)"]
     with pytest.raises(ad.PlanError, match="autotune"):
         ad.Options(autotune=3)
 
@@ -434,7 +434,7 @@ def test_calls_stay_where_they_are_made_if_something_else_is_chosen_meanwhile(mo
         while not pool.pool.begun:
             found.append(next(elements))
         found += [next(elements) for _ in range(3000)]
-        (told, _) = elements.stats()
+        (told, _) = elements.stats().tuned
     assert (told["where"], told["workers"]) == ("thread", 2)
     assert {process for _, process in found} == {os.getpid()}
 
@@ -445,7 +445,7 @@ def test_calls_stay_where_they_are_made_if_there_can_be_no_processes(monkeypatch
 
     late(monkeypatch, 5, cannot).set()
     with decided().iterate() as elements:
-        while "trying" in (told := elements.stats()[0])["why"] or told["where"] == "process":
+        while "trying" in (told := elements.stats().tuned[0])["why"] or told["where"] == "process":
             assert next(elements)[1] == os.getpid()
         found = [next(elements) for _ in range(3000)]
         assert {process for _, process in found} == {os.getpid()}

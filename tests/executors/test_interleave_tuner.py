@@ -126,7 +126,7 @@ def test_elements_are_the_same_while_it_changes_its_mind(monkeypatch: pytest.Mon
 def test_what_was_found_is_told() -> None:
     with interleaved(ad.AUTOTUNE).iterate() as elements:
         list(elements)
-        step, _ = elements.stats()
+        step, _ = elements.stats().tuned
     assert step["step"].startswith("interleave(<lambda>, cycle_length=4, num_parallel_calls=AUTOTUNE")
     assert (step["where"], step["workers"]) == ("task", 4)
     assert step["why"]
@@ -146,7 +146,7 @@ def test_inputs_that_sleep_are_read_at_once(placement: Any) -> None:
     ds = ad.Dataset.range(32).interleave(sleeping, cycle_length=16, num_parallel_calls=ad.AUTOTUNE)
     with ds.with_options(ad.Options(placement=placement)).iterate() as elements:
         assert len(list(elements)) == 32 * 20
-        step, _ = elements.stats()
+        step, _ = elements.stats().tuned
     assert step["workers"] == 16
 
 
@@ -154,10 +154,10 @@ def test_it_can_be_turned_off_and_is_where_there_is_no_order() -> None:
     for options in (ad.Options(autotune=False), ad.Options(deterministic=False)):
         with interleaved(ad.AUTOTUNE).with_options(options).iterate() as elements:
             list(elements)
-            assert [step["step"] for step in elements.stats()] == ["prefetch(AUTOTUNE)"]
+            assert [step["step"] for step in elements.stats().tuned] == ["prefetch(AUTOTUNE)"]
     with interleaved(4).iterate() as elements:
         list(elements)
-        assert [step["step"] for step in elements.stats()] == ["prefetch(AUTOTUNE)"]
+        assert [step["step"] for step in elements.stats().tuned] == ["prefetch(AUTOTUNE)"]
 
 
 def test_a_reader_that_is_let_in_and_told_to_end_at_once_lets_the_next_one_in() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from asyncdata.engines.base import END_TIMEOUT, RunSpec, wait_in_thread, wait_on_loop
 from asyncdata.engines.process.client import client_of
@@ -14,6 +13,7 @@ from asyncdata.engines.process.guarded_elements import transfer_of
 from asyncdata.engines.process.protocol import RunRequest, StatisticsQuery, Stop
 from asyncdata.engines.process.remote_queue import GoneError, RemoteBlockQueue, RunReference
 from asyncdata.graph.node import Node
+from asyncdata.observe.statistics import EngineStatistics
 from asyncdata.options import Options
 from asyncdata.runtime import forks
 from asyncdata.runtime.queue import BlockQueue
@@ -48,10 +48,11 @@ class ProcessEngine:
     async def wait_async(self, ready: Callable[[], object]) -> None:
         await wait_on_loop(self.queue, ready)
 
-    def stats(self) -> list[dict[str, Any]] | None:
-        """Return what AUTOTUNE has chosen there so far; `None` if nobody is there to tell."""
+    def stats(self) -> EngineStatistics | None:
+        """Return what the steps have done there so far; `None` if nobody is there to tell."""
         with suppress(GoneError):
-            return self.line.course.post.ask(self.line.course.run, StatisticsQuery())
+            answer = self.line.course.post.ask(self.line.course.run, StatisticsQuery())
+            return answer if isinstance(answer, EngineStatistics) else None
         return None
 
     def notify(self) -> None:

@@ -100,7 +100,7 @@ class BlockReadable(NamedTuple):
 
 
 class StatisticsQuery(NamedTuple):
-    """What has AUTOTUNE chosen?"""
+    """What have the steps done?"""
 
 
 class Query(NamedTuple):

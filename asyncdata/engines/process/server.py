@@ -94,9 +94,8 @@ class RemoteRun:
 
     def __init__(self, number: int, run: RunSpec, sender: MessageSender, label: str) -> None:
         self.number = number
-        self.plan = run.whole
+        self.run = run
         self.label = label
-        self.budget = run.budget
         self.sender = sender
         self.tickets: dict[int, Tickets] = {}
         self.held: dict[int, Block] = {}  # until the consumer has unpickled them
@@ -158,7 +157,7 @@ class RemoteRun:
         """Return the answer to a question."""
         try:
             if isinstance(question, StatisticsQuery):
-                return self.sender.payload(stats_of(self.plan, self.budget))
+                return self.sender.payload(stats_of(self.run.whole, self.run.meters, self.run.budget))
             if isinstance(question, ResendBlock):
                 return self.sender.payload(BlockData(guarded(travelling(self.held.pop(question.block))), (), True))
             return self.sender.payload(self.tickets[question.block].at(question.delivered))

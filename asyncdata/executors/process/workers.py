@@ -298,7 +298,7 @@ class ExecutorWorkers(Workers):
                 self.submit(group, finished)
                 return
             assert outcome is not None
-            group.count = reached(group.what, outcome)
+            group.seconds, group.count = outcome.seconds, reached(group.what, outcome)
             self.pace.measured(group.count, outcome.worked)
             group.result = sent_back(group.what.part(0, group.count), outcome, self.tasks.work.label)
         except BaseException as error:  # ends the pipeline, not the executor's thread

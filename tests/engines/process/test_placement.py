@@ -183,14 +183,14 @@ def test_what_autotune_has_chosen_there_is_told_here() -> None:
     ds = ad.Dataset.range(20_000).map(abs, ad.AUTOTUNE)
     with beside(ds).iterate() as elements:
         assert len(list(elements)) == 20_000
-        step, buffer = elements.stats()
+        step, buffer = elements.stats().tuned
     assert buffer["step"] == "prefetch(AUTOTUNE)"
     assert buffer["buffer"] > 2
     assert buffer["why"].startswith("fewer were ")  # too little work, or used up: whichever it found first
     assert step["step"] == "map(abs, num_parallel_calls=AUTOTUNE)"
     with beside(ad.Dataset.range(400).map(nap, ad.AUTOTUNE)).iterate() as elements:
         assert list(elements) == [*range(400)]
-        (step, _) = elements.stats()
+        (step, _) = elements.stats().tuned
     assert step["where"] == "thread"  # where naps go on at once, also while the machine is busy
     assert step["workers"] > 1
 

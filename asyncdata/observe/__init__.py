@@ -1,0 +1,5 @@
+"""Seeing what a running pipeline does: statistics, bottleneck, progress, traces."""
+
+from __future__ import annotations
+
+__all__ = ()

@@ -1,0 +1,180 @@
+"""What a pipeline has done so far: numbers of each step, and of the whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any, NamedTuple
+
+from asyncdata.observe.consumer import ConsumerTimes
+from asyncdata.observe.table import Row, html_table, memory, share, text_table, time_of
+
+__all__ = ("EngineStatistics", "Statistics", "StepStatistics", "statistics_of")
+
+HEADINGS = ("step", "elements", "failed", "own time", "workers", "waits for input", "for room", "queue", "p50", "p99")
+
+
+class StepStatistics(NamedTuple):
+    """One step. Times are in seconds; those that are shares in the table are of `EngineStatistics.seconds`."""
+
+    step: str
+    """As `Dataset.explain` shows it."""
+    items: int
+    """How many elements it has given, failed ones among them."""
+    failed: int
+    """How many of them had not failed before."""
+    own_seconds: float
+    """For how long its code ran on the thread that runs the pipeline, its input's code not counted."""
+    worker_seconds: float
+    """For how long it was worked on in threads, tasks and processes of its own, all together."""
+    workers: int
+    """How many of these there are now; 0 if it has none."""
+    input_seconds: float
+    """For how long it waited for its input."""
+    room_seconds: float
+    """For how long it could not go on, as its buffer was full."""
+    output_seconds: float
+    """For how long the next step waited for it: of a step without a buffer also its own time and its input's."""
+    queued: int | None
+    """How many elements are in its buffer, or in flight; `None` if it has none."""
+    queue_size: int | None
+    """How many its buffer may hold; `None` if that depends."""
+    p50: float | None
+    """Seconds that an element takes, as the mean of its block: half of the blocks take less."""
+    p99: float | None
+    """One block in a hundred takes more."""
+    tuned: dict[str, Any]
+    """What AUTOTUNE has chosen: empty if nothing."""
+    inputs: tuple[int, ...]
+    """The places of the steps that it reads."""
+
+    def row(self, seconds: float) -> Row:
+        """Return the step as a row of a table, when the pipeline has run for so many seconds."""
+        workers = (
+            f"{self.workers} at {share(self.worker_seconds / self.workers, seconds) or '0%'}"
+            if self.worker_seconds
+            else ""
+        )
+        queue = "" if self.queued is None else f"{self.queued:,}"
+        return (
+            self.step,
+            f"{self.items:,}",
+            f"{self.failed:,}" if self.failed else "",
+            share(self.own_seconds, seconds),
+            workers,
+            share(self.input_seconds, seconds) if self.inputs else "",
+            share(self.room_seconds, seconds),
+            queue if self.queue_size is None else f"{queue} of {self.queue_size:,}",
+            time_of(self.p50),
+            time_of(self.p99),
+        )
+
+
+class EngineStatistics(NamedTuple):
+    """All steps, sources first; for how many seconds the pipeline has run, and what its buffers hold."""
+
+    steps: tuple[StepStatistics, ...] = ()
+    seconds: float = 0.0
+    held_bytes: int = 0
+    budget_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What an iterator has done so far. `print` shows a table, a notebook too; `to_dict` is for programs.
+
+    >>> import asyncdata as ad
+    >>> with ad.Dataset.range(100).batch(10).iterate() as batches:
+    ...     _ = list(batches)
+    ...     stats = batches.stats()
+    >>> [(step.step, step.items) for step in stats.steps]
+    [('range(100)', 100), ('batch(10)', 10), ('prefetch(AUTOTUNE)', 10)]
+    >>> stats.elements, 0 <= stats.waiting <= 1
+    (10, True)
+    """
+
+    steps: tuple[StepStatistics, ...]
+    """The steps, sources first."""
+    placement: str
+    """Where the pipeline runs: `Options.placement`."""
+    elements: int
+    """How many elements the consumer was given."""
+    seconds: float
+    """Since the consumer asked for the first element, until the end of the data, or now."""
+    first_seconds: float
+    """Until the first element was there."""
+    waiting_seconds: float
+    """For how long the consumer waited for elements, the first one among them."""
+    engine_seconds: float
+    """For how long the pipeline has run: shares of steps are of this."""
+    held_bytes: int
+    """What buffers that tune themselves may hold now, together, by what their elements weigh."""
+    budget_bytes: int
+    """What they may hold at most: `Options.ram_budget`."""
+
+    @property
+    def pace(self) -> float:
+        """How many elements the consumer got in a second."""
+        return self.elements / self.seconds if self.seconds else 0.0
+
+    @property
+    def waiting(self) -> float:
+        """The share of its time that the consumer waited, the first element left out, from 0 to 1."""
+        seconds = self.seconds - self.first_seconds
+        return min(1.0, max(0.0, self.waiting_seconds - self.first_seconds) / seconds) if seconds > 0 else 0.0
+
+    @property
+    def tuned(self) -> list[dict[str, Any]]:
+        """What AUTOTUNE has chosen, a dict for each step that it tunes: see `DatasetIterator.stats`."""
+        return [{"step": step.step, **step.tuned} for step in self.steps if step.tuned]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as dicts, lists, strings and numbers, as JSON knows them.
+
+        >>> import asyncdata as ad
+        >>> numbers = iter(ad.Dataset.range(3))
+        >>> _ = list(numbers)
+        >>> found = numbers.stats().to_dict()
+        >>> found["elements"], found["steps"][0]["step"]
+        (3, 'range(3)')
+        """
+        steps = [{**step._asdict(), "inputs": list(step.inputs)} for step in self.steps]
+        return {**vars(self), "pace": self.pace, "waiting": self.waiting, "steps": steps}
+
+    @property
+    def summary(self) -> str:
+        """The whole in one sentence."""
+        if not self.seconds:
+            return "not begun"
+        pace = f"{self.pace:,.{0 if self.pace >= 100 else 1}f}"
+        return (
+            f"{self.elements:,} elements in {time_of(self.seconds)}: {pace} a second; "
+            f"the first after {time_of(self.first_seconds)}, then the consumer waited {self.waiting:.0%} of the time; "
+            f"buffers have {memory(self.held_bytes)} of {memory(self.budget_bytes)}"
+        )
+
+    @property
+    def rows(self) -> list[Row]:
+        """The steps as rows of a table, with the headings first."""
+        return [HEADINGS, *[step.row(self.engine_seconds) for step in self.steps]]
+
+    def __str__(self) -> str:
+        return f"{self.summary}\n\n{text_table(self.rows)}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.summary)}</p>{html_table(self.rows)}"
+
+
+def statistics_of(engine: EngineStatistics, times: ConsumerTimes, placement: str, elements: int) -> Statistics:
+    """Return what an engine and its consumer have done."""
+    return Statistics(
+        steps=engine.steps,
+        placement=placement,
+        elements=elements,
+        seconds=times.seconds,
+        first_seconds=times.first,
+        waiting_seconds=times.waited,
+        engine_seconds=engine.seconds,
+        held_bytes=engine.held_bytes,
+        budget_bytes=engine.budget_bytes,
+    )

@@ -1,0 +1,272 @@
+"""Meters: what each step of a running pipeline has done, and for how long; kept by the block, not by the element."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import aclosing
+from math import frexp
+from typing import Any, Final, Protocol
+from weakref import ref
+
+from asyncdata.runtime.block import Block, Blocks, Failure
+from asyncdata.runtime.queue import BlockQueue
+
+__all__ = ("COST_BINS", "Meter", "Meters", "ThreadClock", "metered", "seconds_of_bin")
+
+COST_BINS: Final = 256
+
+LOOK: Final = 2e-6
+SHARE: Final = 100
+MOST_UNSEEN: Final = 255
+"""To measure a pull costs about so many seconds, so not more than one part in so many of the time goes there; and of
+so many pulls at least one is measured."""
+
+
+def cost_bin(seconds: float) -> int:
+    """Return the place of what an element took in a histogram: four bins for a factor of two."""
+    square = seconds * seconds
+    return frexp(square * square)[1]
+
+
+def seconds_of_bin(place: int) -> float:
+    """Return what an element took that stands at a place in a histogram, about."""
+    exponent = place if place < COST_BINS // 2 else place - COST_BINS
+    return 2.0 ** ((exponent - 0.5) / 4)
+
+
+def nothing() -> None:
+    """Return that there is nothing."""
+
+
+class Window(Protocol):
+    """Elements in flight."""
+
+    held: int
+    """How many there are."""
+
+
+class ThreadClock:
+    """The time of the thread that runs the stages of a pipeline: what of it was spent in some step."""
+
+    __slots__ = ("accounted", "begun", "ended", "looking", "now")
+
+    def __init__(self) -> None:
+        self.now: Callable[[], float] = time.perf_counter
+        self.accounted = 0.0
+        self.looking = 0
+        """How many pulls are being measured, so that those within them are measured too."""
+        self.begun = self.ended = 0.0
+
+    def begin(self, now: Callable[[], float] = time.perf_counter) -> None:
+        """Begin to count, by a clock that tells seconds."""
+        self.now = now
+        self.begun = now()
+
+    def end(self) -> None:
+        """Count no further."""
+        self.ended = self.now()
+
+    @property
+    def seconds(self) -> float:
+        """For how long the pipeline has run."""
+        return (self.ended or self.now()) - self.begun if self.begun else 0.0
+
+
+class Meter:
+    """What one step has done. One thread writes it, any may read it."""
+
+    __slots__ = (
+        "blocks",
+        "clock",
+        "costs",
+        "failed",
+        "full",
+        "inside",
+        "items",
+        "own",
+        "pulled",
+        "queue",
+        "since",
+        "window",
+        "worked",
+        "workers",
+    )
+
+    def __init__(self, clock: ThreadClock, inside: Meter | None = None) -> None:
+        self.clock = clock
+        self.inside = inside
+        """That of pipelines inside the step: their work is the step's, their elements are not. They have none."""
+        self.items = self.blocks = self.failed = 0
+        self.own = 0.0
+        """Seconds of the engine's thread, those of the input not counted."""
+        self.pulled: float | None = None
+        """Seconds that its reader has waited for it; `None` where these are its own and those of its input."""
+        self.worked = 0.0
+        """Seconds in threads, tasks and processes of its own, all together."""
+        self.workers = 0
+        """How many of these there are."""
+        self.full = 0.0
+        """Seconds in which it could not go on as nobody took what it had made."""
+        self.since = 0.0
+        """Those of its own that no block shows yet."""
+        self.costs = [0] * COST_BINS
+        self.queue: Callable[[], BlockQueue | None] = nothing
+        self.window: Callable[[], Window | None] = nothing
+
+    @property
+    def within(self) -> Meter:
+        """Return the meter of what runs inside the step."""
+        return self.inside or self
+
+    def made(self, block: Block, seconds: float, count: int) -> None:
+        """Take note of a block that was made on the engine's thread, of so many elements; it may be empty."""
+        self.own += seconds
+        self.clock.accounted += seconds
+        self.since += seconds
+        if count:
+            self.gave(block, self.since / count)
+            self.since = 0.0
+
+    def timed(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        """Yield blocks that are made on the engine's thread when they are asked for."""
+        begin = time.perf_counter()
+        for block in blocks:
+            self.made(block, time.perf_counter() - begin, len(block))
+            yield block
+            begin = time.perf_counter()
+
+    def gave(self, block: Block, each: float) -> None:
+        """Take note of a block, of which each element took so many seconds."""
+        self.blocks += 1
+        self.items += len(block)
+        self.costs[cost_bin(each)] += 1
+        if block.failed:
+            self.failed += failures(block)
+
+    def awaited(self, block: Block, seconds: float) -> None:
+        """Take note of a block that was waited for."""
+        self.worked += seconds
+        self.workers = 1
+        self.gave(block, seconds)
+
+    def collected(self, block: Block, seconds: float, count: int, here: bool) -> None:
+        """Take note of what one of its workers made of so many elements; `here` if that is the engine's thread."""
+        if here:  # not within a pull that is measured
+            self.own += seconds
+        else:
+            self.worked += seconds
+        if count:
+            self.gave(block, seconds / count)
+
+    def waited(self, seconds: float) -> None:
+        """Take note that its reader has waited for it."""
+        self.pulled = (self.pulled or 0.0) + seconds
+
+    def buffers(self, queue: BlockQueue) -> None:
+        """Take note of the queue that lies between the step and its reader."""
+        self.queue = ref(queue)
+        queue.on_full = self.was_full
+
+    def holds(self, window: Window) -> None:
+        """Take note of the elements in flight that lie between the step's input and its reader."""
+        self.pulled = self.pulled or 0.0
+        self.window = ref(window)
+
+    def was_full(self, seconds: float) -> None:
+        """Take note that there was no room."""
+        self.full += seconds
+
+
+def failures(block: Block) -> int:
+    """Return how many elements of a block have failed."""
+    return sum([type(item) is Failure for item in block.items])
+
+
+class Meters:
+    """The meters of a run: one for each node of its plan, and one for the queue that its consumer reads."""
+
+    def __init__(self, nodes: tuple[object, ...] = ()) -> None:
+        self.clock = ThreadClock()
+        self.output = Meter(self.clock, Meter(self.clock))
+        self.steps: dict[object, Meter] = {node: Meter(self.clock, Meter(self.clock)) for node in nodes}
+
+
+async def metered(source: Blocks, meter: Meter, leaf: bool) -> Blocks:
+    """Yield what a stage gives that does not tell its meter itself: all is counted, of the pulls some are timed.
+
+    For those that were not, the shorter one of two that were stands.
+    """
+    unseen, clock, own, wall = 0, meter.clock, 0.0, 0.0
+    async with aclosing(source):
+        while True:
+            pull = MeasuredPull(source, clock)
+            block = await pull
+            meter.own += pull.own + unseen * min(pull.own, own)
+            meter.waited(pull.seconds + unseen * min(pull.seconds, wall))
+            own, wall = pull.own, pull.seconds
+            if block is None:
+                return
+            meter.gave(block, (wall if leaf else own) / len(block))
+            yield block
+            block = None
+            unseen, most = 0, min(MOST_UNSEEN, int(SHARE * LOOK / max(pull.seconds, 1e-9)))
+            if not most or clock.looking:
+                continue
+            async for block in source:
+                meter.items += len(block)
+                meter.blocks += 1
+                if block.failed:
+                    meter.failed += failures(block)
+                yield block
+                block = None  # noqa: PLW2901  what was given out is not held
+                unseen += 1
+                if unseen >= most or clock.looking:
+                    break
+            else:
+                return
+
+
+class MeasuredPull:
+    """Waits for the next block of a stage: how long that took, and how long its own code ran meanwhile."""
+
+    __slots__ = ("clock", "own", "seconds", "source")
+
+    def __init__(self, source: Blocks, clock: ThreadClock) -> None:
+        self.source = source
+        self.clock = clock
+        self.own = self.seconds = 0.0
+
+    def __await__(self) -> Generator[Any, Any, Block | None]:
+        pull: Any = self.source.__anext__()
+        step, value, begin = pull.send, None, self.clock.now()
+        try:
+            while True:
+                try:
+                    waits_for = self.timed(step, value)
+                except StopIteration as stop:
+                    return stop.value
+                except StopAsyncIteration:
+                    return None
+                try:
+                    step, value = pull.send, (yield waits_for)
+                except GeneratorExit:
+                    pull.close()
+                    raise
+                except BaseException as error:  # handed to the stage, as `yield from` does
+                    step, value = pull.throw, error
+        finally:
+            self.seconds = self.clock.now() - begin
+
+    def timed(self, step: Callable[[Any], Any], value: Any) -> Any:
+        """Let the stage run until it waits or has a block."""
+        clock = self.clock
+        clock.looking += 1
+        before, begin = clock.accounted, clock.now()
+        try:
+            return step(value)
+        finally:
+            clock.looking -= 1
+            spent = clock.now() - begin - (clock.accounted - before)
+            clock.accounted += spent
+            self.own += spent
