@@ -22,6 +22,7 @@ from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import BlockQueue, BufferSize, LoopQueue, LoopSignal, ThreadSignal, clock_of
 from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
+from asyncdata.runtime.signal_handlers import DeferredHandlers
 from asyncdata.runtime.tickets import Start
 from asyncdata.transforms.prefetch import Prefetch
 
@@ -213,7 +214,7 @@ class LoopEngine:
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        with self.turn:
+        with self.turn, DeferredHandlers():
             self.loop = asyncio.new_event_loop()  # not uvloop's, which Ctrl-C in the main thread can leave unusable
             self.signal = StopSignal(self.loop)
             self.queue = LoopQueue(self.run.depth, LoopSignal(self.loop), self.signal)
@@ -239,13 +240,14 @@ class LoopEngine:
             if self.stopping:  # by another thread
                 return
             interrupts.to_stop(lambda: self.loop.call_soon_threadsafe(self.loop.stop))
+            handlers = DeferredHandlers(lambda: self.loop.call_soon_threadsafe(self.loop.stop))
             try:
-                with without_output_buffers():
-                    self.signal.until(lambda: ready() or interrupts.came)
+                with without_output_buffers(), handlers:
+                    self.signal.until(lambda: ready() or interrupts.came or handlers.came)
             except BaseException:  # Ctrl-C, while a user's function ran
                 self.interrupted = True
                 raise
-            self.interrupted |= interrupts.came
+            self.interrupted |= interrupts.came or bool(handlers.came)
 
     def settle(self) -> None:
         """Let the loop stop once where it was interrupted just as it was to: else it would in its next run."""
@@ -301,7 +303,7 @@ class LoopEngine:
 
     def finish(self, task: asyncio.Task[None]) -> None:
         """Cancel the pipeline if it has not ended, let it end, and close the loop."""
-        with DeferredInterrupts() as interrupts, DeferredSigint(interrupts):
+        with DeferredInterrupts() as interrupts, DeferredSigint(interrupts), DeferredHandlers():
             self.queue.stop()
             self.settle()
             if self.queue.ended:

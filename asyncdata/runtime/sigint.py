@@ -11,7 +11,7 @@ from inspect import currentframe
 from types import FrameType
 from typing import Final, Self
 
-__all__ = ("DeferredInterrupts", "DeferredSigint")
+__all__ = ("SIGNAL", "DeferredInterrupts", "DeferredSigint", "in_a_users_function")
 
 SIGNAL: Final = import_module("_signal")
 """What `signal` is made of: its own functions turn all they see into enums, which takes ten times as long."""
@@ -70,21 +70,22 @@ class DeferredInterrupts:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Take note of a Ctrl-C."""
-        if self.came or self.in_a_users_function(frame):
+        if self.came or in_a_users_function(frame, self.caller):
             self.came = False
             raise KeyboardInterrupt
         self.came = True
         if self.stop is not None:
             self.stop()
 
-    def in_a_users_function(self, frame: FrameType | None) -> bool:
-        """Tell whether code is running that is neither ours nor the standard library's."""
-        while frame is not None and frame is not self.caller:
-            module = str(frame.f_globals.get("__name__"))
-            if module.partition(".")[0] not in OURS and not module.startswith("namedtuple_"):
-                return True
-            frame = frame.f_back
-        return False
+
+def in_a_users_function(frame: FrameType | None, caller: FrameType | None) -> bool:
+    """Tell whether code is running, on behalf of `caller`, that is neither ours nor the standard library's."""
+    while frame is not None and frame is not caller:
+        module = str(frame.f_globals.get("__name__"))
+        if module.partition(".")[0] not in OURS and not module.startswith("namedtuple_"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class DeferredSigint:

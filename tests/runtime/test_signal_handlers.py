@@ -93,6 +93,7 @@ def but_seven(number: int) -> int:
 
 
 async def awaited(number: int) -> int:
+    await asyncio.sleep(0)
     return number
 
 
@@ -234,3 +235,37 @@ def test_a_writer_that_was_not_woken_is_woken_by_the_next_call(kind: type[Except
         signal_of_writer.notify()
     signal_of_writer.notify()
     assert len(loop.calls) == 1
+
+
+def same(x: int) -> int:
+    return x
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops what finalizers raise
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
+@pytest.mark.parametrize("build", [lambda ds: ds.map(same, 2), lambda ds: ds.map(awaited, 4).batch(3).unbatch()])
+def test_nothing_is_lost_or_waited_for_where_real_signals_stop_a_private_loop(build: Callable[..., Any]) -> None:
+    def handle(number: int, frame: object) -> None:
+        raise AlarmError
+
+    found: list[int] = []
+    failed = alarms = 0
+    list(build(ad.Dataset.range(9)))  # a module that is being imported is not to be interrupted
+    elements = iter(build(ad.Dataset.range(2000)).with_options(ad.Options(placement="current")))
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        while True:
+            alarms += 1
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + alarms % 19))
+                found.extend(elements)  # in C: no signal comes between an element and its place in the list
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                break
+            except AlarmError as error:
+                failed += hasattr(error, "__notes__")  # taken for the failure of the element whose function ran
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(found) + failed == 2000
+    assert found == sorted({*found})
+    assert alarms > 3
