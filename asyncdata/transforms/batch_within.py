@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from asyncdata.errors import PlanError
 from asyncdata.executors.scope import Scope
@@ -65,6 +65,7 @@ class Timed:
     """Feeds a batcher, and has it give what it holds when that is due."""
 
     node: BatchWithin
+    counts: ClassVar[bool] = False
 
     @property
     def waits(self) -> bool:
