@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from asyncdata.web.consumer import Consumer
 from asyncdata.web.durable import trim
 from asyncdata.web.ingest import ingest_app
 
-__all__ = ("ingest_app", "trim")
+__all__ = ("Consumer", "ingest_app", "trim")

@@ -80,6 +80,11 @@ class Channel(Closable):
         """Close it; after what is there each iteration raises `error`, and ends."""
         self._queue.end(error)
 
+    @property
+    def closed(self) -> bool:
+        """Whether it takes nothing more."""
+        return self._queue.closed
+
     def stats(self) -> dict[str, int]:
         """Return how many items and bytes it holds, how many were sent, taken and dropped as stale, and who waits.
 

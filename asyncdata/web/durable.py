@@ -8,7 +8,8 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
@@ -37,7 +38,13 @@ KEY_SHARE: Final = 256
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
+MOST_WORKERS: Final = 1024
+
 Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[bool]"]
+
+
+class OpenElsewhereError(PlanError):
+    """Somebody has the channel open to send."""
 
 
 @dataclass(eq=False)
@@ -77,7 +84,10 @@ class DurableChannel(Closable):
         self._folder.create()
         lock = FileLock.take(self._folder.path / "writer")
         if lock is None:
-            raise PlanError(f"{self._folder.path} is open to send already, here or in another process: only one may")
+            raise OpenElsewhereError(
+                f"{self._folder.path} is open to send already, here or in another process: only one may; workers of a "
+                "server take a folder each, DurableChannel.for_worker(path)"
+            )
         self._lock = lock
         most_keys = min(KNOWN_KEYS, self._max_bytes // KEY_SHARE)
         try:
@@ -92,16 +102,39 @@ class DurableChannel(Closable):
         self._waiting_bytes = 0
         self._oldest = (self._folder.segments() or [0])[0]
         self._closed = "it was ended" if found.ended else ""
+        self._full = False
+        """Whether somebody was refused for want of room since a segment was begun."""
         self._inherited = False
         self._signal = ThreadSignal()
         forks.register(self)
         self._thread = threading.Thread(target=self._run, name="asyncdata-channel", daemon=True)
         self._thread.start()
 
+    @classmethod
+    def for_worker(
+        cls, path: str | os.PathLike[str], max_bytes: int = 1 << 30, segment_bytes: int = 64 << 20
+    ) -> DurableChannel:
+        """Open the first of the folders `0`, `1`, ... below `path` that nobody has open to send.
+
+        So each worker process of a server has a channel of its own, and a worker that takes the place of another one
+        goes on with that one's. A key is known to the worker that stored it.
+        """
+        for number in range(MOST_WORKERS):
+            try:
+                return cls(os.path.join(path, str(number)), max_bytes, segment_bytes)
+            except OpenElsewhereError:
+                continue
+        raise PlanError(f"{MOST_WORKERS} channels below {os.fspath(path)} are open to send already")
+
     @property
     def path(self) -> str:
         """The folder."""
         return str(self._folder.path)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes nothing more."""
+        return bool(self._closed)
 
     async def send(
         self,
@@ -169,6 +202,8 @@ class DurableChannel(Closable):
         if end - self._oldest > self._max_bytes:
             self._oldest = (self._folder.segments() or [0])[0]  # which a trainer elsewhere may have trimmed
         if end - self._oldest > self._max_bytes:
+            self._full = True
+            self._signal.notify()
             raise ChannelFull(
                 f"{self.path}: it holds {self._log.end - self._oldest} of {self._max_bytes} bytes; send it again when "
                 "the trainer has read and trimmed what is there"
@@ -228,7 +263,7 @@ class DurableChannel(Closable):
     # the thread that writes
 
     def _has_work(self) -> bool:
-        return bool(self._pending or self._closed)
+        return bool(self._pending or self._closed or self._full)
 
     def _run(self) -> None:
         """Store what was sent in groups: what comes while the disk is busy is the next one."""
@@ -237,9 +272,13 @@ class DurableChannel(Closable):
                 self._signal.until(self._has_work)
                 with self._guard:
                     group = self._group()
-                if not group:
+                    full, self._full = self._full, False
+                if group:
+                    self._store(group)
+                elif full:
+                    self._log.end_segment()
+                else:
                     return
-                self._store(group)
         finally:
             self._log.close()
 
@@ -326,11 +365,13 @@ class LogWriter:
         self.known = found.known
         self.end = found.end
         self.start = found.segment
+        self.bare = False
+        """Whether the last segment holds keys alone."""
         self.broken = False
         """Whether nobody knows what the last segment holds."""
         self.file = -1
 
-    def append(self, group: Iterable[Pending]) -> None:
+    def append(self, group: Sequence[Pending]) -> None:
         """Have some records on the disk, or none of them; `OSError` says why not."""
         if self.start < 0 or self.end - self.start >= self.segment_bytes:
             self.begin_segment()
@@ -347,6 +388,7 @@ class LogWriter:
             self.broken = True  # what the system has of it in memory, it may have dropped
             raise
         self.end += len(data)
+        self.bare = len(frames) == 1 and not group
         self.folder.committed.write(self.end)
         self.folder.wake_all()
         for one in group:
@@ -371,6 +413,13 @@ class LogWriter:
             os.ftruncate(self.file, self.end - self.start)
             self.broken = False
             raise
+
+    def end_segment(self) -> None:
+        """Have what is stored in segments that may all be removed, if there is room for the one that follows."""
+        if 0 <= self.start < self.end and not self.bare:
+            with suppress(OSError):  # it is tried again by whoever is refused next
+                self.begin_segment()
+                self.append(())
 
     def begin_segment(self) -> None:
         """Make the next segment, which begins where the log ends."""

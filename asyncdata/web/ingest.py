@@ -1,48 +1,22 @@
-"""ingest_app: an ASGI application that takes data in by HTTP and hands it to a channel."""
+"""ingest_app: an ASGI application that takes data in by HTTP and WebSocket, and hands it to a channel."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
-from urllib.parse import parse_qs
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
-from asyncdata.errors import ChannelFull, ClosedError, PlanError
 from asyncdata.runtime.optional_packages import require
-from asyncdata.web.admission import Authenticate, admit
-from asyncdata.web.decoding import BodyDecoder, BodyError, Decode, format_of
-from asyncdata.web.intake import AnyChannel, Brought, Intake, intake_of
+from asyncdata.web.admission import Authenticate
+from asyncdata.web.consumer import Consumer
+from asyncdata.web.decoding import Decode
+from asyncdata.web.http import Ingest, Limits
+from asyncdata.web.intake import AnyChannel, intake_of
+from asyncdata.web.monitoring import Health, Metrics
+from asyncdata.web.openapi import OpenApi
+from asyncdata.web.websocket import IngestSocket
 
-__all__ = ("Limits", "ingest_app")
-
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-
-Header: TypeAlias = tuple[bytes, bytes]
-
-RETRY: Final[Header] = (b"retry-after", b"1")
-CLOSE: Final[Header] = (b"connection", b"close")
-
-VERSION: Final = re.compile(r"-?[0-9]{1,18}")
-
-LEAVING_BYTES: Final = 16 << 20
-LEAVING_SECONDS: Final = 1.0
-"""What is read of a body after it was refused, so that its client comes to read why."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a request may take, and all that are received at once."""
-
-    body_bytes: int
-    item_bytes: int
-    body_seconds: float
-    receiving_bytes: int = 64 << 20
+__all__ = ("ingest_app",)
 
 
 def ingest_app(
@@ -54,6 +28,7 @@ def ingest_app(
     body_seconds: float = 30.0,
     receiving_bytes: int = 64 << 20,
     authenticate: Authenticate | None = None,
+    consumer: Consumer | None = None,
 ) -> Any:
     """Return an ASGI application that puts what is posted to `/ingest` into a channel.
 
@@ -75,6 +50,13 @@ def ingest_app(
     where it is closed or the bodies that are being received hold more than `receiving_bytes`. The application closes
     the channel when it is shut down.
 
+    Each message of a WebSocket to `/ingest` is taken as a request is, and acknowledged in its turn: text is NDJSON,
+    bytes are of `?content_type=`. Message n has the idempotency key `KEY/n` with `?key=KEY`, and a client that comes
+    again tells by `?first=n` where it goes on. `/health` says whether all is well, `/metrics` tells Prometheus how much
+    was taken, and `/openapi.json` what is taken and answered.
+
+    With a `consumer` the application also starts what reads the channel, and lets it end when it is shut down.
+
     >>> import asyncdata as ad
     >>> app = ad.web.ingest_app(ad.Channel())  # doctest: +SKIP
     """
@@ -86,153 +68,17 @@ def ingest_app(
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[None, None]:
-        async with channel:
+        async with AsyncExitStack() as stack:
+            if consumer is not None:
+                await stack.enter_async_context(consumer)
+            await stack.enter_async_context(channel)
             yield
 
-    routes = [routing.Route("/ingest", ingest, methods=["POST"])]
+    routes = [
+        routing.Route("/ingest", ingest, methods=["POST"]),
+        routing.WebSocketRoute("/ingest", IngestSocket(ingest)),
+        routing.Route("/health", Health(channel, consumer), methods=["GET"]),
+        routing.Route("/metrics", Metrics(channel, ingest), methods=["GET"]),
+        routing.Route("/openapi.json", OpenApi(), methods=["GET"]),
+    ]
     return applications.Starlette(routes=routes, lifespan=lifespan)
-
-
-class Ingest:
-    """The endpoint that takes requests: an ASGI application."""
-
-    def __init__(
-        self, intake: Intake, decode: Decode | None, limits: Limits, authenticate: Authenticate | None = None
-    ) -> None:
-        self.intake = intake
-        self.decode = decode
-        self.limits = limits
-        self.authenticate = authenticate
-        self.receiving = 0
-        """Bytes of bodies that are being received."""
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        body = RequestBody(receive)
-        try:
-            await admit(self.authenticate, scope.get("client"), headers)
-            status, reply = 200, await self.take(scope, headers, body)
-        except (BodyError, ChannelFull, ClosedError) as error:
-            status, reply = refusal(error)
-        more: list[Header] = [RETRY] if status in (429, 503) else []
-        if body.more:
-            more.append(CLOSE)
-        if not body.gone:
-            await respond(send, status, reply, more, body)
-
-    async def take(self, scope: Message, headers: Mapping[str, str], body: RequestBody) -> dict[str, Any]:
-        """Put the items of a request into the channel, and return what to say of it."""
-        check_length(headers.get("content-length", "0"), self.limits.body_bytes)
-        content_type, key = headers.get("content-type", ""), key_of(headers)
-        version = version_of(scope.get("query_string", b""))
-        decoder = BodyDecoder(format_of(content_type), self.decode, self.limits.body_bytes, self.limits.item_bytes)
-        try:
-            data = await self.read(body, decoder)
-            brought = Brought(content_type, data, decoder.size, decoder.finish(), key, version)
-            return await self.put(brought)
-        finally:
-            self.receiving -= decoder.size
-
-    async def read(self, body: RequestBody, decoder: BodyDecoder) -> bytes:
-        """Read a body to its end, decoding what comes, and return it where the channel keeps it."""
-        parts: list[bytes] = []
-        try:
-            async with asyncio.timeout(self.limits.body_seconds):
-                while body.more:
-                    data = await body.next()
-                    self.receiving += len(data)
-                    decoder.feed(data)
-                    if self.receiving > self.limits.receiving_bytes:
-                        raise BodyError(503, "too many bodies are being received; send it again later")
-                    if self.intake.keeps_bodies:
-                        parts.append(data)
-        except TimeoutError:
-            raise BodyError(408, f"the body took more than {self.limits.body_seconds:g} s") from None
-        return b"".join(parts)
-
-    async def put(self, brought: Brought) -> dict[str, Any]:
-        """Have the channel take all items, and return what to say of them."""
-        accepted = {"accepted": len(brought.items)}
-        try:
-            taken = not brought.items or await self.intake.put(brought)
-        except PlanError as error:  # it would not fit into an empty one
-            raise BodyError(413, str(error)) from None
-        return accepted if taken else {**accepted, "duplicate": True}
-
-
-class RequestBody:
-    """The body of a request, part by part."""
-
-    def __init__(self, receive: Receive) -> None:
-        self.receive = receive
-        self.more = True
-        """Whether there may be more of it."""
-        self.gone = False
-        """Whether the client has left, and reads no reply."""
-
-    async def next(self) -> bytes:
-        """Return the next part; `BodyError` if the client left before the end."""
-        message = await self.receive()
-        if message["type"] == "http.disconnect":
-            self.more, self.gone = False, True
-            raise BodyError(400, "the client left before the end of the body")
-        self.more = message.get("more_body", False)
-        return message.get("body", b"")
-
-    async def leave(self) -> None:
-        """Read a little of what nobody wants: a connection that is closed before that loses the reply on its way."""
-        left = LEAVING_BYTES
-        try:
-            async with asyncio.timeout(LEAVING_SECONDS):
-                while self.more and left > 0:
-                    left -= len(await self.next())
-        except (TimeoutError, BodyError):
-            return
-
-
-def check_length(told: str, most: int) -> None:
-    """Raise if a body says that it is too long."""
-    if not told.isdecimal() or len(told) > 18:
-        raise BodyError(400, f"Content-Length should be a number, got {told!r:.80}")
-    if int(told) > most:
-        raise BodyError(413, f"the body has more than {most} bytes; send it in parts")
-
-
-def key_of(headers: Mapping[str, str]) -> str | None:
-    """Return the idempotency key, in quotes as the standard has it or without."""
-    told = headers.get("idempotency-key")
-    if told is None:
-        return None
-    key = told[1:-1] if len(told) > 1 and told[0] == told[-1] == '"' else told
-    if not key or len(key.encode()) > 1024:
-        raise BodyError(400, f"Idempotency-Key must have 1 to 1024 bytes, got {len(key.encode())}")
-    return key
-
-
-def version_of(query: bytes) -> int | None:
-    """Return the version that a query names."""
-    told = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("version")
-    if told is None:
-        return None
-    if not VERSION.fullmatch(told[-1]):
-        raise BodyError(400, f"?version= must be an integer of at most 18 digits, got {told[-1]!r:.80}")
-    return int(told[-1])
-
-
-def refusal(error: Exception) -> tuple[int, dict[str, Any]]:
-    """Return the status and the reply that say why nothing was taken."""
-    told: dict[str, Any] = {"error": str(error), "accepted": 0}
-    if isinstance(error, BodyError):
-        return error.status, {**told, "line": error.line}
-    return (429 if isinstance(error, ChannelFull) else 503), told
-
-
-async def respond(send: Send, status: int, reply: dict[str, Any], headers: list[Header], body: RequestBody) -> None:
-    """Send a reply of JSON, and end it when the client has had time to read it."""
-    content = json.dumps({name: value for name, value in reply.items() if value is not None}).encode()
-    told = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode()), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": told})
-    await send({"type": "http.response.body", "body": content, "more_body": body.more})
-    if body.more:
-        await body.leave()
-        await send({"type": "http.response.body"})

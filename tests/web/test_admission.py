@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-from asyncdata.web.ingest import Ingest, Limits
+from asyncdata.web.http import Ingest, Limits
 from asyncdata.web.intake import InMemory
 
 

@@ -18,6 +18,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes
+from tests.marks import first_by_default
 from tests.reference import failed
 from tests.running import WAYS, read_plain, results
 from tests.states import edited
@@ -160,6 +161,29 @@ def test_a_full_channel_refuses_until_it_is_trimmed(run: Run, tmp_path: Path) ->
             await channel.send(b"y" * 100)
             with pytest.raises(ad.PlanError, match="does not fit"):
                 await channel.send(b"x" * 3000)
+
+    run(body)
+
+
+def test_a_full_channel_of_one_segment_is_emptied_too(run: Run, tmp_path: Path) -> None:
+    async def body() -> None:
+        channel = ad.DurableChannel(tmp_path, max_bytes=2000)
+        async with channel, ad.Dataset.from_channel(channel).iterate() as items:
+            sent = 0
+            for _ in range(4):
+                with pytest.raises(ad.ChannelFull):
+                    while True:
+                        await channel.send(b"%d" % sent, str(sent))
+                        sent += 1
+                found = [await anext(items) for _ in range(sent)]
+                assert found == [b"%d" % number for number in range(sent)]
+                while not channel.trim(items.state_dict()):
+                    with pytest.raises(ad.ChannelFull):
+                        await channel.send(b"no")
+                sent = 0
+                assert channel.stats()["bytes"] < 300
+        async with ad.DurableChannel(tmp_path, max_bytes=2000) as channel:
+            assert not await channel.send(b"again", found[-1].decode())
 
     run(body)
 
@@ -311,7 +335,7 @@ def killed(*arguments: object, kills: int) -> int:
         )
         with program:
             assert program.stdout is not None
-            for _ in range(5 + 7 * number if number < kills else 1 << 62):
+            for _ in range(5 + 3 * number if number < kills else 1 << 62):
                 if not program.stdout.readline():
                     break
             if number < kills:
@@ -320,18 +344,19 @@ def killed(*arguments: object, kills: int) -> int:
     return program.returncode
 
 
-def test_a_writer_that_is_killed_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
-    """A client sends numbers by their keys, again where it got no answer; the writer is killed five times."""
-    assert killed(PROGRAMS / "writer.py", tmp_path / "channel", tmp_path / "acknowledged", kills=5) == 0
+@pytest.mark.parametrize("kills", first_by_default([1, 20], 1))
+def test_a_writer_that_is_killed_loses_nothing_it_acknowledged(kills: int, tmp_path: Path) -> None:
+    """A client sends numbers by their keys, again where it got no answer."""
+    assert killed(PROGRAMS / "writer.py", tmp_path / "channel", tmp_path / "acknowledged", kills=kills) == 0
     acknowledged = (tmp_path / "acknowledged").read_text().split()
     stored = [item.decode() for item in ad.Dataset.from_channel(tmp_path / "channel")]
     assert len(stored) == len(set(stored)) == 400
     assert set(acknowledged) == set(stored)
 
 
-@pytest.mark.slow
-def test_a_trainer_that_is_killed_goes_on_exactly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", first_by_default([1, 20], 1))
+def test_a_trainer_that_is_killed_goes_on_exactly(kills: int, tmp_path: Path) -> None:
     fill(tmp_path / "channel", 600, 3, segment_bytes=2000)
-    assert killed(PROGRAMS / "trainer.py", tmp_path / "channel", tmp_path / "saved", kills=5) == 0
+    assert killed(PROGRAMS / "trainer.py", tmp_path / "channel", tmp_path / "saved", kills=kills) == 0
     trained = json.loads((tmp_path / "saved").read_text())["trained"]
     assert sorted(trained) == list(range(600))

@@ -1,0 +1,141 @@
+"""Consumer: a function that reads a pipeline for as long as an application runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import copy_context
+from inspect import iscoroutinefunction
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, final
+
+from asyncdata.errors import ClosedError, PlanError
+from asyncdata.graph.node import Node, nodes_of
+from asyncdata.iterator import DatasetIterator
+from asyncdata.web.stored import Stored
+
+__all__ = ("Consumer",)
+
+STEP_SECONDS: Final = 5.0
+"""What the function may take to return when its iterator is closed."""
+
+log = logging.getLogger("asyncdata")
+
+
+class Readable(Protocol):
+    """A dataset, as far as a consumer needs it."""
+
+    @property
+    def plan(self) -> Node: ...
+
+    def iterate(self, *, state: Mapping[str, Any] | None = None) -> DatasetIterator[Any]: ...
+
+
+@final
+class Consumer:
+    """Runs `consume(iterator)` while an application runs: a plain function in a thread, a coroutine function in a task.
+
+    `async with Consumer(dataset, consume):` starts it, in the lifespan of an application, or `ingest_app(consumer=)`
+    does. At the end it waits for `consume` to return, which it does when the channel is closed and read to its end; for
+    at most `drain_seconds`. Then the iterator is closed, which ends the loop over it. Of a `DurableChannel` nothing is
+    lost by that, so its iterator is closed at once. What `consume` raises is logged, and raised at the end.
+
+    >>> import asyncio
+    >>> import asyncdata as ad
+    >>> channel, found = ad.Channel(), []
+    >>> async def serve():
+    ...     async with ad.web.Consumer(ad.Dataset.from_channel(channel).batch(2), found.extend), channel:
+    ...         await channel.send([1, 2, 3])
+    >>> asyncio.run(serve())
+    >>> found
+    [array([1, 2]), array([3])]
+    """
+
+    def __init__(
+        self,
+        dataset: Readable,
+        consume: Callable[[DatasetIterator[Any]], Awaitable[None] | None],
+        *,
+        state: Mapping[str, Any] | None = None,
+        drain_seconds: float = 30.0,
+    ) -> None:
+        if not callable(consume):
+            raise PlanError(f"Consumer needs a function of an iterator, got {consume!r:.80}")
+        self._dataset = dataset
+        self._consume = consume
+        self._state = state
+        self._seconds = drain_seconds
+        self._kept = any(isinstance(node, Stored) for node in nodes_of(dataset.plan))
+        self._done: asyncio.Future[None] | None = None
+        self._closing = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was started and the function has returned, or raised."""
+        return self._done is not None and self._done.done()
+
+    async def __aenter__(self) -> Self:
+        if self._done is not None and not self._done.done():
+            raise PlanError("this Consumer is running already")
+        self._closing = False
+        self._iterator = self._dataset.iterate(state=self._state)
+        if iscoroutinefunction(self._consume):
+            self._done = asyncio.ensure_future(self._consume(self._iterator))
+        else:
+            self._done = self._in_thread()
+        self._done.add_done_callback(self._report)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        done = self._done
+        assert done is not None
+        try:
+            await asyncio.wait([done], timeout=0 if self._kept else self._seconds)
+        finally:
+            self._closing = True
+            await self._iterator.aclose()
+        await asyncio.wait([done], timeout=self._seconds if self._kept else STEP_SECONDS)
+        if not done.done():
+            done.cancel()
+            log.error("the consumer %r did not return after its iterator was closed", self._consume)
+        elif (failure := self._failure(done)) is not None:
+            raise failure
+
+    def _in_thread(self) -> asyncio.Future[None]:
+        loop, iterator, context = asyncio.get_running_loop(), self._iterator, copy_context()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def settle(error: BaseException | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        def main() -> None:
+            failure: BaseException | None = None
+            try:
+                context.run(self._consume, iterator)
+            except BaseException as error:  # noqa: BLE001  it is raised where the consumer is left
+                failure = RuntimeError(f"the consumer raised {error!r}") if isinstance(error, StopIteration) else error
+            try:
+                loop.call_soon_threadsafe(settle, failure)
+            except RuntimeError:  # the loop was closed meanwhile
+                return
+
+        threading.Thread(target=main, name="asyncdata-consumer", daemon=True).start()
+        return done
+
+    def _failure(self, done: asyncio.Future[None]) -> BaseException | None:
+        """Return what the function raised of its own."""
+        failure = None if done.cancelled() else done.exception()
+        return None if self._closing and isinstance(failure, ClosedError) else failure
+
+    def _report(self, done: asyncio.Future[None]) -> None:
+        if (failure := self._failure(done)) is not None:
+            log.error("the consumer %r failed, and nobody reads the channel now", self._consume, exc_info=failure)

@@ -1,0 +1,87 @@
+"""What an ingest application says of itself: whether it is well, and how much it has taken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, final
+
+from asyncdata.web.admission import admit
+from asyncdata.web.consumer import Consumer
+from asyncdata.web.decoding import BodyError
+from asyncdata.web.http import JSON, Ingest, Message, Receive, Send, headers_of, refusal, respond
+from asyncdata.web.intake import AnyChannel
+
+__all__ = ("Health", "Metrics")
+
+TEXT: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+
+HELP: Final = {
+    "requests_total": ("counter", "Requests and messages of WebSockets that were answered, by status."),
+    "items_total": ("counter", "Items that were taken."),
+    "bytes_total": ("counter", "Bytes of bodies that were taken."),
+    "duplicates_total": ("counter", "Requests whose idempotency key had been taken before."),
+    "receiving_bytes": ("gauge", "Bytes of bodies that are being received."),
+    "websockets": ("gauge", "WebSockets that are open."),
+}
+
+
+@final
+class Health:
+    """`GET /health`: 200 while items are taken and what trains on them runs, else 503. Everybody may ask."""
+
+    def __init__(self, channel: AnyChannel, consumer: Consumer | None) -> None:
+        self.channel = channel
+        self.consumer = consumer
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        wrong = self.wrong()
+        told = {"status": "ok"} if wrong is None else {"status": "unavailable", "reason": wrong}
+        await respond(send, 200 if wrong is None else 503, json.dumps(told).encode(), [JSON])
+
+    def wrong(self) -> str | None:
+        if self.channel.closed:
+            return "the channel is closed"
+        if self.consumer is not None and self.consumer.ended:
+            return "what reads the channel has ended"
+        return None
+
+
+@final
+class Metrics:
+    """`GET /metrics`: counts in Prometheus's text format, for whom the application serves."""
+
+    def __init__(self, channel: AnyChannel, ingest: Ingest) -> None:
+        self.channel = channel
+        self.ingest = ingest
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        try:
+            await admit(self.ingest.authenticate, scope.get("client"), headers_of(scope))
+        except BodyError as error:
+            status, reply = refusal(error)
+            await respond(send, status, json.dumps(reply).encode(), [JSON])
+            return
+        await respond(send, 200, "".join(self.lines()).encode(), [TEXT])
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the reply."""
+        for name, (kind, what) in HELP.items():
+            yield f"# HELP asyncdata_ingest_{name} {what}\n# TYPE asyncdata_ingest_{name} {kind}\n"
+            for label, value in self.values(name).items():
+                yield f"asyncdata_ingest_{name}{label} {value}\n"
+        for name, value in self.channel.stats().items():
+            yield f"# TYPE asyncdata_channel_{name} gauge\nasyncdata_channel_{name} {value}\n"
+
+    def values(self, name: str) -> dict[str, Any]:
+        """Return the values of a metric by their labels."""
+        counts = self.ingest.counts
+        match name:
+            case "requests_total":
+                return {f'{{status="{status}"}}': count for status, count in sorted(counts.requests.items())}
+            case "receiving_bytes":
+                return {"": self.ingest.receiving}
+            case "websockets":
+                return {"": counts.sockets}
+            case _:
+                return {"": getattr(counts, name.removesuffix("_total"))}

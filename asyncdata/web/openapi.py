@@ -1,0 +1,100 @@
+"""What an ingest application takes and answers, as an OpenAPI description."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, final
+
+from asyncdata.web.decoding import FORMATS
+from asyncdata.web.http import JSON, Message, Receive, Send, respond
+
+__all__ = ("OpenApi", "description")
+
+ACCEPTED: dict[str, Any] = {
+    "type": "object",
+    "required": ["accepted"],
+    "properties": {
+        "accepted": {"type": "integer", "minimum": 0, "description": "how many items the body has"},
+        "duplicate": {"type": "boolean", "description": "they had been taken before, by the same idempotency key"},
+    },
+}
+
+REFUSED: dict[str, Any] = {
+    "type": "object",
+    "required": ["error", "accepted"],
+    "properties": {
+        "error": {"type": "string"},
+        "accepted": {"type": "integer", "const": 0},
+        "line": {"type": "integer", "minimum": 1, "description": "which line is wrong"},
+    },
+}
+
+STATUSES = {
+    "400": "the body, its length, the idempotency key or the version is malformed",
+    "401": "the request is not authenticated",
+    "403": "only clients on the server's machine are served",
+    "408": "the body took too long",
+    "413": "the body or an item is too large",
+    "415": "no such type of content is taken",
+    "429": "the channel is full; send the request again after Retry-After seconds",
+    "503": "the channel is closed, or too much is being received; send the request again after Retry-After seconds",
+}
+
+
+@final
+class OpenApi:
+    """`GET /openapi.json`: the description, for everybody."""
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        await respond(send, 200, json.dumps(description()).encode(), [JSON])
+
+
+def description() -> dict[str, Any]:
+    """Return the description."""
+    health = {
+        "200": {"description": "items are taken"},
+        "503": {"description": "no items are taken, or nobody reads them"},
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "asyncdata ingest", "version": "1"},
+        "paths": {
+            "/ingest": {"post": ingest()},
+            "/health": {"get": {"summary": "Tell whether items are taken.", "responses": health}},
+            "/metrics": {"get": {"summary": "Count what was taken, for Prometheus.", "responses": metrics()}},
+        },
+    }
+
+
+def ingest() -> dict[str, Any]:
+    """Return the description of `POST /ingest`."""
+    refused = {"application/json": {"schema": REFUSED}}
+    retry = {"Retry-After": {"schema": {"type": "integer"}}}
+    responses: dict[str, Any] = {
+        "200": {"description": "all items are taken", "content": {"application/json": {"schema": ACCEPTED}}}
+    }
+    for status, what in STATUSES.items():
+        more = {"headers": retry} if status in ("429", "503") else {}
+        responses[status] = {"description": what, "content": refused, **more}
+    return {
+        "summary": "Take all items of the body, or none.",
+        "parameters": [
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 1024},
+            },
+            {"name": "version", "in": "query", "schema": {"type": "integer"}},
+        ],
+        "requestBody": {"required": True, "content": {kind: {"schema": {}} for kind in FORMATS}},
+        "responses": responses,
+    }
+
+
+def metrics() -> dict[str, Any]:
+    """Return the replies of `GET /metrics`."""
+    refused = {"application/json": {"schema": REFUSED}}
+    return {
+        "200": {"description": "counts", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **{status: {"description": STATUSES[status], "content": refused} for status in ("401", "403")},
+    }

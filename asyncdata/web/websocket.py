@@ -1,0 +1,140 @@
+"""WebSockets of an ingest application: each message is taken as a request is, and acknowledged in its turn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from typing import Any, Final, final
+from urllib.parse import parse_qs
+
+from asyncdata.errors import ChannelFull, ClosedError
+from asyncdata.web.admission import admit
+from asyncdata.web.decoding import BodyDecoder, BodyError, format_of
+from asyncdata.web.http import Ingest, Message, Receive, Send, headers_of, refusal, version_of
+from asyncdata.web.intake import Brought
+
+__all__ = ("IngestSocket",)
+
+IN_FLIGHT: Final = 256
+"""Messages of a socket that are not acknowledged yet, at most."""
+
+REFUSED: Final = 1008
+LATER: Final = 1013
+
+
+@final
+class IngestSocket:
+    """The endpoint that takes WebSockets: an ASGI application."""
+
+    def __init__(self, ingest: Ingest) -> None:
+        self.ingest = ingest
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        await receive()  # that it wants to connect
+        try:
+            await admit(self.ingest.authenticate, scope.get("client"), headers_of(scope))
+            messages = Messages(self.ingest, scope.get("query_string", b""))
+        except BodyError as error:
+            self.ingest.counts.answered(error.status)
+            await send({"type": "websocket.close", "code": REFUSED, "reason": str(error)[:100]})
+            return
+        await send({"type": "websocket.accept"})
+        self.ingest.counts.sockets += 1
+        try:
+            await messages.take_all(receive, send)
+        finally:
+            self.ingest.counts.sockets -= 1
+
+
+@final
+class Messages:
+    """The messages of one socket: what they are, how many came, and which wait for their acknowledgement.
+
+    They are taken in order, and the next one is begun before the last one is on the disk.
+    """
+
+    def __init__(self, ingest: Ingest, query: bytes) -> None:
+        told = parse_qs(query.decode("latin-1"))
+        self.ingest = ingest
+        self.version = version_of(query)
+        self.binary = told.get("content_type", ["application/octet-stream"])[-1]
+        format_of(self.binary)
+        self.key = told.get("key", [None])[-1]
+        self.number = number_of(told.get("first", ["1"])[-1]) - 1
+        self.waiting: deque[asyncio.Task[Message]] = deque()
+        self.space = asyncio.Semaphore(IN_FLIGHT)
+        self.refused = self.ended = False
+        """Whether one was refused that its client is to send again, and so all after it; whether the client left."""
+
+    async def take_all(self, receive: Receive, send: Send) -> None:
+        """Take messages and acknowledge them, until the client leaves or is to come again later."""
+        more = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            receiving = group.create_task(self.receive_all(receive, group, more))
+            await self.answer(send, more)
+            receiving.cancel()
+
+    async def receive_all(self, receive: Receive, group: asyncio.TaskGroup, more: asyncio.Event) -> None:
+        """Begin to take each message as it comes."""
+        while True:
+            await self.space.acquire()
+            message = await receive()
+            if message["type"] != "websocket.receive":
+                self.ended = True
+                more.set()
+                return
+            self.number += 1
+            self.waiting.append(group.create_task(self.take(message, self.number)))
+            more.set()
+
+    async def take(self, message: Message, number: int) -> dict[str, Any]:
+        """Put the items of a message into the channel, and return what to say of it."""
+        text: str | None = message.get("text")
+        kind, data = (self.binary, message["bytes"]) if text is None else ("application/x-ndjson", text.encode())
+        limits = self.ingest.limits
+        status = 200
+        try:
+            self.check_order()
+            decoder = BodyDecoder(format_of(kind), self.ingest.decode, limits.body_bytes, limits.item_bytes)
+            decoder.feed(data)
+            key = None if self.key is None else f"{self.key}/{number}"
+            brought = Brought(kind, data, len(data), decoder.finish(), key, self.version)
+            reply = await self.ingest.put(brought)
+        except (BodyError, ChannelFull, ClosedError) as error:
+            status, reply = refusal(error)
+            reply["status"] = status
+            self.refused = self.refused or status in (429, 503)
+        self.ingest.counts.answered(status)
+        return {"message": number, **reply}
+
+    def check_order(self) -> None:
+        """Raise if a message before was refused, and this one would come before it."""
+        if self.refused:
+            raise ClosedError("a message before this one was refused; send it again, and then this one")
+
+    async def answer(self, send: Send, more: asyncio.Event) -> None:
+        """Acknowledge each message in its turn."""
+        while True:
+            while not self.waiting:
+                if self.ended:
+                    return
+                more.clear()
+                await more.wait()
+            reply = await self.waiting.popleft()
+            self.space.release()
+            told = {name: value for name, value in reply.items() if value is not None}
+            try:
+                await send({"type": "websocket.send", "text": json.dumps(told)})
+                if reply.get("status") in (429, 503):
+                    await send({"type": "websocket.close", "code": LATER, "reason": "try again later"})
+                    return
+            except (OSError, RuntimeError):  # the client has left; what it sent is taken all the same
+                return
+
+
+def number_of(told: str) -> int:
+    """Return the number of a client's first message."""
+    if not told.isdecimal() or len(told) > 18:
+        raise BodyError(400, f"?first= must be the number of the first message, got {told!r:.80}")
+    return int(told)
