@@ -63,7 +63,7 @@ from asyncdata.memory.output_buffers import empty
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
 from asyncdata.readers import FixedLengthRecordDataset, JsonLinesDataset, TextLineDataset, TFRecordDataset
 from asyncdata.sources.stateful import Stateful
-from asyncdata.storage import read_file
+from asyncdata.storage import CacheDir, read_file
 from asyncdata.transforms.group_by_reducer import Reducer
 from asyncdata.web.channel import Channel
 from asyncdata.web.durable import DurableChannel
@@ -75,6 +75,7 @@ __all__ = (
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "AsyncDataError",
+    "CacheDir",
     "Channel",
     "ChannelFull",
     "ClosedError",

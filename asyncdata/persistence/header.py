@@ -114,7 +114,7 @@ def told_count(path: str) -> int | None:
     parser = RecordParser(path)
     try:
         with RandomFile(path) as file:
-            end = file.status().st_size
+            end = file.status().size
             data = file.read_at(max(0, end - LAST), LAST)
     except FileNotFoundError:
         return None

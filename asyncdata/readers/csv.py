@@ -15,7 +15,7 @@ from asyncdata.formats.compression import decompressor
 from asyncdata.formats.csv import Column, Dialect, Table
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, block_size, checked, files_of
 from asyncdata.sources.csv import CsvFile
 from asyncdata.storage import StorageOptions
 
@@ -54,6 +54,7 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
         *,
         max_record_bytes: int = MAX_RECORD_BYTES,
         storage_options: StorageMapping = None,
+        cache_dir: CacheFolder = None,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
@@ -63,10 +64,11 @@ class CsvDataset(Dataset[tuple[Any, ...]]):
         ascending order, or `exclude_cols` says which columns are read or not. The first bytes of a file tell if it is
         compressed, unless `compression_type` does, as `TextLineDataset` has it. A record of more than
         `max_record_bytes` (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read.
-        `storage_options` are for files at URLs, as `list_files` has them.
+        `storage_options` are for files at URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that
+        keeps them on this machine.
         """
         decompressor(compression_type)  # raises where the mistake is made
-        storage = StorageOptions.of("CsvDataset", storage_options)
+        storage = StorageOptions.of("CsvDataset", storage_options, cache_dir)
         table = table_of(record_defaults, na_value, select_cols, exclude_cols)
         open_one = partial(
             csv_file,

@@ -17,11 +17,12 @@ from asyncdata.graph.node import Node, check_count
 from asyncdata.options import AUTOTUNE
 from asyncdata.sources.in_memory import Items
 from asyncdata.sources.parsed_files import FileCatalog, RandomAccessFiles
-from asyncdata.storage import BLOCK_BYTES, StorageOptions, is_local, store_for
+from asyncdata.storage import BLOCK_BYTES, CacheDir, StorageOptions, is_at_hand, store_for
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
 
 __all__ = (
+    "CacheFolder",
     "Filename",
     "Filenames",
     "StorageMapping",
@@ -32,6 +33,7 @@ __all__ = (
 
 Filename: TypeAlias = str | bytes | PathLike[str]
 StorageMapping: TypeAlias = Mapping[str, Any] | None
+CacheFolder: TypeAlias = str | PathLike[str] | CacheDir | None
 Filenames: TypeAlias = Filename | Sequence[Filename] | Dataset[str] | Dataset[bytes]
 
 
@@ -61,7 +63,11 @@ def files_of(
     call = Call(method, open_one, spread=False)
     call.label = f"{method}(filenames)"  # a line of ours would tell nobody anything
     if reads is None:
-        names = plan.items if isinstance(plan, Items) and plan.files and all(map(is_local, plan.items)) else None
+        names = (
+            plan.items
+            if isinstance(plan, Items) and plan.files and all(is_at_hand(name, storage) for name in plan.items)
+            else None
+        )
         return FlatMap(plan, call, None if names is None or library is None else FileCatalog(names, library))
     workers = check_count(method, "num_parallel_reads", reads, 1, (AUTOTUNE,))
     if workers == AUTOTUNE:

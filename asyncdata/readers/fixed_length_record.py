@@ -8,7 +8,7 @@ from asyncdata.dataset import Dataset
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.fixed_length import FixedLayout
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, block_size, checked, files_of
 from asyncdata.sources.fixed_length import FixedFile, FixedFiles
 from asyncdata.storage import StorageOptions
 
@@ -43,13 +43,15 @@ class FixedLengthRecordDataset(Dataset[bytes]):
         num_parallel_reads: int | None = None,
         *,
         storage_options: StorageMapping = None,
+        cache_dir: CacheFolder = None,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
         `compression_type` is `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"` or none, which the first bytes cannot tell, as they
         may be a record's; the lengths are those of what is not compressed. Files are read in blocks of `buffer_size`
         bytes (2 MB), one after the other, or `num_parallel_reads` at once, in turn. `storage_options` are for files at
-        URLs, as `list_files` has them; those have no known number of records.
+        URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that keeps them on this machine. Without
+        that those have no known number of records.
         """
         method = "FixedLengthRecordDataset"
         layout = FixedLayout(
@@ -58,8 +60,8 @@ class FixedLengthRecordDataset(Dataset[bytes]):
             check_count(method, "footer_bytes", footer_bytes or 0, 0),
         )
         decompressor(compression_type)  # raises where the mistake is made
-        files, size = FixedFiles(layout), block_size(method, buffer_size)
-        storage = StorageOptions.of(method, storage_options)
+        storage = StorageOptions.of(method, storage_options, cache_dir)
+        files, size = FixedFiles(layout, storage), block_size(method, buffer_size)
         open_one = partial(
             fixed_file, compression=compression_type or None, block_bytes=size, files=files, storage=storage
         )

@@ -9,7 +9,7 @@ from asyncdata.dataset import Dataset
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, block_size, checked, files_of
 from asyncdata.sources.json_lines import JsonLinesFile
 from asyncdata.storage import StorageOptions
 
@@ -41,6 +41,7 @@ class JsonLinesDataset(Dataset[Any]):
         *,
         max_record_bytes: int = MAX_RECORD_BYTES,
         storage_options: StorageMapping = None,
+        cache_dir: CacheFolder = None,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
@@ -48,13 +49,13 @@ class JsonLinesDataset(Dataset[Any]):
         `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
         one after the other, or `num_parallel_reads` at once, in turn. A line of more than `max_record_bytes` (256 MiB)
         is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for files at
-        URLs, as `list_files` has them.
+        URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that keeps them on this machine.
         """
         method = "JsonLinesDataset"
         decompressor(compression_type)  # raises where the mistake is made
         size = block_size(method, buffer_size)
         most = check_count(method, "max_record_bytes", max_record_bytes, 1)
-        storage = StorageOptions.of(method, storage_options)
+        storage = StorageOptions.of(method, storage_options, cache_dir)
         open_one = partial(
             json_file, compression=compression_type, block_bytes=size, max_record_bytes=most, storage=storage
         )

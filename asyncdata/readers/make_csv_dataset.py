@@ -20,7 +20,7 @@ from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
 from asyncdata.options import AUTOTUNE
 from asyncdata.readers.csv import DTYPES, csv_file, dialect_of, table_of
-from asyncdata.readers.files import Filename, StorageMapping
+from asyncdata.readers.files import CacheFolder, Filename, StorageMapping
 from asyncdata.sources.csv import CsvFile
 from asyncdata.sources.in_memory import Items
 from asyncdata.sources.listing import matching
@@ -55,6 +55,7 @@ def make_csv_dataset(
     *,
     max_record_bytes: int = MAX_RECORD_BYTES,
     storage_options: StorageMapping = None,
+    cache_dir: CacheFolder = None,
 ) -> Dataset[Any]:
     """Batches of the records of CSV files, as dicts of columns by name; shuffled and without end unless told otherwise.
 
@@ -64,7 +65,8 @@ def make_csv_dataset(
     as `record_defaults` of `CsvDataset`. Files are read one after the other or `num_parallel_reads` in turn. Files and
     records are shuffled, records through a buffer. The last batch is left out if there is no end. The first records are
     read now, and an error in them is raised now. A record of more than `max_record_bytes` (256 MiB) is an error, as in
-    `CsvDataset`. `storage_options` are for files at URLs, as `list_files` has them.
+    `CsvDataset`. `storage_options` are for files at URLs, as `list_files` has them,
+    and `cache_dir` is a folder or a `CacheDir` that keeps them on this machine.
 
     >>> import asyncdata as ad, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -87,7 +89,7 @@ def make_csv_dataset(
         block_bytes=BLOCK_BYTES,
         dialect=dialect,
         max_record_bytes=check_count(method, "max_record_bytes", max_record_bytes, 1),
-        storage=StorageOptions.of(method, storage_options),
+        storage=StorageOptions.of(method, storage_options, cache_dir),
     )
     names = column_names_of(files, open_one, column_names, encoding)
     chosen = places_of(names, select_columns)

@@ -8,7 +8,7 @@ from asyncdata.dataset import Dataset
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, block_size, checked, files_of
 from asyncdata.sources.text_lines import LineFile
 from asyncdata.storage import StorageOptions
 
@@ -38,6 +38,7 @@ class TextLineDataset(Dataset[bytes]):
         *,
         max_record_bytes: int = MAX_RECORD_BYTES,
         storage_options: StorageMapping = None,
+        cache_dir: CacheFolder = None,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
@@ -45,12 +46,12 @@ class TextLineDataset(Dataset[bytes]):
         `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
         one after the other, or `num_parallel_reads` at once, in turn. A line of more than `max_record_bytes` (256 MiB)
         is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for files at
-        URLs, as `list_files` has them.
+        URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that keeps them on this machine.
         """
         decompressor(compression_type)  # raises where the mistake is made
         size = block_size("TextLineDataset", buffer_size)
         most = check_count("TextLineDataset", "max_record_bytes", max_record_bytes, 1)
-        storage = StorageOptions.of("TextLineDataset", storage_options)
+        storage = StorageOptions.of("TextLineDataset", storage_options, cache_dir)
         open_one = partial(
             line_file, compression=compression_type, block_bytes=size, max_record_bytes=most, storage=storage
         )

@@ -11,10 +11,10 @@ from asyncdata.errors import PlanError
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import Node, check_count
-from asyncdata.readers.files import Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, block_size, checked, files_of
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
-from asyncdata.storage import StorageOptions, is_local
+from asyncdata.storage import StorageOptions, is_at_hand
 
 __all__ = ("TFRecordDataset",)
 
@@ -47,6 +47,7 @@ class TFRecordDataset(Dataset[bytes]):
         index: bool = False,
         max_record_bytes: int = MAX_RECORD_BYTES,
         storage_options: StorageMapping = None,
+        cache_dir: CacheFolder = None,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
@@ -54,7 +55,8 @@ class TFRecordDataset(Dataset[bytes]):
         `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
         one after the other, or `num_parallel_reads` at once, in turn. A record of more than `max_record_bytes`
         (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for
-        files at URLs, as `list_files` has them.
+        files at URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that keeps them on this
+        machine, which `index=True` needs of them.
 
         With `index=True`, of files that are not compressed, any record can be had without those before it. The
         elements are the same; their number is known; `dataset[i]`, `shuffle()` without a buffer and the like read the
@@ -64,7 +66,7 @@ class TFRecordDataset(Dataset[bytes]):
         anew when the file has changed.
         """
         most = check_count("TFRecordDataset", "max_record_bytes", max_record_bytes, 1)
-        storage = StorageOptions.of("TFRecordDataset", storage_options)
+        storage = StorageOptions.of("TFRecordDataset", storage_options, cache_dir)
         super().__init__(records_of(filenames, compression_type, buffer_size, num_parallel_reads, index, most, storage))
 
 
@@ -84,7 +86,7 @@ def records_of(
             f"TFRecordDataset(index=True) is not for compression_type={compression!r}: what is compressed can be read "
             "from its beginning only; leave index away, or write the files without compression"
         )
-    indexes = IndexCache(most) if index else None
+    indexes = IndexCache(most, storage) if index else None
     size = block_size("TFRecordDataset", buffer_size)
     open_one = partial(
         record_file,
@@ -107,6 +109,8 @@ def record_file(
 ) -> RecordFile:
     """Return the source for one file."""
     path = checked("TFRecordDataset", filename, storage)
-    if indexes is not None and not is_local(path):
-        raise PlanError(f"TFRecordDataset(index=True) is for files of this machine, got {path!r}; leave index away")
+    if indexes is not None and not is_at_hand(path, storage):
+        raise PlanError(
+            f"TFRecordDataset(index=True) of objects elsewhere needs cache_dir=, where they are kept, got {path!r}"
+        )
     return RecordFile(path, compression, block_bytes, indexes, max_record_bytes=max_record_bytes, storage=storage)

@@ -19,7 +19,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
 from asyncdata.sources.file_contents import FileContents
 from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile, Spot
-from asyncdata.storage import BLOCK_BYTES, Entry, RandomFile, is_local, size_of, store_for
+from asyncdata.storage import BLOCK_BYTES, Entry, StorageOptions, is_at_hand, opened, size_of, without_query
 
 __all__ = ("FixedFile", "FixedFiles")
 
@@ -32,14 +32,15 @@ class FixedFiles:
 
     counted: ClassVar = ("layout",)
 
-    def __init__(self, layout: FixedLayout) -> None:
+    def __init__(self, layout: FixedLayout, storage: StorageOptions | None = None) -> None:
         self.layout = layout
+        self.storage = storage
         self.sizes: dict[str, int] = {}
 
     def size(self, path: str) -> int:
         """Return the size that a file had when it was first asked for, -1 if there was none."""
         if path not in self.sizes:
-            self.sizes[path] = size_of(path)
+            self.sizes[path] = size_of(path, self.storage)
         return self.sizes[path]
 
     def count(self, path: str) -> int:
@@ -56,7 +57,7 @@ class FixedFiles:
         if number >= self.count(path):
             return END
         begin = 0 if self.layout.count(self.size(path)) is None else self.layout.begin(number)
-        return [os.path.basename(path), self.size(path), number, begin, 0]
+        return [os.path.basename(without_query(path)), self.size(path), number, begin, 0]
 
     async def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield the records that lie at these spots and have these tickets, in order, up to one that is not there."""
@@ -87,20 +88,22 @@ class FixedFiles:
 
     def read_file(self, path: str, records: Sequence[int]) -> list[bytes]:
         """Return some records of one file."""
-        with RandomFile(store_for(path)[1]) as file:
-            self.check(path, file.status().st_size)
+        with opened(path, self.storage) as file:
+            self.check(path, file.status().size)
             begins = list(map(self.layout.begin, records))
             data = [file.read_at(begin, self.layout.record_bytes) for begin in begins]
         if any(len(record) < self.layout.record_bytes for record in data):
-            raise DataLossError(f"{path}: it ends earlier than when it was opened")
+            raise DataLossError(f"{without_query(path)}: it ends earlier than when it was opened")
         return data
 
     def check(self, path: str, size: int) -> None:
         """Raise unless a file of this size is what it was when the dataset was made, and has the layout."""
         if self.layout.count(size) is None:
-            raise self.layout.misfit(path, size)
+            raise self.layout.misfit(without_query(path), size)
         if path in self.sizes and self.sizes[path] != size:
-            raise DataLossError(f"{path}: it had {self.sizes[path]} bytes when the dataset first looked, now {size}")
+            raise DataLossError(
+                f"{without_query(path)}: it had {self.sizes[path]} bytes when the dataset first looked, now {size}"
+            )
 
 
 def item_of(spot: Spot, found: bytes | Exception) -> Any:
@@ -128,7 +131,7 @@ class FixedFile(ParsedFile):
     ) -> AsyncGenerator[ParsedChunk, None]:
         if not self.compression and entry.size >= 0:
             try:
-                self.files.check(self.shown, entry.size)
+                self.files.check(self.path, entry.size)
             except DataLossError as error:
                 yield ParsedChunk([error], offset, lost=True)
                 return
@@ -142,7 +145,7 @@ class FixedFile(ParsedFile):
 
     @property
     def random_access(self) -> bool:
-        return not self.compression and is_local(self.path)
+        return not self.compression and is_at_hand(self.path, self.storage)
 
     def seek(self, count: int) -> Position:
         return self.files.position(self.path, count) if self.random_access else super().seek(count)

@@ -21,7 +21,17 @@ from asyncdata.formats.tfrecord_index import HEADER, RecordIndex, Stamp, changed
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
 from asyncdata.sources.parsed_files import Spot
-from asyncdata.storage import BLOCK_BYTES, RandomFile, cache_folder, store_for, write_whole
+from asyncdata.storage import (
+    BLOCK_BYTES,
+    AnyPart,
+    StorageOptions,
+    cache_folder,
+    is_local,
+    opened,
+    store_for,
+    without_query,
+    write_whole,
+)
 
 __all__ = ("IndexCache",)
 
@@ -38,21 +48,26 @@ READERS: Final = 8
 class IndexCache:
     """The indexes of files by path, each read, or made, when it is first needed, and once."""
 
-    def __init__(self, most: int = MAX_RECORD_BYTES) -> None:
+    def __init__(self, most: int = MAX_RECORD_BYTES, storage: StorageOptions | None = None) -> None:
         self.most = most  # a longer record is an error, and the end of its file
+        self.storage = storage
         self.known: dict[str, RecordIndex] = {}
 
     def of(self, path: str) -> RecordIndex:
         """Return the index of one file."""
         known = self.known.get(path)  # asked once: another thread may let go of it, see `now`
-        return self.known.setdefault(path, found_or_made(path).limited(self.most)) if known is None else known
+        return (
+            self.known.setdefault(path, found_or_made(path, self.storage).limited(self.most))
+            if known is None
+            else known
+        )
 
     def now(self, path: str) -> RecordIndex:
         """Return the index of one file as it is now, which may be another than before."""
         known = self.known.get(path)
         if known is not None:
-            with RandomFile(store_for(path)[1]) as file:
-                if Stamp.of(file.status()) != known.stamp:
+            with opened(path, self.storage) as file:
+                if file.status() != known.stamp:
                     self.known.pop(path, None)
         return self.of(path)
 
@@ -61,7 +76,7 @@ class IndexCache:
         index = self.of(path)
         if number >= index.count:
             return END
-        return [os.path.basename(path), index.stamp.size, number, index.span(number)[0], 0]
+        return [os.path.basename(without_query(path)), index.stamp.size, number, index.span(number)[0], 0]
 
     def counts(self, paths: Sequence[str]) -> list[int]:
         """Return how many elements each file has."""
@@ -79,17 +94,16 @@ class IndexCache:
         return gathered(self, spots, scope, want, tickets)
 
 
-def found_or_made(path: str) -> RecordIndex:
+def found_or_made(path: str, storage: StorageOptions | None) -> RecordIndex:
     """Return the index of a file: one that is kept and still fits, else a new one, kept where that is possible."""
-    _, local = store_for(path)
     try:
-        with RandomFile(local) as file:
-            stamp = Stamp.of(file.status())
-            index = next(kept(local, stamp), None)
+        with opened(path, storage) as file:
+            stamp = Stamp(*file.status())
+            index = next(kept(path, stamp), None)
             if index is None:
                 index = RecordIndex.of(file.read_at, stamp)
-                if Stamp.of(file.status()) == stamp:
-                    keep(local, index)
+                if file.status() == stamp:
+                    keep(path, index)
             return index
     except OSError as error:
         return RecordIndex.unreadable(error.with_traceback(None))
@@ -117,11 +131,22 @@ def keep(path: str, index: RecordIndex) -> None:
 
 
 def places(path: str) -> Iterator[Path]:
-    """Yield where the index of a file may lie: beside it, hidden from patterns, else in the cache."""
-    data = Path(os.path.abspath(path))
-    yield data.with_name(f".{data.name}.index")
+    """Yield where the index of a file may lie: beside it, hidden from patterns, else in the cache; of a URL there."""
+    if is_local(path):
+        data = Path(os.path.abspath(store_for(path)[1]))
+        yield data.with_name(f".{data.name}.index")
+    else:
+        data = without_query(path)
     with suppress(RuntimeError):  # there is no home
         yield cache_folder() / "records" / f"{blake2b(os.fsencode(data), digest_size=16).hexdigest()}.index"
+
+
+def peek(file: AnyPart, offset: int, buffer: memoryview) -> int:
+    return file.peek_at(offset, buffer)
+
+
+def fill_all(file: AnyPart, offset: int, buffer: memoryview) -> int:
+    return file.fill_at(offset, buffer)
 
 
 async def gathered(
@@ -159,7 +184,7 @@ class GatherRead:
         self.choose()
         self.buffer = np.empty(self.stops[-1], np.uint8).data
         self.sizes = [0] * len(self.spans)
-        for fill in (RandomFile.peek_at, RandomFile.fill_at):
+        for fill in (peek, fill_all):
             for path, places in self.files.items():
                 if left := [place for place in places if self.sizes[place] < self.spans[place]]:
                     self.fill(path, left, fill)
@@ -180,7 +205,7 @@ class GatherRead:
             self.spans.append(span)
             self.stops.append(stop)
 
-    def fill(self, path: str, places: Sequence[int], fill: Callable[[RandomFile, int, memoryview], int]) -> None:
+    def fill(self, path: str, places: Sequence[int], fill: Callable[[AnyPart, int, memoryview], int]) -> None:
         """Read records of one file."""
         try:
             with self.opened(path) as file:
@@ -194,13 +219,13 @@ class GatherRead:
             self.errors.update((place, copy.copy(error)) for place in places)
 
     @contextmanager
-    def opened(self, path: str) -> Generator[RandomFile]:
+    def opened(self, path: str) -> Generator[AnyPart]:
         """Open a file that is what it was when its index was made, or fail."""
         index = self.indexes.of(path)
         if index.error:
             raise copy.copy(index.error)
-        with RandomFile(store_for(path)[1]) as file:
-            if Stamp.of(file.status()) != index.stamp:
+        with opened(path, self.indexes.storage) as file:
+            if file.status() != index.stamp:
                 raise changed(path)
             yield file
 
@@ -221,7 +246,7 @@ class GatherRead:
         try:
             with self.opened(path) as file:
                 span = damaged_span(file.read_at(begin, HEADER), self.indexes.most)
-                left = file.status().st_size - begin
+                left = file.status().size - begin
                 return lost_record(file.read_at(begin, min(span, left)), path, begin, self.indexes.most)
         except (OSError, DataLossError) as error:
             return error.with_traceback(None)

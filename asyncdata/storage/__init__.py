@@ -7,18 +7,22 @@ from asyncdata.storage.atomic_write import cache_folder as cache_folder
 from asyncdata.storage.atomic_write import sync_folder as sync_folder
 from asyncdata.storage.atomic_write import write_whole as write_whole
 from asyncdata.storage.base import BLOCK_BYTES as BLOCK_BYTES
+from asyncdata.storage.base import AnyPart as AnyPart
 from asyncdata.storage.base import Buffer as Buffer
 from asyncdata.storage.base import Entry as Entry
 from asyncdata.storage.base import Runner as Runner
 from asyncdata.storage.base import Store as Store
 from asyncdata.storage.base import Stream as Stream
+from asyncdata.storage.cache_dir import CacheDir as CacheDir
 from asyncdata.storage.local import FileStream as FileStream
 from asyncdata.storage.local import LocalStore as LocalStore
 from asyncdata.storage.local import RandomFile as RandomFile
 from asyncdata.storage.locks import FileLock as FileLock
 from asyncdata.storage.options import StorageOptions as StorageOptions
+from asyncdata.storage.registry import is_at_hand as is_at_hand
 from asyncdata.storage.registry import is_local as is_local
 from asyncdata.storage.registry import local_path as local_path
+from asyncdata.storage.registry import opened as opened
 from asyncdata.storage.registry import read_file as read_file
 from asyncdata.storage.registry import size_of as size_of
 from asyncdata.storage.registry import store_for as store_for
@@ -26,8 +30,10 @@ from asyncdata.storage.registry import without_query as without_query
 
 __all__ = (
     "BLOCK_BYTES",
+    "AnyPart",
     "AppendFile",
     "Buffer",
+    "CacheDir",
     "Entry",
     "FileLock",
     "FileStream",
@@ -38,8 +44,10 @@ __all__ = (
     "Store",
     "Stream",
     "cache_folder",
+    "is_at_hand",
     "is_local",
     "local_path",
+    "opened",
     "read_file",
     "size_of",
     "store_for",

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from asyncdata.runtime.memory_budget import MemoryBudget
 
-__all__ = ("BLOCK_BYTES", "Buffer", "Ended", "Entry", "Runner", "Store", "Stream")
+__all__ = ("BLOCK_BYTES", "AnyPart", "Buffer", "Ended", "Entry", "Runner", "Status", "Store", "Stream")
 
 T = TypeVar("T")
 
@@ -26,6 +26,41 @@ class Entry(NamedTuple):
     path: str
     size: int = -1
     version: str = ""
+
+
+class Status(NamedTuple):
+    """What tells whether a file is still what it was: its size, and when it was changed, in nanoseconds."""
+
+    size: int
+    changed_ns: int
+
+
+class AnyPart(Protocol):
+    """A file of which parts are read, in the caller's thread; close it by leaving its `with`."""
+
+    def __enter__(self) -> Self:
+        """Return the file itself."""
+        ...
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        ...
+
+    def status(self) -> Status:
+        """Return what the file is now."""
+        ...
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes from `offset` on, fewer at the end."""
+        ...
+
+    def fill_at(self, offset: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `offset` on; return how many bytes there were."""
+        ...
+
+    def peek_at(self, offset: int, buffer: memoryview) -> int:
+        """Do what `fill_at` does if all is at hand; else have it got ready, and return 0."""
+        ...
 
 
 class Ended(Protocol):
@@ -100,6 +135,6 @@ class Store(Protocol):
         """
         ...
 
-    async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return the bytes at `path`, or `length` of them from `start` on, all of which must be there."""
+    async def read(self, path: str) -> bytes:
+        """Return the bytes at `path`."""
         ...

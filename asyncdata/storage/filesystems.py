@@ -39,6 +39,8 @@ class FilesystemStore:
         url_to_fs = require("fsspec.core", f"{scheme}://", INSTALL).url_to_fs
         self.root = root
         self.system, inside = url_to_fs(root, **options.values)
+        self.place = f"{root} {options.key.hex()}"
+        """What tells it from all other stores."""
         self.inside: str = inside.rstrip("/")
         """How the file system has the root."""
 
@@ -71,8 +73,14 @@ class FilesystemStore:
         """Return the file's bytes from `offset` on, in blocks; the next parts are read ahead."""
         return ReadAhead(Threaded(self, runner), path, block_bytes, offset, runner)
 
-    async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+    async def now(self, path: str) -> Entry:
+        """Return a file's size and version."""
+        return await asyncio.to_thread(self.head, path)
+
+    async def read(self, path: str, start: int = 0, length: int | None = None, expected: Entry | None = None) -> bytes:
         """Return the file, or `length` bytes from `start` on."""
+        if expected is not None and (await self.now(path))[1:] != expected[1:]:
+            raise DataLossError(f"{self.url(path)}: the file was replaced while it was read")
         stop = None if length is None else start + length
         data = await asyncio.to_thread(self.bytes_of, path, start, stop)
         if length is not None and len(data) < length:

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from asyncdata.errors import DataLossError
-from asyncdata.storage.base import BLOCK_BYTES, Entry
+from asyncdata.storage.base import BLOCK_BYTES, Entry, Status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -55,6 +55,10 @@ class LocalStore:
         """
         found = sorted(glob.glob(SPECIAL.sub(as_glob_has_it, pattern), recursive=True))
         return map(Entry, [path for path in found if path > after] if after else found)
+
+    def open(self, path: str) -> RandomFile:
+        """Return the file, to read parts of it."""
+        return RandomFile(path)
 
     def head(self, path: str) -> Entry:
         """Return the file's size."""
@@ -137,16 +141,24 @@ def as_glob_has_it(found: re.Match[str]) -> str:
 
 
 class FileStream:
-    """Reads a file in blocks into one buffer, opening it at the first read; safe to close while a thread reads."""
+    """Reads a file in blocks into one buffer, opening it at the first read; safe to close while a thread reads.
+
+    A `descriptor` of the file is closed with the stream.
+    """
 
     def __init__(
-        self, path: str, block_bytes: int, offset: int, run: Callable[[Callable[[], memoryview]], Awaitable[memoryview]]
+        self,
+        path: str,
+        block_bytes: int,
+        offset: int,
+        run: Callable[[Callable[[], memoryview]], Awaitable[memoryview]],
+        descriptor: int = -1,
     ) -> None:
         self._path = path
+        self._file: io.FileIO | None = None if descriptor < 0 else io.FileIO(descriptor)
         self._block_bytes = block_bytes
         self._offset = offset
         self._run = run
-        self._file: io.FileIO | None = None
         self._size = 0
         self._buffer = bytearray()
         self._cached_reads = hasattr(os, "RWF_NOWAIT")
@@ -165,7 +177,7 @@ class FileStream:
 
     async def __anext__(self) -> memoryview:
         try:
-            size = self.peek(self._buffer, self._offset)
+            size = self.peek(self._buffer, self._offset) if self._buffer else 0
             block = self._advanced(size) if size else await self._run(self.read)
         except BaseException:
             self.close()
@@ -223,7 +235,7 @@ class FileStream:
                 self._busy.release()
 
     def _read(self) -> memoryview:
-        file = self._file or self._open()
+        file = self._file if self._file is not None and self._buffer else self._open()
         self._ask_ahead(file)
         file.seek(self._offset)
         size = file.readinto(self._buffer)
@@ -232,7 +244,7 @@ class FileStream:
         return self._advanced(size)
 
     def _open(self) -> io.FileIO:
-        self._file = io.FileIO(self._path)
+        self._file = io.FileIO(self._path) if self._file is None else self._file
         self._size = os.fstat(self._file.fileno()).st_size
         rest = self._size - self._offset
         self._buffer = bytearray(min(self._block_bytes, rest) if rest > 0 else self._block_bytes)
@@ -254,7 +266,8 @@ class FileStream:
 class RandomFile:
     """A file of which parts are read, in the caller's thread; close it by leaving its `with`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str | int) -> None:
+        """Open a path; a descriptor is closed with the file."""
         self._file = io.FileIO(path)
 
     def __enter__(self) -> Self:
@@ -263,9 +276,10 @@ class RandomFile:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def status(self) -> os.stat_result:
-        """Return the file's size, time of change and so on."""
-        return os.fstat(self._file.fileno())
+    def status(self) -> Status:
+        """Return the file's size, and when it was changed, in nanoseconds."""
+        status = os.fstat(self._file.fileno())
+        return Status(status.st_size, status.st_mtime_ns)
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Return `size` bytes from `offset` on, fewer at the end."""

@@ -107,6 +107,8 @@ class ObjectStore:
     def __init__(self, root: str, options: StorageOptions, limit: Limit) -> None:
         self.root = root
         self.web = root.startswith("http")
+        self.place = f"{endpoint_of(options.values)} {root.partition('?')[0]}"
+        """What tells it from all other stores."""
         self.limit = limit
         values = dict(options.values)
         self.retries = Retries.of(values.pop("retry_config", None))
@@ -194,11 +196,18 @@ class ObjectStore:
         except Exception as error:  # noqa: BLE001
             raise explained(error, self.url(path)) from None
 
-    async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+    async def now(self, path: str) -> Entry:
+        """Return what an object is, by a request for one byte: who may read it may perhaps not ask about it."""
+        try:
+            return (await self.part(path, 0, 1)).entry
+        except NoRangesError:
+            return (await self.whole(path))[0]
+
+    async def read(self, path: str, start: int = 0, length: int | None = None, expected: Entry | None = None) -> bytes:
         """Return the object, or `length` bytes from `start` on; a large one in parts, several at once."""
         stop = start + LARGEST_PART if length is None else start + length
         try:
-            first = await self.part(path, start, min(stop, start + LARGEST_PART))
+            first = await self.part(path, start, min(stop, start + LARGEST_PART), expected)
         except NoRangesError:
             return (await self.read_whole(path))[start : None if length is None else stop]
         end = first.entry.size if length is None else stop

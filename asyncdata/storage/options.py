@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Self, cast, final
 
 from asyncdata.errors import PlanError
+from asyncdata.storage.cache_dir import CacheDir
 
 __all__ = ("NO_OPTIONS", "StorageOptions")
 
 
 @final
 class StorageOptions:
-    """The options of a store by name. Neither its text nor a fingerprint has any of their values."""
+    """The options of a store by name, and where its objects are kept. Its text and fingerprints have no values."""
 
-    __slots__ = ("key", "values")
+    __slots__ = ("cache", "key", "values")
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], cache: CacheDir | None = None) -> None:
         self.values = dict(values)
+        self.cache = cache
         told = repr(sorted(self.values.items())).encode(errors="surrogatepass")
         self.key = blake2b(told, digest_size=16).digest()
         """What is the same for the same options."""
 
     @classmethod
-    def of(cls, method: str, options: Any) -> Self | None:
-        """Return what a user gave as `storage_options`, `None` for nothing; `PlanError` if it is no mapping."""
+    def of(cls, method: str, options: Any, cache_dir: Any = None) -> Self | None:
+        """Return what a user gave as `storage_options` and `cache_dir`, `None` for nothing; `PlanError` if wrong."""
+        cache = cache_of(method, cache_dir)
         if options is None:
-            return None
+            return None if cache is None else cls({}, cache)
         if not isinstance(options, Mapping):
             raise PlanError(
                 f"{method}(storage_options=) is a dict with names of options, as {{'endpoint': ...}}, got "
@@ -36,13 +40,22 @@ class StorageOptions:
         found = cast("Mapping[Any, Any]", options)
         if wrong := [name for name in found if not isinstance(name, str)]:
             raise PlanError(f"{method}(storage_options=): names of options are strings, got {wrong[0]!r}")
-        return cls(found) if found else None
+        return cls(found, cache) if found or cache is not None else None
 
     def __repr__(self) -> str:
         return f"StorageOptions({', '.join(self.values)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StorageOptions, (self.values,)
+        return StorageOptions, (self.values, self.cache)
+
+
+def cache_of(method: str, given: Any) -> CacheDir | None:
+    """Return what a user gave as `cache_dir`."""
+    if given is None or isinstance(given, CacheDir):
+        return given
+    if isinstance(given, (str, os.PathLike)):
+        return CacheDir(cast("str | os.PathLike[str]", given))
+    raise PlanError(f"{method}(cache_dir=) is a folder, or CacheDir(folder, max_bytes=...), got {given!r:.80}")
 
 
 NO_OPTIONS = StorageOptions({})

@@ -11,6 +11,9 @@ from urllib.parse import unquote, urlsplit
 from asyncdata.errors import MissingDependencyError, PlanError
 from asyncdata.runtime import forks
 from asyncdata.runtime.optional_packages import require
+from asyncdata.storage.base import AnyPart
+from asyncdata.storage.cache_dir import CacheDir
+from asyncdata.storage.cached import CachedStore, Source
 from asyncdata.storage.filesystems import FilesystemStore
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.local import LocalStore
@@ -20,7 +23,7 @@ from asyncdata.storage.options import NO_OPTIONS, StorageOptions
 if TYPE_CHECKING:
     from asyncdata.storage.base import Store
 
-__all__ = ("is_local", "local_path", "read_file", "size_of", "store_for", "without_query")
+__all__ = ("is_at_hand", "is_local", "local_path", "opened", "read_file", "size_of", "store_for", "without_query")
 
 LOCAL: Final = LocalStore()
 
@@ -59,15 +62,31 @@ def store_for(url: str | os.PathLike[str], options: StorageOptions | None = None
     found = SCHEME.match(path)
     if found is None:
         return LOCAL, path
-    scheme = found[1].lower()
-    if scheme == "file":
+    if found[1].lower() == "file":
         return LOCAL, path_of_file_url(path)
+    store, inside = remote_store(path, found, options or NO_OPTIONS)
+    if options is None or options.cache is None:
+        return store, inside
+    return CachedStore(store, options.cache), inside
+
+
+def opened(url: str, options: StorageOptions | None = None) -> AnyPart:
+    """Return a file of this machine, or an object that is kept on it, to read parts of it; may block."""
+    store, path = store_for(url, options)
+    if isinstance(store, (LocalStore, CachedStore)):
+        return store.open(path)
+    raise PlanError(f"parts of {without_query(url)!r} are read here only with cache_dir=")
+
+
+def remote_store(path: str, found: re.Match[str], options: StorageOptions) -> tuple[Source, str]:
+    """Return the store of another machine that a URL belongs to, and the path in it."""
+    scheme = found[1].lower()
     if scheme in OBJECTS:
         if scheme.startswith("http"):
-            return web_address(scheme, path[found.end() :], options or NO_OPTIONS)
+            return web_address(scheme, path[found.end() :], options)
         host, _, inside = path[found.end() :].partition("/")
-        return object_store(f"{scheme}://{host}", options or NO_OPTIONS), inside
-    if (system := filesystem(scheme, path, options or NO_OPTIONS)) is not None:
+        return object_store(f"{scheme}://{host}", options), inside
+    if (system := filesystem(scheme, path, options)) is not None:
         return system, path
     raise PlanError(
         f"no store for {found[1]}:// in {path!r}: known are plain paths, file://, s3://, gs://, az://, http(s)://, and "
@@ -116,6 +135,11 @@ def filesystem(scheme: str, url: str, options: StorageOptions) -> FilesystemStor
     return FILESYSTEMS.setdefault(key, FilesystemStore(scheme, root, options))
 
 
+def is_at_hand(url: str, options: StorageOptions | None = None) -> bool:
+    """Tell whether a path or URL names a file of this machine, or an object that is kept on it."""
+    return is_local(url) or (options is not None and options.cache is not None)
+
+
 def is_local(url: str | os.PathLike[str]) -> bool:
     """Tell whether a path or URL names a file of this machine."""
     found = SCHEME.match(os.fspath(url))
@@ -150,21 +174,26 @@ def without_query(url: str) -> str:
     return url.partition("?")[0] if found is not None and found[1].lower() in {"http", "https"} else url
 
 
-def size_of(path: str) -> int:
-    """Return the size of a file of this machine, -1 if it has none; and for what takes a request to know."""
-    if not is_local(path):
+def size_of(path: str, options: StorageOptions | None = None) -> int:
+    """Return the size of a file of this machine, or of an object that is kept on it; -1 for others."""
+    if not is_at_hand(path, options):
         return -1
-    store, inside = store_for(path)
+    store, inside = store_for(path, options)
     try:
         return store.head(inside).size
     except OSError:
         return -1
 
 
-async def read_file(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> bytes:
+async def read_file(
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    cache_dir: str | os.PathLike[str] | CacheDir | None = None,
+) -> bytes:
     """Return the content of a file, for use in `map`: of a path, or of what is at a URL, see `docs/storage.md`.
 
-    A large object is read in parts, several at once. Raises what `open` would, `FileNotFoundError` and the like.
+    A large object is read in parts, several at once. With a `cache_dir`, a folder or a `CacheDir`, it is kept there
+    and read from there the next time. Raises what `open` would, `FileNotFoundError` and the like.
 
     >>> import asyncio, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "greeting.txt")
@@ -172,7 +201,7 @@ async def read_file(url: str | os.PathLike[str], storage_options: Mapping[str, A
     >>> asyncio.run(read_file(path))
     b'hello'
     """
-    store, path = store_for(url, StorageOptions.of("read_file", storage_options))
+    store, path = store_for(url, StorageOptions.of("read_file", storage_options, cache_dir))
     return await store.read(path)
 
 

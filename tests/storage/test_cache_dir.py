@@ -1,0 +1,282 @@
+"""Objects that are kept on this machine: what is requested again, what is removed, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.errors import PlanError
+from asyncdata.storage import cache_dir as module
+from asyncdata.storage import cached
+from tests.remote.web import Web, web
+
+pytest.importorskip("obstore")
+
+QUICK = {"retry_config": {"max_retries": 2, "backoff": {"init_backoff": 0.001, "max_backoff": 0.01}}}
+
+
+@pytest.fixture
+def server() -> Any:
+    with web() as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def nothing_seen() -> None:
+    cached.SEEN.clear()
+
+
+def lines(server: Web, name: str, count: int) -> tuple[str, list[bytes]]:
+    rng = random.Random(name)
+    made = [rng.randbytes(40).hex().encode() for _ in range(count)]
+    return server.put(name, b"\n".join(made)), made
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted((folder / module.FOLDER).glob("*.data"))
+
+
+def used(folder: Path) -> int:
+    return sum(path.stat().st_size for path in (folder / module.FOLDER).glob("*"))
+
+
+def test_a_file_is_got_once(server: Web, tmp_path: Path) -> None:
+    url, made = lines(server, "a.txt", 50_000)
+    for _ in range(3):
+        assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == made
+    (kept,) = files(tmp_path)
+    assert kept.read_bytes() == server.files["/a.txt"]
+    gets = len(server.of("GET"))
+    cached.SEEN.clear()  # as another process: it asks for a byte
+    assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == made
+    assert [request.stop - request.start for request in server.of("GET")[gets:]] == [1]
+    assert not server.of("HEAD")
+
+
+async def test_read_file_keeps_what_it_reads(server: Web, tmp_path: Path) -> None:
+    content = random.Random(0).randbytes(20_000_000)
+    url = server.put("a.bin", content)
+    for _ in range(2):
+        assert await ad.read_file(url, cache_dir=ad.CacheDir(tmp_path, max_bytes=30_000_000)) == content
+    assert len(server.of("GET")) == 5  # of 1, 2, 4, 8 MB and the rest
+    assert await ad.read_file(server.put("empty", b""), cache_dir=tmp_path) == b""
+    with pytest.raises(FileNotFoundError):
+        await ad.read_file(f"{server.url}/none", cache_dir=tmp_path)
+
+
+@pytest.mark.parametrize("count", [0, 1, 700, 1500, 2000])
+def test_goes_on_where_it_was(server: Web, tmp_path: Path, count: int) -> None:
+    urls, made = zip(*[lines(server, f"{place}.txt", 1000) for place in range(2)], strict=True)
+    ds = ad.TextLineDataset(urls, cache_dir=tmp_path)
+    with ds.iterate() as elements:
+        found = [next(elements) for _ in range(count)]
+        state = json.loads(json.dumps(elements.state_dict()))
+    assert found + list(ds.iterate(state=state)) == [*made[0], *made[1]]
+    assert found + list(ad.TextLineDataset(urls).iterate(state=state)) == [*made[0], *made[1]]
+
+
+def records(server: Web, folder: Path, name: str, count: int, size: int = 2000) -> tuple[str, list[bytes]]:
+    rng = random.Random(name)
+    made = [rng.randbytes(size) for _ in range(count)]
+    with ad.TFRecordWriter(folder / "records") as writer:
+        for one in made:
+            writer.write(one)
+    return server.put(name, (folder / "records").read_bytes()), made
+
+
+@pytest.fixture
+def indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASYNCDATA_CACHE", str(tmp_path / "indexes"))
+
+
+@pytest.mark.usefixtures("indexes")
+@pytest.mark.parametrize("room", [None, 30_000, 0])  # all, one of two objects, none
+def test_records_by_number(server: Web, tmp_path: Path, room: int | None) -> None:
+    urls, made = zip(*[records(server, tmp_path, f"{place}.tfrecord", 6) for place in range(2)], strict=True)
+    folder = ad.CacheDir(tmp_path / "kept", max_bytes=room)
+    ds = ad.TFRecordDataset(urls, index=True, cache_dir=folder)
+    whole = [*made[0], *made[1]]
+    assert len(ds) == 12
+    assert [ds[place] for place in (11, 0, 7)] == [whole[11], whole[0], whole[7]]
+    shuffled = ds.shuffle(seed=1)
+    expected = list(shuffled.iterate(epoch=0))
+    assert sorted(expected) == sorted(whole)
+    with shuffled.iterate(epoch=0) as elements:
+        found = [next(elements) for _ in range(5)]
+        state = json.loads(json.dumps(elements.state_dict()))
+    assert found + list(shuffled.iterate(state=state)) == expected
+    assert room is None or used(tmp_path / "kept") <= room
+
+
+async def test_records_by_number_in_a_coroutine(server: Web, tmp_path: Path) -> None:
+    url = server.put("a.bin", b"aabbcc")
+    ds = ad.FixedLengthRecordDataset(url, 2, cache_dir=tmp_path)
+    assert len(ds) == 3
+    assert ds[1] == b"bb"
+    assert sorted([one async for one in ds.shuffle(seed=0)]) == [b"aa", b"bb", b"cc"]
+
+
+def test_what_was_replaced_is_got_anew(server: Web, tmp_path: Path) -> None:
+    url, _ = lines(server, "a.txt", 100)
+    list(ad.TextLineDataset(url, cache_dir=tmp_path))
+    cached.SEEN.clear()
+    server.put("a.txt", b"new\n")
+    assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == [b"new"]
+    assert len(files(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("kind", ["data", "json"])
+def test_what_was_damaged_is_got_anew(server: Web, tmp_path: Path, kind: str) -> None:
+    url, made = lines(server, "a.txt", 100)
+    list(ad.TextLineDataset(url, cache_dir=tmp_path))
+    path = files(tmp_path)[0].with_suffix(f".{kind}")
+    status, content = path.stat(), bytearray(path.read_bytes())
+    content[20] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    cached.SEEN.clear()
+    assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == made
+    assert path.read_bytes() != bytes(content)
+
+
+def test_no_more_than_was_told_and_the_oldest_goes_first(server: Web, tmp_path: Path) -> None:
+    urls, made = zip(*[lines(server, f"{place}.txt", 1000) for place in range(8)], strict=True)
+    folder = ad.CacheDir(tmp_path, max_bytes=300_000)  # three of them, of 81,000 bytes
+    own = tmp_path / module.FOLDER / "notes.txt"
+    own.parent.mkdir()
+    own.write_text("mine")
+    (tmp_path / "mine").write_text("mine")
+    for place in (0, 1, 2, 0, 3):
+        assert list(ad.TextLineDataset(urls[place], cache_dir=folder)) == made[place]
+        assert used(tmp_path) <= 300_000
+    server.requests.clear()
+    for place in (0, 2, 3):
+        list(ad.TextLineDataset(urls[place], cache_dir=folder))
+    assert not server.requests
+    assert list(ad.TextLineDataset(urls, num_parallel_reads=8, cache_dir=folder))
+    assert used(tmp_path) <= 300_000
+    assert own.read_text() == (tmp_path / "mine").read_text() == "mine"
+
+
+def test_what_is_being_read_stays(server: Web, tmp_path: Path) -> None:
+    urls, made = zip(*[lines(server, f"{place}.txt", 1000) for place in range(2)], strict=True)
+    folder = ad.CacheDir(tmp_path, max_bytes=100_000)
+    list(ad.TextLineDataset(urls[0], cache_dir=folder))
+    with ad.TextLineDataset(urls[0], buffer_size=100, cache_dir=folder).iterate() as elements:
+        found = [next(elements)]
+        assert list(ad.TextLineDataset(urls[1], cache_dir=folder)) == made[1]  # and is not kept
+        assert len(files(tmp_path)) == 1
+        assert found + list(elements) == made[0]
+    list(ad.TextLineDataset(urls[1], cache_dir=folder))
+    assert files(tmp_path)[0].read_bytes() == server.files["/1.txt"]
+
+
+def test_leaving_early_keeps_nothing(server: Web, tmp_path: Path) -> None:
+    url, made = lines(server, "a.txt", 100_000)
+    assert list(ad.TextLineDataset(url, cache_dir=tmp_path).take(1)) == made[:1]
+    left = {path.name for path in (tmp_path / module.FOLDER).iterdir()}
+    assert left == {"account", "CACHEDIR.TAG"}
+    cache = ad.CacheDir(tmp_path)
+    with cache.account() as account:
+        assert account.used == 0
+
+
+def test_two_readers_at_once(server: Web, tmp_path: Path) -> None:
+    url, made = lines(server, "a.txt", 50_000)
+    found: list[list[bytes]] = []
+
+    def read() -> None:
+        found.append(list(ad.TextLineDataset(url, cache_dir=tmp_path)))
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [made] * 4
+    assert len(files(tmp_path)) == 1
+
+
+def test_a_full_disk(server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    url, made = lines(server, "a.txt", 1000)
+    for call in ("posix_fallocate", "pwrite", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(module.os, call, full)
+            assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == made
+        assert not files(tmp_path)
+    assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == made
+    assert files(tmp_path)
+
+
+KILLED = """
+import os, signal, sys
+import asyncdata as ad
+url, folder = sys.argv[1:]
+for number, line in enumerate(ad.TextLineDataset(url, cache_dir=folder)):
+    if number == 1000:
+        print("reading", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_goes_on_after_a_crash(server: Web, tmp_path: Path) -> None:
+    url, made = lines(server, "a.txt", 50_000)
+    command = [sys.executable, "-c", KILLED, url, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert list((tmp_path / module.FOLDER).glob("*.partial"))
+    assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == made
+    assert not list((tmp_path / module.FOLDER).glob("*.partial"))
+    with ad.CacheDir(tmp_path).account() as account:
+        assert account.used == sum(module.room_of(path.stat().st_size) for path in files(tmp_path))
+
+
+def read_in_child(url: str, folder: Any, out: Any) -> None:
+    for _ in range(5):
+        out.put(sum(map(len, ad.TFRecordDataset(url, index=True, cache_dir=folder).shuffle(seed=0))))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("indexes")
+def test_processes_share_a_folder(server: Web, tmp_path: Path) -> None:
+    url, made = records(server, tmp_path, "a.tfrecord", 200)
+    context = multiprocessing.get_context("spawn")
+    out = context.Queue()
+    folder = ad.CacheDir(tmp_path / "kept", max_bytes=1_000_000)
+    processes = [context.Process(target=read_in_child, args=(url, folder, out)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    assert [out.get(timeout=60) for _ in range(10)] == [sum(map(len, made))] * 10
+    for process in processes:
+        process.join()
+    got = sum(request.stop - request.start for request in server.requests)
+    assert got <= len(server.files["/a.tfrecord"]) + 10  # once, and a byte by each process
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (lambda: ad.CacheDir("s3://bucket/x"), "folder of this machine"),
+        (lambda: ad.CacheDir("x", max_bytes=-1), "number of bytes"),
+        (lambda: ad.TextLineDataset("x", cache_dir=3), "cache_dir"),
+        (lambda: ad.TFRecordDataset("http://x/y", index=True), "cache_dir"),
+    ],
+)
+def test_mistakes(given: Any, problem: str) -> None:
+    with pytest.raises(PlanError, match=problem):
+        given()
