@@ -208,7 +208,7 @@ class ShardWriters:
         Where it is damaged saving begins anew.
         """
         try:
-            told = shaped((self.folder / STATE).read_bytes(), "contents", "state")
+            told = shaped((self.folder / STATE).read_bytes(), int, "contents", "state")
             seeds = dict[int, int](told["state"]["seeds"])
         except (FileNotFoundError, ValueError, TypeError, KeyError):
             return {"shards": [], "state": None}
@@ -290,8 +290,8 @@ class ShardWriters:
         if state is not None:
             self.write_state(state, durable=False)
         told = [[shard.path.name, shard.elements, shard.size] for _, shard in sorted(self.shards.items())]
-        content = json.dumps({"version": 1, "compression": self.compression, "shards": told}, indent=1)
-        write_whole(self.folder / ACCOUNT, content.encode(), durable=True)
+        account = with_checksum({"version": 1, "compression": self.compression, "shards": told})
+        write_whole(self.folder / ACCOUNT, json.dumps(account, indent=1).encode(), durable=True)
 
     def close(self) -> None:
         """Close all files."""
@@ -311,14 +311,24 @@ def chosen(choose: Call, element: Any) -> int:
     return number
 
 
-def shaped(content: bytes, *more: str) -> Any:
-    """Return what a file tells of the shards; `ValueError` if that has not the shape it was written in."""
+def shaped(content: bytes, shard: type[int | str], *more: str) -> Any:
+    """Return what a file tells of the shards, of which each has such a number or name.
+
+    `ValueError` if that has not the shape it was written in, or is damaged. Earlier files have no checksum.
+    """
     told = json.loads(content)
     try:
-        _ = [told[name] for name in ("compression", *more)]
-        _ = [elements + size + 0 for _, elements, size in told["shards"]]
-    except (KeyError, TypeError) as error:
+        _ = [told[name] for name in more]
+        compressor(told["compression"])
+        for name, elements, size in told["shards"]:
+            if [*map(type, (name, elements, size))] != [shard, int, int] or min(elements, size) < 0:
+                raise ValueError(f"this is no shard: {(name, elements, size)!r:.80}")
+            if Path(str(name)).name != str(name):
+                raise ValueError(f"{name!r:.80} is no file of the folder")
+    except (KeyError, TypeError, PlanError) as error:
         raise ValueError(f"it does not tell of shards: {error!r}") from error
+    if "checksum" in told and not has_checksum(told):
+        raise ValueError("its checksum is another than that of what it says")
     return told
 
 
@@ -436,13 +446,13 @@ class Saved:
         """Return the dataset that was saved to a folder; raise if it is not there, or not whole."""
         folder = Path(path)
         try:
-            told = shaped((folder / ACCOUNT).read_bytes())
+            told = shaped((folder / ACCOUNT).read_bytes(), str)
         except FileNotFoundError as error:
             begun = folder.with_name(f"{folder.name}.partial").exists()
             error.add_note("load: it was begun and not finished; save it again, which goes on" if begun else "in load")
             raise
         except ValueError as error:
-            raise DataLossError(f"{folder / ACCOUNT}: this is no account of a saved dataset") from error
+            raise DataLossError(f"{folder / ACCOUNT}: this is no account of a saved dataset: {error}") from error
         if compression not in {None, "", "AUTO", told["compression"]}:
             raise PlanError(f"load: {path} was saved with compression={told['compression']!r}, got {compression!r}")
         for name, _, size in told["shards"]:

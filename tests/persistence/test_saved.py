@@ -20,6 +20,7 @@ from asyncdata.elements.columns import ColumnBatch
 from asyncdata.iterator import next_block
 from asyncdata.persistence import saved_dataset
 from asyncdata.runtime.block import Block
+from asyncdata.runtime.checksum import with_checksum
 from asyncdata.runtime.tickets import Ordinals
 from asyncdata.testing import check_resumes, leaves_nothing, same
 from tests.faults.unnamed import INPUTS
@@ -371,7 +372,7 @@ def test_a_record_that_is_no_element_is_an_error_in_its_place(path: Path) -> Non
         writer.write(b"!")
     account = json.loads((path / "dataset.json").read_text())
     account["shards"][0][2] = (path / "00000.tfrecord").stat().st_size
-    (path / "dataset.json").write_text(json.dumps(account))
+    (path / "dataset.json").write_text(json.dumps(with_checksum(account)))
     assert results(ad.Dataset.load(path)) == [Failed("DataLossError")]
     assert results(ad.Dataset.load(path).shuffle()) == [Failed("DataLossError")]
 
@@ -476,6 +477,38 @@ def test_killed_just_before_the_folder_gets_its_name_it_is_not_given_to_others(p
     assert not path.exists()
     INPUTS["ordered"]().save(path)
     assert list(ad.Dataset.load(path)) == [x * x for x in range(10)]
+
+
+@pytest.mark.parametrize("checksum", [True, False], ids=["now", "as before"])
+@pytest.mark.parametrize(
+    "shard", [["../x.tfrecord", 5, 9], [1, 5, 9], ["00000.tfrecord", -1, 9], ["00000.tfrecord", 5], 3, None], ids=str
+)
+def test_an_account_of_other_shards_is_an_error(path: Path, shard: Any, checksum: bool) -> None:
+    ad.Dataset.range(5).save(str(path))
+    told = {"version": 1, "compression": None, "shards": [shard]}
+    (path / "dataset.json").write_text(json.dumps(with_checksum(told) if checksum else told))
+    with pytest.raises(ad.DataLossError, match="no account of a saved dataset"):
+        ad.Dataset.load(str(path))
+
+
+@pytest.mark.parametrize("change", [{"shards": []}, {"shards": [["00000.tfrecord", 4, 125]]}, {"checksum": 7}], ids=str)
+def test_an_account_that_was_changed_is_an_error(path: Path, change: dict[str, Any]) -> None:
+    ad.Dataset.range(5).save(str(path))
+    account = path / "dataset.json"
+    account.write_text(json.dumps({**json.loads(account.read_bytes()), **change}))
+    with pytest.raises(ad.DataLossError, match="checksum"):
+        ad.Dataset.load(str(path))
+
+
+def test_a_state_of_a_save_that_is_damaged_is_not_used(path: Path) -> None:
+    """Saving begins anew then."""
+    state = stopped(path) / "state.json"
+    told = json.loads(state.read_bytes())
+    assert told["shards"][0][1] > 2
+    told["state"]["position"] = 2
+    state.write_text(json.dumps(told))
+    stopped(path)
+    assert json.loads(state.read_bytes())["shards"][0][1] == told["shards"][0][1]
 
 
 def test_an_account_that_does_not_tell_whose_it_is_is_written_anew(path: Path) -> None:
