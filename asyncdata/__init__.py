@@ -61,7 +61,7 @@ from asyncdata.formats.tfrecord import TFRecordWriter
 from asyncdata.iterator import DatasetIterator
 from asyncdata.memory.output_buffers import empty
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
-from asyncdata.readers import FixedLengthRecordDataset, JsonLinesDataset, TextLineDataset, TFRecordDataset
+from asyncdata.readers import FixedLengthRecordDataset, JsonLinesDataset, TextLineDataset, TFRecordDataset, WebDataset
 from asyncdata.sources.stateful import Stateful
 from asyncdata.storage import CacheDir, read_file
 from asyncdata.transforms.group_by_reducer import Reducer
@@ -103,6 +103,7 @@ __all__ = (
     "TensorSpec",
     "TextLineDataset",
     "VarLenFeature",
+    "WebDataset",
     "WorkerCrashed",
     "checkpoint",
     "decode_example",

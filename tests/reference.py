@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
+import io
 import itertools
 import json
 import struct
+import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatch
@@ -118,6 +121,26 @@ def json_lines(content: bytes) -> Iterator[Any]:
                 yield json.loads(line.decode())
             except ValueError:
                 yield DAMAGED
+
+
+def tar_samples(content: bytes) -> Iterator[Any]:
+    """Members that follow each other and share the part before the first dot; text and numbers by extension."""
+    whole = content.endswith(bytes(512))
+    made: dict[str, Any] = {}
+    with contextlib.suppress(tarfile.ReadError), tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        for member in archive:
+            key, dot, extension = member.name.partition(".")
+            if not member.isreg() or not dot:
+                continue
+            if made and made["__key__"] != key:
+                yield made
+                made = {}
+            found = content[member.offset_data : member.offset_data + member.size]
+            made = {"__key__": key, **made, extension: {"txt": bytes.decode, "cls": int}.get(extension, bytes)(found)}
+    if not whole:
+        yield lost(DAMAGED)
+    elif made:
+        yield made
 
 
 def fixed_length_records(content: bytes, size: int, header: int = 0, footer: int = 0) -> list[Any]:

@@ -391,6 +391,7 @@ READERS = {
     "TFRecordDataset": ad.TFRecordDataset,
     "TextLineDataset": ad.TextLineDataset,
     "JsonLinesDataset": ad.JsonLinesDataset,
+    "WebDataset": ad.WebDataset,
     "FixedLengthRecordDataset": lambda names, **more: ad.FixedLengthRecordDataset(names, 1, **more),
     "CsvDataset": lambda names, **more: ad.experimental.CsvDataset(names, [int], **more),
 }

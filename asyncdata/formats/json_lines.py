@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from typing import Any, Final
 
-from asyncdata.errors import DataLossError, MissingDependencyError
+from asyncdata.errors import DataLossError
+from asyncdata.formats.json_values import NO_JSON, decoder, json_value
 from asyncdata.formats.lines import LineParser
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
-from asyncdata.runtime.optional_packages import require
 
 __all__ = ("JsonLinesParser",)
 
@@ -41,7 +38,7 @@ class JsonLinesParser(LineParser):
             blank = b" " * len(BOM)  # so that offsets stay
             taken = blank + taken[len(BOM) :] if taken.startswith(BOM) else taken
         lines = taken.split(b"\n")
-        with suppress(ValueError, RecursionError):
+        with suppress(*NO_JSON):
             return [*map(self._decode, lines)]
         return self._one_by_one(lines, begin)
 
@@ -51,27 +48,8 @@ class JsonLinesParser(LineParser):
         for line in lines:
             if line.strip(b" \t\r"):
                 try:
-                    found.append(self._value(line))
-                except (ValueError, RecursionError) as error:
+                    found.append(json_value(line))
+                except NO_JSON as error:
                     found.append(DataLossError(f"{self.name}: the line at {self.where} {begin} is no JSON: {error}"))
             begin += len(line) + 1
         return found
-
-    def _value(self, line: bytes) -> Any:
-        """Return the value on a line, which `json` decides on: NaN, 1e999, half a surrogate pair."""
-        with suppress(ValueError, RecursionError):
-            return self._decode(line)
-        return read_json(line)
-
-
-def read_json(line: bytes) -> Any:
-    return json.loads(str(line, "utf-8"))
-
-
-@cache
-def decoder() -> Callable[[bytes], Any]:
-    """Return the quickest function there is that reads JSON; what it fails on, Python's own is asked about."""
-    try:
-        return require("msgspec.json", "JsonLinesDataset").Decoder().decode
-    except MissingDependencyError:
-        return read_json

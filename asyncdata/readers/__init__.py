@@ -6,5 +6,6 @@ from asyncdata.readers.fixed_length_record import FixedLengthRecordDataset
 from asyncdata.readers.json_lines import JsonLinesDataset
 from asyncdata.readers.text_line import TextLineDataset
 from asyncdata.readers.tfrecord import TFRecordDataset
+from asyncdata.readers.webdataset import WebDataset
 
-__all__ = ("FixedLengthRecordDataset", "JsonLinesDataset", "TFRecordDataset", "TextLineDataset")
+__all__ = ("FixedLengthRecordDataset", "JsonLinesDataset", "TFRecordDataset", "TextLineDataset", "WebDataset")

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncdata.errors import DataLossError
-from asyncdata.formats import json_lines
-from asyncdata.formats.json_lines import JsonLinesParser, decoder, read_json
+from asyncdata.formats import json_lines, json_values
+from asyncdata.formats.json_lines import JsonLinesParser
+from asyncdata.formats.json_values import decoder, read_json
 from tests.reference import failed
 from tests.reference import json_lines as meaning
 
@@ -25,7 +26,8 @@ def reads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         decoder.cache_clear()
         assert decoder() is not read_json
     else:
-        monkeypatch.setattr(json_lines, "decoder", lambda: request.param)
+        for module in (json_lines, json_values):
+            monkeypatch.setattr(module, "decoder", lambda: request.param)
 
 
 def parsed(data: bytes, cuts: list[int] = [], limit: int = 1000) -> list[Any]:  # noqa: B006

@@ -133,6 +133,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Repeat": RANGE.repeat(2),
         "Resample": RANGE.rejection_resample(number, [0.5, 0.5], seed=1),
         "Sample": ad.Dataset.sample_from_datasets([RANGE, RANGE], [0.5, 0.5], seed=1),
+        "SampleFile": ad.WebDataset(path),
         "SavedFiles": ad.Dataset(load),
         "Scan": RANGE.scan(0, pair),
         "Shard": RANGE.shard(2, 0),

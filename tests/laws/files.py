@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import os
 import sqlite3
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -76,9 +78,10 @@ def folder() -> Folder:
     add_records(made)
     add_lines(made)
     add_json(made)
+    add_samples(made)
     add_fixed(made)
     add_tables(made)
-    for kind in ("records", "lines", "jsonl", "fixed", "csv"):
+    for kind in ("records", "lines", "jsonl", "tar", "fixed", "csv"):
         made.found[f"missing.{kind}"] = [MISSING]
     add_database(made.path / "table.db")
     (made.path / "table").write_text("number,half\n" + "".join(f"{row},{row / 2}\n" for row in range(7)))
@@ -109,6 +112,25 @@ def add_json(made: Folder) -> None:
     lines = [b'{"number": %d, "name": "#%d"}' % (number, number) for number in range(20)]
     made.add("a.jsonl", b"\n".join(lines), reference.json_lines)
     made.add("b.jsonl", b"\n".join([*lines[:2], b"", b'{"number": 1', b" \r", lines[3], b""]), reference.json_lines)
+
+
+def add_samples(made: Folder) -> None:
+    """Samples of several members, a folder between them; one archive is cut short."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for number in range(17):
+            members = {"txt": b"#%d" % number, "cls": b"%d" % number, "bin": bytes([number]) * (number * 60)}
+            for extension, content in list(members.items())[: 1 + number % 3]:
+                info = tarfile.TarInfo(f"{number:03}.{extension}")
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+            if number == 4:
+                info = tarfile.TarInfo("folder.d")
+                info.type = tarfile.DIRTYPE
+                archive.addfile(info)
+    made.add("a.tar", file.getvalue(), reference.tar_samples)
+    made.add("b.tar", bytes(10240), reference.tar_samples)
+    made.add("c.tar", file.getvalue()[:9000], reference.tar_samples)
 
 
 def add_fixed(made: Folder) -> None:
@@ -148,6 +170,7 @@ READERS: dict[str, Callable[..., ad.Dataset[Any]]] = {
     "records": ad.TFRecordDataset,
     "lines": ad.TextLineDataset,
     "jsonl": ad.JsonLinesDataset,
+    "tar": ad.WebDataset,
     "fixed": lambda names, **how: ad.FixedLengthRecordDataset(names, 3, 2, 1, **how),
     "csv": lambda names, **how: ad.experimental.CsvDataset(names, DEFAULTS, **how),
 }

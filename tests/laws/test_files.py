@@ -11,6 +11,13 @@ from tests.reference import DAMAGED, plain
 RECORDS = [bytes([65 + number]) * (number * 7 % 40) for number in range(26)]
 LINES = [b"", b"one", b"", b"four", b"x" * 200, *[b"line %d" % number for number in range(19)]]
 VALUES = [{"number": number, "name": f"#{number}"} for number in range(20)]
+SAMPLES = [
+    {
+        "__key__": f"{number:03}",
+        **dict([("txt", f"#{number}"), ("cls", number), ("bin", bytes([number]) * (number * 60))][: 1 + number % 3]),
+    }
+    for number in range(17)
+]
 FIXED = [b"%03d" % number for number in range(31)]
 ROWS = [(np.int32(number * number), b"name %d" % number) for number in range(25)]
 
@@ -27,6 +34,9 @@ ROWS = [(np.int32(number * number), b"name %d" % number) for number in range(25)
         ("c.lines", []),
         ("a.jsonl", VALUES),
         ("b.jsonl", [*VALUES[:2], DAMAGED, VALUES[3]]),
+        ("a.tar", SAMPLES),
+        ("b.tar", []),
+        ("c.tar", [*SAMPLES[:4], DAMAGED]),
         ("a.fixed", FIXED),
         ("b.fixed", []),
         ("c.fixed", [DAMAGED]),

@@ -1,0 +1,38 @@
+"""Values of JSON, as Python's `json` reads them, in less time where msgspec is installed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from asyncdata.errors import MissingDependencyError
+from asyncdata.runtime.optional_packages import require
+
+__all__ = ("NO_JSON", "decoder", "json_value", "read_json")
+
+NO_JSON = (ValueError, RecursionError)
+"""What is raised for what is no JSON, or nested too deep."""
+
+
+def json_value(data: bytes) -> Any:
+    """Return the value that is written as UTF-8; what only `json` takes is taken: NaN, 1e999, half a surrogate pair."""
+    with suppress(*NO_JSON):
+        return decoder()(data)
+    return read_json(data)
+
+
+def read_json(data: bytes) -> Any:
+    """Return what Python's own package reads."""
+    return json.loads(str(data, "utf-8"))
+
+
+@cache
+def decoder() -> Callable[[bytes], Any]:
+    """Return the quickest function there is; what it fails on, `read_json` is to be asked about."""
+    try:
+        return require("msgspec.json", "JSON").Decoder().decode
+    except MissingDependencyError:
+        return read_json

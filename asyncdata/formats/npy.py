@@ -1,0 +1,79 @@
+"""Arrays as NumPy's files have them, without objects."""
+
+from __future__ import annotations
+
+import ast
+import struct
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ("NpyHeader", "array_of", "header_of")
+
+MAGIC: Final = b"\x93NUMPY"
+
+LONGEST: Final = 1 << 16
+"""Bytes of a header at most."""
+
+
+class NpyHeader(NamedTuple):
+    """What a file begins with: the array's dtype and shape, and where its numbers begin."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    begin: int
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the numbers take."""
+        size = self.dtype.itemsize
+        for length in self.shape:
+            size *= length
+        return size
+
+
+def header_of(data: bytes) -> NpyHeader:
+    """Return the header that a file begins with; `ValueError` for another one, and for objects, which are pickled."""
+    if not data.startswith(MAGIC):
+        raise ValueError("it does not begin as a .npy file does")
+    if len(data) < 12 or not 1 <= data[6] <= 3:
+        raise ValueError(
+            "its header is cut short" if len(data) < 12 else f"it is of version {data[6]}, which is not known"
+        )
+    wide = data[6] > 1
+    (length,) = struct.unpack_from("<I" if wide else "<H", data, 8)
+    begin = (12 if wide else 10) + length
+    if length > LONGEST or begin > len(data):
+        raise ValueError("its header is cut short" if length <= LONGEST else f"its header has {length} bytes")
+    try:
+        told: Any = ast.literal_eval(data[begin - length : begin].decode("utf-8" if data[6] == 3 else "latin-1"))
+        dtype = np.lib.format.descr_to_dtype(told["descr"])
+        shape, fortran = tuple(map(int, told["shape"])), bool(told["fortran_order"])
+    except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError) as error:
+        raise ValueError(f"its header is damaged: {error}") from None
+    if dtype.hasobject:
+        raise ValueError("it holds objects, which are pickled: they may run anything when they are read")
+    if min(shape, default=0) < 0:
+        raise ValueError(f"its header is damaged: the shape {shape}")
+    return NpyHeader(dtype, shape, fortran, begin)
+
+
+def array_of(data: bytes) -> npt.NDArray[Any]:
+    """Return the array that a file holds; `ValueError` if it is damaged or holds objects.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> np.save(file, np.arange(3))
+    >>> array_of(file.getvalue())
+    array([0, 1, 2])
+    """
+    header = header_of(data)
+    if len(data) - header.begin != header.nbytes:
+        raise ValueError(f"its numbers take {header.nbytes} bytes, and there are {len(data) - header.begin}")
+    array = np.empty(header.shape, header.dtype, "F" if header.fortran else "C")
+    if header.nbytes:
+        numbers = np.frombuffer(data, header.dtype, offset=header.begin)
+        array[...] = numbers.reshape(header.shape, order="F" if header.fortran else "C")
+    return array

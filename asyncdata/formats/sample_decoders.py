@@ -1,0 +1,63 @@
+"""What is made of a member of a sample, by its extension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from asyncdata.errors import PlanError
+from asyncdata.formats.json_values import json_value
+from asyncdata.formats.npy import array_of
+
+__all__ = ("Decoder", "Decoders")
+
+Decoder: TypeAlias = Callable[[bytes], Any]
+
+STANDARD: Final[Mapping[str, Decoder]] = {
+    **dict.fromkeys(("txt", "text", "transcript"), lambda data: str(data, "utf-8")),
+    **dict.fromkeys(("cls", "cls2", "class", "count", "index", "inx", "id"), int),
+    **dict.fromkeys(("json", "jsn"), json_value),
+    "npy": array_of,
+}
+
+PICKLED: Final = frozenset({"pyd", "pkl", "pickle", "pt", "pth"})
+"""Extensions of what may run anything when it is read."""
+
+
+class Decoders:
+    """Functions by extension: the user's, and those that are known; members of others stay bytes."""
+
+    def __init__(self, told: Mapping[str, Decoder] | None) -> None:
+        self._raw = told is None
+        self._told = {**STANDARD, **{name.lower().lstrip("."): function for name, function in (told or {}).items()}}
+        self._found: dict[str, Decoder | None] = {}
+
+    def value(self, extension: str, data: bytes) -> Any:
+        """Return what is made of a member; whatever its decoder raises."""
+        if self._raw:
+            return data
+        try:
+            decode = self._found[extension]
+        except KeyError:
+            decode = self._found[extension] = self._decoder(extension)
+        return data if decode is None else decode(data)
+
+    def _decoder(self, extension: str) -> Decoder | None:
+        """Return what decodes members of an extension: that of all of it, or of its last part."""
+        for name in (extension, extension.rpartition(".")[2]):
+            if name in self._told:
+                return self._told[name]
+        last = extension.rpartition(".")[2]
+        return refused(last) if last in PICKLED else None
+
+
+def refused(extension: str) -> Decoder:
+    """Return what stands for the decoder of what is pickled."""
+
+    def refuse(data: bytes) -> Any:
+        raise PlanError(
+            f"a member .{extension} is pickled, and may run anything when it is read: name what is to be made of it, "
+            f"WebDataset(decoders={{{extension!r}: pickle.loads}}), or {{{extension!r}: bytes}} to leave it as it is"
+        )
+
+    return refuse

@@ -1,0 +1,224 @@
+"""Samples in tar archives, as WebDataset has them: members in a row that share a key; a step without I/O."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, TypeAlias
+
+from asyncdata.errors import DataLossError
+from asyncdata.formats.record_limits import MAX_RECORD_BYTES, offset_in, record_too_long
+from asyncdata.formats.sample_decoders import Decoders
+from asyncdata.formats.tar import BEFORE, BLOCK, GNU_NAME, TELLING, Member, long_name, member_of, padded, pax_fields
+
+__all__ = ("SampleParser", "key_of")
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+HIDDEN: Final = re.compile(r"__[^/]*__($|/)")
+"""Names of what tells of the archive, and is no part of a sample."""
+
+
+def key_of(name: str) -> tuple[str, str] | None:
+    """Return the key and the extension that a member's name tells; `None` if it is of no sample.
+
+    >>> key_of("train/0001.seg.PNG")
+    ('train/0001', 'seg.png')
+    """
+    folder, slash, base = name.rpartition("/")
+    stem, dot, extension = base.partition(".")
+    if not stem or not dot or (name.startswith("__") and HIDDEN.match(name)):
+        return None
+    return folder + slash + stem, extension.lower()
+
+
+class SampleParser:
+    """Bytes of an archive in, samples out: dicts of what is made of members by extension, and the key.
+
+    A sample in which something cannot be decoded is an error in its place. Where the archive is damaged, or cut short,
+    that is the last element. So it is where a sample, and what lies before it, has more than `most` bytes.
+    """
+
+    def __init__(
+        self,
+        name: str = "archive",
+        most: int = MAX_RECORD_BYTES,
+        decoders: Decoders | None = None,
+        *,
+        compressed: bool = False,
+    ) -> None:
+        self._name = name
+        self._most = most
+        self._decoders = decoders or Decoders({})
+        self._where = offset_in(compressed)
+        self._data: Buffer = b""  # from `_at` on not read yet
+        self._at: int = 0
+        self._rest = bytearray()  # the beginning of a header or a content
+        self._offset = 0  # of the next header or content
+        self._finished = False
+        self.lost = False
+        """Whether the last element that was returned is an error that stands for the rest of the file."""
+        self.offset = 0
+        """The byte offset of the sample that comes next."""
+        self._sample: dict[str, Any] | None = None
+        self._key = ""
+        self._problem: Exception | None = None  # with the sample
+        self._member: Member | None = None  # whose content comes next
+        self._unread: int = 0  # bytes that come next and nobody needs
+        self._extension: str | None = None  # of that, if it is part of the sample
+        self._first = 0  # where the first header of the member lies
+        self._told: tuple[str | None, int | None] = (None, None)  # name and size of the next member
+        self._ended = False  # by zeros
+
+    @property
+    def passed(self) -> int:
+        """None: the offset is that of the next sample."""
+        return 0
+
+    def jump(self, offset: int) -> None:
+        """Begin with the bytes from `offset` on, where a sample begins."""
+        self.offset = self._offset = offset
+
+    def feed(self, data: Buffer) -> None:
+        """Take the file's next bytes, once `parse` has returned nothing; they must stay as they are until it does."""
+        self._data, self._at = data, 0
+
+    def finish(self) -> None:
+        """Say that no more data will come."""
+        self._finished = True
+
+    def parse(self, limit: int) -> list[Any]:
+        """Return at most `limit` samples, errors in their places; [] when it needs more data or has ended."""
+        found: list[Any] = []
+        while len(found) < limit and not self.lost:
+            try:
+                sample = self._next()
+            except DataLossError as error:
+                self.lost = True
+                sample = error
+            if sample is None:
+                break
+            found.append(sample)
+        return found
+
+    def _next(self) -> dict[str, Any] | Exception | None:
+        """Return the next sample, or `None` if it is not all there yet."""
+        while self._passed_by():
+            if self._member is None:
+                if (header := self._taken(BLOCK)) is None:
+                    break
+                if (sample := self._open(bytes(header))) is not None:
+                    return sample
+                continue
+            self._check_size(self._member.size)
+            if self._extension is None and self._member.kind not in TELLING:
+                self._unread = padded(self._member.size)
+            elif (content := self._taken(padded(self._member.size))) is None:
+                break
+            else:
+                self._read(self._member, bytes(content[: self._member.size]))
+            self._member = None
+        return self._at_end()
+
+    def _check_size(self, size: int) -> None:
+        """Raise if the sample is too long with a content of this size."""
+        if self._offset + size - self.offset > self._most:
+            raise record_too_long(self._name, f"the sample at {self._where} {self.offset}", self._most)
+
+    def _taken(self, size: int) -> Buffer | None:
+        """Return the next bytes, so many, or `None` if they are not all there yet."""
+        if not self._rest and self._at + size <= len(self._data):
+            taken: Buffer = self._data[self._at : self._at + size]
+            self._at += size
+        else:
+            more = self._data[self._at : self._at + size - len(self._rest)]
+            self._at += len(more)
+            self._rest += more
+            if len(self._rest) < size:
+                return None
+            taken = bytes(self._rest)
+            self._rest.clear()
+        self._offset += size
+        return taken
+
+    def _passed_by(self) -> bool:
+        """Pass by what nobody needs, as far as there are bytes; tell whether that is done."""
+        if self._unread:
+            size: int = min(self._unread, len(self._data) - self._at)
+            self._at += size
+            self._offset += size
+            self._unread -= size
+        return self._unread == 0
+
+    def _open(self, header: bytes) -> dict[str, Any] | Exception | None:
+        """Take a header; return the sample that it ends."""
+        begin = self._offset - BLOCK
+        try:
+            member = member_of(header)
+        except ValueError as error:
+            raise DataLossError(f"{self._name}: at {self._where} {begin} a tar header was expected: {error}") from None
+        if member is None:
+            self._ended = True
+            return self._done(begin)
+        self._ended = False
+        if self._told == (None, None):
+            self._first = begin
+        name, size = self._told
+        if member.kind not in BEFORE:
+            member = Member(name or member.name, member.size if size is None else size, member.kind)
+            self._told = (None, None)
+        key = key_of(member.name) if member.regular else None
+        finished = self._done(self._first) if key is not None and key[0] != self._key else None
+        if key is not None and self._sample is None:
+            self._key, self._sample = key[0], {"__key__": key[0]}
+        self._member, self._extension = member, None if key is None else key[1]
+        return finished
+
+    def _done(self, end: int) -> dict[str, Any] | Exception | None:
+        """Return the sample that ends here, if there is one."""
+        sample = self._sample if self._problem is None else self._problem
+        if sample is not None:
+            self.offset = end
+            self._sample = self._problem = None
+            self._key = ""
+        return sample
+
+    def _read(self, member: Member, content: bytes) -> None:
+        """Take the content of a member: a name, fields, or a part of the sample."""
+        extension, sample = self._extension, self._sample
+        if extension is None or sample is None:
+            self._take_fields(member, content)
+            return
+        if extension in sample:
+            where = f"the sample {self._key!r} at {self._where} {self.offset}"
+            self._problem = DataLossError(f"{self._name}: {where} has two members .{extension}")
+        if self._problem is not None:
+            return
+        try:
+            sample[extension] = self._decoders.value(extension, content)
+        except Exception as error:  # noqa: BLE001  a decoder may be the user's
+            error.add_note(f"as {member.name} of the sample at {self._where} {self.offset} was decoded")
+            self._problem = error
+
+    def _take_fields(self, member: Member, content: bytes) -> None:
+        """Take what is told of the next member."""
+        name, size = self._told
+        try:
+            if member.kind == GNU_NAME:
+                name = long_name(content)
+            else:
+                found, told = pax_fields(content)
+                name, size = found or name, size if told is None else told
+        except ValueError as error:
+            raise DataLossError(f"{self._name}: the header at {self._where} {self._first}: {error}") from None
+        self._told = name or "", size
+
+    def _at_end(self) -> None:
+        """Raise if no more data will come, and the archive is not at its end."""
+        if not self._finished or (self._ended and not any(self._rest)):
+            return
+        if self._ended:
+            raise DataLossError(f"{self._name}: at {self._where} {self._offset} a tar header was expected, or zeros")
+        where = f"it ends within the member at {self._where} {self._first}"
+        if self._member is None and not self._rest and not self._unread:
+            where = f"there is no mark of its end at {self._where} {self._offset}"
+        raise DataLossError(f"{self._name}: the archive is cut short, or is none: {where}")

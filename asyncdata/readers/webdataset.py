@@ -1,0 +1,105 @@
+"""WebDataset: the samples in tar archives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, cast
+
+from asyncdata.dataset import Dataset
+from asyncdata.errors import PlanError
+from asyncdata.formats.compression import decompressor
+from asyncdata.formats.record_limits import MAX_RECORD_BYTES
+from asyncdata.formats.sample_decoders import Decoder
+from asyncdata.graph.node import check_count
+from asyncdata.readers.files import Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.sources.webdataset import SampleFile
+from asyncdata.storage import StorageOptions
+
+__all__ = ("WebDataset",)
+
+
+class WebDataset(Dataset[dict[str, Any]]):
+    """The samples in tar archives as the package webdataset has them: members that follow each other and share a key.
+
+    A sample is a dict: `"__key__"`, the part of the name before the first dot of its last part, and of each member,
+    by what follows that dot in lower case, what is made of it: `txt` is a `str`, `cls` an `int`, `json` a value, `npy`
+    an array, and others, such as pictures, are `bytes` for a `map` of yours. What is pickled (`pkl`, `pyd`, `pt`) is
+    refused unless `decoders` has a function for it. Members without an extension, links and folders are left out.
+
+    A sample of which a member cannot be decoded is an error in its place. An archive that is damaged or cut short is
+    one error behind its whole samples, and the next file follows.
+
+    >>> import asyncdata as ad, io, tarfile, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "train-000.tar"
+    ...     with tarfile.open(path, "w") as archive:
+    ...         for name, content in {"a.txt": b"cat", "a.cls": b"3", "b.txt": b"dog", "b.cls": b"5"}.items():
+    ...             info = tarfile.TarInfo(name)
+    ...             info.size = len(content)
+    ...             archive.addfile(info, io.BytesIO(content))
+    ...     list(ad.WebDataset(path))
+    [{'__key__': 'a', 'txt': 'cat', 'cls': 3}, {'__key__': 'b', 'txt': 'dog', 'cls': 5}]
+    """
+
+    def __init__(
+        self,
+        filenames: Filenames,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        decoders: Mapping[str, Decoder] | None = {},
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        storage_options: StorageMapping = None,
+    ) -> None:
+        """Read `filenames`: a path, several, or a dataset of paths.
+
+        `decoders` are functions by extension, `{"pkl": pickle.loads}`, which take the `bytes` of a member, in addition
+        to those that are known; one for `"png"` is also for `"seg.png"`. They are called one after the other in the
+        pipeline's thread: what takes long, such as decoding pictures, is better done in `map(num_parallel_calls=)`.
+        With `decoders=None` all members are `bytes`.
+
+        The first bytes of a file tell if it is compressed by gzip, bzip2 or zstd, unless `compression_type` does:
+        `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
+        one after the other, or `num_parallel_reads` at once, in turn. A sample of more than `max_record_bytes`
+        (256 MiB) with its headers is a `DataLossError` in its place, and the rest of its file is not read.
+        `storage_options` are for files at URLs, as `list_files` has them.
+        """
+        method = "WebDataset"
+        decompressor(compression_type)  # raises where the mistake is made
+        storage = StorageOptions.of(method, storage_options)
+        open_one = partial(
+            sample_file,
+            compression=compression_type,
+            block_bytes=block_size(method, buffer_size),
+            decoders=checked_decoders(decoders),
+            max_record_bytes=check_count(method, "max_record_bytes", max_record_bytes, 1),
+            storage=storage,
+        )
+        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, None, storage))
+
+
+def checked_decoders(decoders: Any) -> Mapping[str, Decoder] | None:
+    """Return decoders; `PlanError` if they are no functions by extension."""
+    if decoders is None:
+        return None
+    if isinstance(decoders, Mapping):
+        told: dict[Any, Any] = dict(cast("Mapping[Any, Any]", decoders))
+        if all(isinstance(name, str) for name in told) and all(map(callable, told.values())):
+            return told
+    raise PlanError(f"WebDataset(decoders=) must be None, or functions by extension, got {decoders!r:.80}")
+
+
+def sample_file(
+    filename: Filename,
+    compression: str | None,
+    block_bytes: int,
+    decoders: Mapping[str, Decoder] | None,
+    max_record_bytes: int,
+    storage: StorageOptions | None,
+) -> SampleFile:
+    """Return the source for one file."""
+    path = checked("WebDataset", filename, storage)
+    most = max_record_bytes
+    return SampleFile(path, compression, block_bytes, decoders=decoders, max_record_bytes=most, storage=storage)
