@@ -37,6 +37,7 @@ LAYERS = (
     ("graph.optimizer",),
     ("observe.consumer", "observe.table"),
     ("observe.statistics",),
+    ("observe.bottleneck",),
     ("engines",),
     ("devices", "engines.process"),
     ("graph.attributes", "graph.content_hash", "graph.identity", "graph.state_sizes"),

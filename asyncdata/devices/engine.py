@@ -17,6 +17,7 @@ from asyncdata.devices.queue import DeviceQueue
 from asyncdata.devices.sender import Pause, Sender, Task
 from asyncdata.engines.base import END_TIMEOUT, Engine
 from asyncdata.errors import StageError
+from asyncdata.observe.statistics import EMPTY, StepStatistics
 from asyncdata.runtime import forks
 from asyncdata.runtime.queue import AT_EXIT, BlockQueue
 from asyncdata.runtime.sigint import DeferredInterrupts
@@ -62,6 +63,20 @@ class DeviceEngine:
 
     async def wait_async(self, ready: Callable[[], object]) -> None:
         await self.host.wait_async(lambda: self.ahead.advance() or ready())
+
+    def stats(self, host: int) -> StepStatistics:
+        """Return what copying has done; the step that it reads has this place."""
+        sender = self.sender
+        return EMPTY._replace(
+            step=sender.label,
+            items=self.queue.written,
+            worker_seconds=sender.worked,
+            workers=1,
+            queued=self.queue.held,
+            queue_size=sender.most,
+            kind="device",
+            inputs=(host,),
+        )
 
     def notify(self) -> None:
         self.host.notify()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -83,6 +84,8 @@ class Sender:
         self.staging = Staging(device)
         self.copies: deque[Copy] = deque()
         self.pause: Pause | None = None
+        self.worked = 0.0
+        """Seconds that went by while it copied, or waited for copies."""
         self.over = False
         self.on_end: Callable[[], object] | None = None
         self.thread = threading.Thread(target=self.main, name="asyncdata-device", daemon=True)
@@ -135,7 +138,9 @@ class Sender:
 
     def settle(self) -> None:
         """Wait for the oldest copy, and let go of the memory that it read."""
+        begin = time.perf_counter()
         self.copies[0].ready.wait()
+        self.worked += time.perf_counter() - begin
         self.staging.give_back(self.copies.popleft().read)
 
     def drain(self) -> None:
@@ -158,7 +163,9 @@ class Sender:
 
     def start(self, batch: Batch) -> None:
         """Start to copy a batch, of which only what is no array is kept."""
+        begin = time.perf_counter()
         batch.item, leaves, batch.paths = taken_apart(batch.item, self.device.is_sent)
         on_host = self.staging.pinned(leaves)
         batch.sent = self.device.send(on_host.arrays, batch.credit.arrays)
         self.copies.append(Copy(batch.sent.ready, on_host))
+        self.worked += time.perf_counter() - begin

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any
 
 from asyncdata.executors.autotune import Tuning
 from asyncdata.executors.interleave_tuner import InterleaveTuner
+from asyncdata.executors.process.pool import PoolHandle
 from asyncdata.graph.node import Node, nodes_of
-from asyncdata.observe.statistics import EngineStatistics, StepStatistics
+from asyncdata.graph.stages import Apply, Merge, Stage
+from asyncdata.observe.statistics import EMPTY, EngineStatistics, StepStatistics
 from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meter, Meters, seconds_of_bin
 from asyncdata.transforms.function_node import Called
 from asyncdata.transforms.interleave import Interleave
+from asyncdata.transforms.map_batches import Grouped
 from asyncdata.transforms.prefetch import Prefetch
 
 __all__ = ("stats_of",)
@@ -30,8 +33,35 @@ def stats_of(plan: Node, meters: Meters, budget: MemoryBudget) -> EngineStatisti
         waited = sum([steps[place].output_seconds for place in inputs])
         before = sum([counters[place].failed for place in inputs])
         step = buffer_step(meter, waited) if meter is meters.output else own_step(meter, waited, before)
-        steps.append(step._replace(step=node.label(), inputs=inputs, tuned=chosen(node, budget)))
-    return EngineStatistics(tuple(steps), meters.clock.seconds, budget.held, budget.total)
+        tuned = chosen(node, budget)
+        kind, where = kind_of(node), tuned.get("where") or where_of(node)
+        steps.append(step._replace(step=node.label(), inputs=inputs, tuned=tuned, kind=kind, where=where))
+    clock = meters.clock
+    return EngineStatistics(tuple(steps), clock.seconds, budget.held, budget.total, clock.thread_seconds)
+
+
+def kind_of(node: Node) -> str:
+    """Return what sort of a step a node is, for `StepStatistics.kind`."""
+    if not node.inputs:
+        return "source"
+    if isinstance(node, Called):
+        return "function"
+    if isinstance(node, Prefetch):
+        return "buffer"
+    return "merge" if isinstance(node, Interleave) or isinstance(node.stage(), Merge) else "step"
+
+
+def where_of(node: Node) -> str:
+    """Return where a node calls functions, for `StepStatistics.where`."""
+    if not isinstance(node, Called):
+        return ""
+    if isinstance(node.executor, PoolHandle):
+        return "process"
+    if node.executor is not None:
+        return "thread"
+    if is_async(node.stage()):
+        return "task"
+    return "inline" if node.lanes is None else "thread"
 
 
 def own_step(meter: Meter, waited: float, before: int) -> StepStatistics:
@@ -49,6 +79,7 @@ def own_step(meter: Meter, waited: float, before: int) -> StepStatistics:
         output_seconds=own + worked + waited if meter.pulled is None else meter.pulled,
         queued=held_of(meter),
         queue_size=None if queue is None else queue.depth.items,
+        cpu_seconds=meter.computed + meter.within.computed,
         p50=percentile(meter.costs, 0.5),
         p99=percentile(meter.costs, 0.99),
     )
@@ -74,7 +105,10 @@ def buffer_step(meter: Meter, waited: float) -> StepStatistics:
     )
 
 
-EMPTY: Final = StepStatistics("", 0, 0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, None, None, None, None, {}, ())
+def is_async(stage: Stage | Grouped) -> bool:
+    """Tell whether a stage awaits functions."""
+    apply = stage.apply if isinstance(stage, Grouped) else stage
+    return isinstance(apply, Apply) and apply.is_async
 
 
 def percentile(counts: list[int], part: float) -> float | None:

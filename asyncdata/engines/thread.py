@@ -145,6 +145,7 @@ class LoopThreadEngine(ThreadEngine):
 
         The loop is made in this thread, where no signal handler can raise before somebody knows of it.
         """
+        self.pipeline.meters.clock.alone()
         self.loop = loop = self.signal.loop = new_loop()
         runner, clean = asyncio.Runner(loop_factory=lambda: loop), False
         try:
@@ -182,6 +183,7 @@ class LooplessThreadEngine(ThreadEngine):
     def serve(self) -> None:
         """Run the pipeline, whose error travels through the queue."""
         clock = self.run.meters.clock
+        clock.alone()
         clock.begin()
         try:
             self.context.run(driven, self.fill(), self.interruption)

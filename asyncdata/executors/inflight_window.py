@@ -322,7 +322,7 @@ class InFlightWindow:
             group = queue.popleft()
             self.pending.pop(group, None)
             self.held -= group.count
-            self.meter.collected(group.result, group.seconds, group.count, group.here)
+            self.meter.collected(group)
             limit -= len(group.result)
             self.known, self.learnt.each = True, self.lanes.pace.each
             if self.rows is not None and group.result.failed:

@@ -111,9 +111,10 @@ class ThreadWorkers(Workers):
         def job() -> None:
             if self.late or group.recalled:
                 return
-            before = ThreadUsage.now() if self.watched else None
+            before, computed = ThreadUsage.now() if self.watched else None, time.thread_time()
             group.work(self.work, self.pace)
             self.late = self.in_order and group.given_up
+            group.cpu = time.thread_time() - computed
             if before is not None:
                 group.cpu, group.queued, group.pauses = before.since(group.count)
             group.done = True

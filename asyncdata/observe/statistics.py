@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from asyncdata.observe.consumer import ConsumerTimes
 from asyncdata.observe.table import Row, html_table, memory, share, text_table, time_of
 
-__all__ = ("EngineStatistics", "Statistics", "StepStatistics", "statistics_of")
+__all__ = ("EMPTY", "EngineStatistics", "Statistics", "StepStatistics", "statistics_of")
 
 HEADINGS = ("step", "elements", "failed", "own time", "workers", "waits for input", "for room", "queue", "p50", "p99")
 
@@ -43,6 +43,13 @@ class StepStatistics(NamedTuple):
     """Seconds that an element takes, as the mean of its block: half of the blocks take less."""
     p99: float | None
     """One block in a hundred takes more."""
+    kind: str
+    """`"source"`, `"function"` for what calls one of the user's on each element, `"buffer"`, `"merge"` for what reads
+    several inputs or pipelines of its own, `"device"`, else `"step"`."""
+    where: str
+    """Where its functions are called: `"inline"`, `"thread"`, `"task"` or `"process"`; empty if it has none."""
+    cpu_seconds: float
+    """How many of `worker_seconds` its threads computed; 0 where that is not known."""
     tuned: dict[str, Any]
     """What AUTOTUNE has chosen: empty if nothing."""
     inputs: tuple[int, ...]
@@ -70,6 +77,9 @@ class StepStatistics(NamedTuple):
         )
 
 
+EMPTY: Final = StepStatistics("", 0, 0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, None, None, None, None, "", "", 0.0, {}, ())
+
+
 class EngineStatistics(NamedTuple):
     """All steps, sources first; for how many seconds the pipeline has run, and what its buffers hold."""
 
@@ -77,6 +87,8 @@ class EngineStatistics(NamedTuple):
     seconds: float = 0.0
     held_bytes: int = 0
     budget_bytes: int = 0
+    thread_seconds: float = 0.0
+    """For how long the thread that runs it has computed; 0 if that runs other things too."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +123,8 @@ class Statistics:
     """What buffers that tune themselves may hold now, together, by what their elements weigh."""
     budget_bytes: int
     """What they may hold at most: `Options.ram_budget`."""
+    thread_seconds: float
+    """For how long the thread that runs the pipeline has computed; 0 if that thread runs other things too."""
 
     @property
     def pace(self) -> float:
@@ -177,4 +191,5 @@ def statistics_of(engine: EngineStatistics, times: ConsumerTimes, placement: str
         engine_seconds=engine.seconds,
         held_bytes=engine.held_bytes,
         budget_bytes=engine.budget_bytes,
+        thread_seconds=engine.thread_seconds,
     )

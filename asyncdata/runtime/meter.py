@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import aclosing
@@ -19,8 +20,9 @@ COST_BINS: Final = 256
 LOOK: Final = 2e-6
 SHARE: Final = 100
 MOST_UNSEEN: Final = 255
+MOST_CREDIT: Final = 0.1
 """To measure a pull costs about so many seconds, so not more than one part in so many of the time goes there; and of
-so many pulls at least one is measured."""
+so many pulls at least one is measured. No more than so many seconds are put by for later pulls."""
 
 
 def cost_bin(seconds: float) -> int:
@@ -46,10 +48,23 @@ class Window(Protocol):
     """How many there are."""
 
 
+class Finished(Protocol):
+    """A group of elements that a worker is done with."""
+
+    result: Block
+    count: int
+    """How many elements it was given, and has not left."""
+    seconds: float
+    cpu: float
+    """The seconds that its thread computed; 0 if nobody knows."""
+    here: bool
+    """Whether it was worked on in the engine's thread."""
+
+
 class ThreadClock:
     """The time of the thread that runs the stages of a pipeline: what of it was spent in some step."""
 
-    __slots__ = ("accounted", "begun", "ended", "looking", "now")
+    __slots__ = ("accounted", "begun", "computed", "ended", "looking", "now", "thread")
 
     def __init__(self) -> None:
         self.now: Callable[[], float] = time.perf_counter
@@ -57,6 +72,13 @@ class ThreadClock:
         self.looking = 0
         """How many pulls are being measured, so that those within them are measured too."""
         self.begun = self.ended = 0.0
+        self.thread = 0
+        """The number of the thread, if it is the pipeline's alone and runs."""
+        self.computed = 0.0
+
+    def alone(self) -> None:
+        """Take note that the running thread is the pipeline's alone."""
+        self.thread = threading.get_ident()
 
     def begin(self, now: Callable[[], float] = time.perf_counter) -> None:
         """Begin to count, by a clock that tells seconds."""
@@ -66,6 +88,16 @@ class ThreadClock:
     def end(self) -> None:
         """Count no further."""
         self.ended = self.now()
+        if self.thread:
+            self.computed, self.thread = time.thread_time(), 0
+
+    @property
+    def thread_seconds(self) -> float:
+        """For how long the thread has computed; 0 if it is not the pipeline's alone, or the system does not tell."""
+        thread = self.thread
+        if not thread or not hasattr(time, "pthread_getcpuclockid"):
+            return self.computed
+        return time.clock_gettime(time.pthread_getcpuclockid(thread))
 
     @property
     def seconds(self) -> float:
@@ -77,8 +109,8 @@ class Meter:
     """What one step has done. One thread writes it, any may read it."""
 
     __slots__ = (
-        "blocks",
         "clock",
+        "computed",
         "costs",
         "failed",
         "full",
@@ -97,13 +129,15 @@ class Meter:
         self.clock = clock
         self.inside = inside
         """That of pipelines inside the step: their work is the step's, their elements are not. They have none."""
-        self.items = self.blocks = self.failed = 0
+        self.items = self.failed = 0
         self.own = 0.0
         """Seconds of the engine's thread, those of the input not counted."""
         self.pulled: float | None = None
         """Seconds that its reader has waited for it; `None` where these are its own and those of its input."""
         self.worked = 0.0
         """Seconds in threads, tasks and processes of its own, all together."""
+        self.computed = 0.0
+        """How many of them the threads computed."""
         self.workers = 0
         """How many of these there are."""
         self.full = 0.0
@@ -138,7 +172,6 @@ class Meter:
 
     def gave(self, block: Block, each: float) -> None:
         """Take note of a block, of which each element took so many seconds."""
-        self.blocks += 1
         self.items += len(block)
         self.costs[cost_bin(each)] += 1
         if block.failed:
@@ -150,14 +183,15 @@ class Meter:
         self.workers = 1
         self.gave(block, seconds)
 
-    def collected(self, block: Block, seconds: float, count: int, here: bool) -> None:
-        """Take note of what one of its workers made of so many elements; `here` if that is the engine's thread."""
-        if here:  # not within a pull that is measured
-            self.own += seconds
+    def collected(self, group: Finished) -> None:
+        """Take note of what one of its workers made."""
+        if group.here:  # not within a pull that is measured
+            self.own += group.seconds
         else:
-            self.worked += seconds
-        if count:
-            self.gave(block, seconds / count)
+            self.worked += group.seconds
+            self.computed += group.cpu
+        if group.count:
+            self.gave(group.result, group.seconds / group.count)
 
     def waited(self, seconds: float) -> None:
         """Take note that its reader has waited for it."""
@@ -195,9 +229,10 @@ class Meters:
 async def metered(source: Blocks, meter: Meter, leaf: bool) -> Blocks:
     """Yield what a stage gives that does not tell its meter itself: all is counted, of the pulls some are timed.
 
-    For those that were not, the shorter one of two that were stands.
+    For those that were not, the shorter one of two that were stands. What took long pays for measuring those that
+    follow, as a step that waits at times, such as to open a file, may be quick in between.
     """
-    unseen, clock, own, wall = 0, meter.clock, 0.0, 0.0
+    unseen, clock, own, wall, credit = 0, meter.clock, 0.0, 0.0, 0.0
     async with aclosing(source):
         while True:
             pull = MeasuredPull(source, clock)
@@ -210,12 +245,12 @@ async def metered(source: Blocks, meter: Meter, leaf: bool) -> Blocks:
             meter.gave(block, (wall if leaf else own) / len(block))
             yield block
             block = None
-            unseen, most = 0, min(MOST_UNSEEN, int(SHARE * LOOK / max(pull.seconds, 1e-9)))
-            if not most or clock.looking:
+            unseen, credit = 0, min(credit + wall / SHARE - LOOK, MOST_CREDIT)
+            if credit >= 0 or clock.looking:
                 continue
+            most, credit = min(MOST_UNSEEN, int(SHARE * LOOK / max(wall, 1e-9))), 0.0
             async for block in source:
                 meter.items += len(block)
-                meter.blocks += 1
                 if block.failed:
                     meter.failed += failures(block)
                 yield block

@@ -1,0 +1,253 @@
+"""Which step limits a pipeline, by what was measured, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Final
+
+from asyncdata.observe.statistics import Statistics, StepStatistics
+from asyncdata.runtime.host_resources import lock_is_held, usable_cores
+
+__all__ = ("Bottleneck", "Load", "bottleneck_of")
+
+ENOUGH: Final = 0.05
+"""The share of its time that a consumer may wait before the input is to blame."""
+
+IDLE: Final = 0.6
+"""The load below which no resource is the limit: then work is not done at the same time."""
+
+COMPUTES: Final = 0.1
+"""The part of its time that a function computes, also on a busy machine, unless it waits for something."""
+
+MOST_CALLS: Final = 64
+CHEAP: Final = 50e-6
+FILL: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Load:
+    """How busy something is that a step uses, as a share of the time: 1 if it can do no more."""
+
+    step: str
+    resource: str
+    """`"thread"`: the one that runs the pipeline; `"workers"`, `"lock"`: the interpreter's, `"waiting"`, `"device"`,
+    `"buffer"`, `"fill"`, or `"consumer"`: whoever reads."""
+    load: float
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What limits a pipeline. `str` of it is a sentence.
+
+    >>> import time
+    >>> import asyncdata as ad
+    >>> def fetch(x):
+    ...     time.sleep(0.002)
+    ...     return x
+    >>> with ad.Dataset.range(100).map(fetch, num_parallel_calls=2).iterate() as elements:
+    ...     _ = list(elements)
+    ...     found = elements.bottleneck()
+    >>> found.step, found.resource, found.gain > 2
+    ('map(fetch, num_parallel_calls=2)', 'workers', True)
+    """
+
+    step: str
+    """The step as `Dataset.explain` shows it; `"consumer"` if the input is fast enough."""
+    resource: str
+    """What of it is the limit: see `Load.resource`."""
+    load: float
+    """How busy that is, as a share of the time."""
+    gain: float
+    """How many times as fast the pipeline would be with the change, as far as the other loads tell; 1 if unknown."""
+    evidence: str
+    """What was measured."""
+    change: str
+    """What to do."""
+    loads: tuple[Load, ...]
+    """All that was compared, the busiest first."""
+
+    def __str__(self) -> str:
+        gain = f" would give about {self.gain:.1f} times the pace" if self.gain >= 1.05 else ""
+        return f"{self.evidence}: {self.change}{gain}."
+
+
+def bottleneck_of(stats: Statistics) -> Bottleneck:
+    """Return what limits a pipeline that has done this."""
+    judge = Judge(stats)
+    if stats.elements == 0 or not stats.engine_seconds:
+        return judge.found(Load("", "nothing", 0.0), "nothing was read yet", "read some elements first")
+    if (fill := judge.filling()) is not None:
+        return fill
+    if stats.waiting < ENOUGH:
+        evidence = f"the input is not the problem: its reader waits {stats.waiting:.0%} of the time"
+        return judge.found(judge.consumer, evidence, "make the step that reads it faster, or do more in the pipeline")
+    busiest = judge.loads[0]
+    if busiest.load < IDLE:
+        return judge.uneven(busiest)
+    return judge.advise(busiest)
+
+
+class Judge:
+    """Compares how busy all is that the steps use."""
+
+    def __init__(self, stats: Statistics) -> None:
+        self.stats = stats
+        self.seconds = stats.engine_seconds or 1.0
+        self.by_label = {step.step: step for step in stats.steps}
+        self.consumer = Load("consumer", "consumer", 1 - stats.waiting)
+        loads = [self.thread(), *self.workers(), *self.waiting()]
+        self.loads = tuple(sorted(loads, key=lambda one: -one.load))
+
+    # what is busy
+
+    def thread(self) -> Load:
+        """Return the load of the thread that runs the pipeline, with the step that takes most of it."""
+        own = {step.step: step.own_seconds for step in self.stats.steps}
+        known = sum(own.values())
+        total = max(known, self.stats.thread_seconds)
+        step = max(own, key=lambda name: own[name])
+        handed = [one for one in self.stats.steps if one.where in {"thread", "task"} and one.p50 and one.p50 < CHEAP]
+        if handed and total - known > own[step]:
+            step = min(handed, key=lambda one: one.p50 or 0.0).step
+        return Load(step, "thread", min(1.0, total / self.seconds))
+
+    def workers(self) -> list[Load]:
+        """Return the loads of the workers of steps; threads that together compute on one core hold the lock."""
+        found: list[Load] = []
+        threads = [step for step in self.stats.steps if step.where == "thread"]
+        locked = (self.stats.thread_seconds + sum([step.cpu_seconds for step in threads])) / self.seconds
+        for step in self.stats.steps:
+            if not step.workers or not step.worker_seconds:
+                continue
+            load = step.worker_seconds / step.workers / self.seconds
+            holds = (
+                lock_is_held() and step.where == "thread" and self.computes(step) and step.workers > 1 and locked < 1.25
+            )
+            device = step.kind == "device"
+            found.append(Load(step.step, "device" if device else "lock" if holds else "workers", min(1.0, load)))
+        return found
+
+    def computes(self, step: StepStatistics) -> bool:
+        """Tell whether the functions of a step compute; where threads take turns, each does for a part of its time."""
+        if step.where == "inline":
+            return not 0 < self.stats.thread_seconds < COMPUTES * step.own_seconds
+        return step.where == "process" or step.cpu_seconds > min(COMPUTES * step.worker_seconds, self.seconds / 2)
+
+    def waiting(self) -> list[Load]:
+        """Return for which shares of the time steps without workers waited for something that is no step."""
+        found: list[Load] = []
+        for step in self.stats.steps:
+            if step.queued is None and not step.workers:
+                idle = step.output_seconds - step.own_seconds - step.input_seconds
+                found.append(Load(step.step, "waiting", min(1.0, max(0.0, idle / self.seconds))))
+        return found
+
+    # what to do
+
+    def found(self, limit: Load, evidence: str, change: str, most: float = 1.0) -> Bottleneck:
+        """Return the bottleneck; the change makes it so many times as fast at most, then others may be the limit."""
+        others = [one.load for one in self.loads if one.step != limit.step or one.resource != limit.resource]
+        next_one = max([*others, self.consumer.load, 1e-3])
+        gain = max(1.0, min(most, limit.load / next_one))
+        loads = tuple(sorted([*self.loads, self.consumer], key=lambda one: -one.load))
+        return Bottleneck(limit.step, limit.resource, limit.load, gain, evidence, change, loads)
+
+    def filling(self) -> Bottleneck | None:
+        """Return that most of the time so far went by until there was a first element, if a shuffle is to blame."""
+        stats = self.stats
+        shuffles = [step for step in stats.steps if step.step.startswith("shuffle(")]
+        if not shuffles or stats.first_seconds < FILL * stats.seconds:
+            return None
+        step = max(shuffles, key=lambda one: one.input_seconds).step
+        share = stats.first_seconds / stats.seconds
+        evidence = f"{step} took {share:.0%} of the time to fill its buffer before the first element"
+        change = (
+            "a smaller buffer_size, or shuffle(EVERYTHING) of file names or indices before they are read, begins sooner"
+        )
+        return self.found(Load(step, "fill", share), evidence, change)
+
+    def uneven(self, busiest: Load) -> Bottleneck:
+        """Return the bottleneck where nothing is busy all of the time, and the reader waits all the same."""
+        last, stats = self.stats.steps[-1], self.stats
+        wait = (
+            f"the reader waits {stats.waiting:.0%} of the time, though nothing is busy for more than {busiest.load:.0%}"
+        )
+        if last.kind != "buffer":
+            change = "nothing is read ahead while the reader works: prefetch(AUTOTUNE) as the last step"
+            gain = 1 / max(busiest.load, self.consumer.load)
+            return replace(self.found(Load(last.step, "buffer", stats.waiting), wait, change), gain=gain)
+        buffers = [step for step in stats.steps if step.kind == "buffer" and step.room_seconds > ENOUGH * self.seconds]
+        if buffers:
+            step = min(buffers, key=lambda one: one.queue_size or 0)
+            change = f"the buffer of {step.step} is full at times and empty at others: prefetch(AUTOTUNE) in its place"
+            return self.found(Load(step.step, "buffer", stats.waiting), wait, change)
+        return self.advise(busiest)
+
+    def advise(self, limit: Load) -> Bottleneck:
+        """Return the bottleneck with what to do about a resource that is busy."""
+        step = self.by_label[limit.step]
+        if limit.resource == "thread":
+            return self.advise_thread(limit, step)
+        if limit.resource == "waiting":
+            return self.advise_waiting(limit, step)
+        if limit.resource == "device":
+            evidence = f"{step.step} copies {limit.load:.0%} of the time"
+            return self.found(limit, evidence, "smaller elements (uint8 instead of float32, converted on the device)")
+        busy = f"{step.step} keeps {counted(step)} busy {limit.load:.0%} of the time"
+        if limit.resource == "lock":
+            return self.advise_processes(limit, step, f"{busy} and holds the interpreter lock")
+        computes = self.computes(step)
+        if computes and step.workers >= usable_cores():
+            return self.found(limit, busy, "all cores are busy: do less for each element, or cache what comes out")
+        most = usable_cores() / step.workers if computes else float("inf")
+        return self.advise_calls(limit, step, busy if computes else f"{busy}, waiting", most)
+
+    def advise_calls(self, limit: Load, step: StepStatistics, evidence: str, most: float) -> Bottleneck:
+        """Return that more calls should be made at once."""
+        now = max(1, step.workers)
+        gain = self.found(limit, evidence, "", min(most, max(MOST_CALLS, now) / now)).gain
+        calls = min(max(MOST_CALLS, now), ceil(now * gain * 1.2))
+        return self.found(limit, evidence, f"num_parallel_calls={calls}", min(most, calls / now))
+
+    def advise_processes(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:
+        """Return that calls should be made in processes."""
+        if not lock_is_held():
+            return self.advise_calls(limit, step, evidence, usable_cores())
+        computed = max(step.cpu_seconds, step.own_seconds if step.where == "inline" else 0.0) / self.seconds
+        return self.found(limit, evidence, "executor='process'", usable_cores() / max(computed, 0.5))
+
+    def advise_thread(self, limit: Load, step: StepStatistics) -> Bottleneck:
+        """Return what to do where the thread that runs the pipeline can do no more."""
+        share = step.own_seconds / self.seconds
+        if step.where in {"thread", "task"} and step.p50 is not None and step.p50 < CHEAP and share < limit.load / 2:
+            handing = f"to hand elements over to {counted(step)} takes longer than {step.step} itself"
+            evidence = f"{handing}, {limit.load:.0%} of the time"
+            change = "leave num_parallel_calls out, or map(batch=) a function of many elements"
+            return self.found(limit, evidence, change)
+        evidence = f"{step.step} takes {share:.0%} of the time of the thread that runs the pipeline"
+        if step.kind == "function" and not self.computes(step):
+            return self.advise_calls(limit, step, f"{evidence}, waiting", float("inf"))
+        if step.kind == "function":
+            return self.advise_processes(limit, step, evidence)
+        change = "do less in it, or Options(placement='process'), where it does not take turns with what reads it"
+        return self.found(limit, evidence, change)
+
+    def advise_waiting(self, limit: Load, step: StepStatistics) -> Bottleneck:
+        """Return what to do where a source, or what merges sources, waits."""
+        evidence = f"{step.step} is waited for {limit.load:.0%} of the time, and does not compute meanwhile"
+        if step.step.startswith("rate_limit("):
+            return self.found(limit, evidence, "that is the rate; a higher per_second", float("inf"))
+        if step.kind == "source":
+            change = "read several at once: num_parallel_reads=, or interleave(..., num_parallel_calls=AUTOTUNE)"
+        else:
+            wider = "a larger cycle_length with num_parallel_calls=AUTOTUNE"
+            change = f"read more of its inputs at once: {wider}, and files of like size"
+        return self.found(limit, evidence, change, float(MOST_CALLS))
+
+
+def counted(step: StepStatistics) -> str:
+    """Return how many workers a step has, in words."""
+    kind = {"thread": "thread", "task": "task", "process": "process"}.get(step.where, "worker")
+    plural = "" if step.workers == 1 else "es" if kind == "process" else "s"
+    return f"{step.workers} {kind}{plural}"

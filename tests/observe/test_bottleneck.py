@@ -1,0 +1,181 @@
+"""Which step is said to be the limit, and what the cure is to gain: in virtual time where it waits, else measured."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.devices.simulated import Accelerator, SimulatedDevice
+from asyncdata.observe.bottleneck import Bottleneck
+from asyncdata.testing import virtual_time
+
+HERE = ad.Options(placement="current")
+
+
+async def fetched(x: int) -> int:
+    await asyncio.sleep(100)
+    return x
+
+
+async def slow_to_open(x: int) -> ad.Dataset[int]:
+    await asyncio.sleep(500)
+    return ad.Dataset.range(x, x + 5)
+
+
+def consumed(ds: ad.Dataset[Any], step: float, elements: int = 60) -> tuple[Bottleneck, float]:
+    """What is said of a pipeline whose reader takes so many seconds for a step, and what all took, in virtual time."""
+
+    async def consume() -> tuple[Bottleneck, float]:
+        async with ds.with_options(HERE).iterate() as found:
+            done = 0
+            async for _ in found:
+                await asyncio.sleep(step)
+                done += 1
+                if done == elements:
+                    break
+            return found.bottleneck(), found.stats().seconds
+
+    with asyncio.Runner(loop_factory=virtual_time) as runner:
+        return runner.run(consume())
+
+
+async def slow_lines() -> Any:
+    for x in range(60):
+        await asyncio.sleep(100)
+        yield x
+
+
+PLANTED: dict[str, tuple[Callable[[], ad.Dataset[Any]], float, str, str]] = {
+    "slow map": (lambda: ad.Dataset.range(60).map(fetched, num_parallel_calls=2), 10, "map(fetched", "workers"),
+    "slow map, one at a time": (lambda: ad.Dataset.range(60).map(fetched), 10, "map(fetched", "workers"),
+    "slow read": (lambda: ad.Dataset.from_async_iterable(slow_lines), 10, "from_async_iterable(", "waiting"),
+    "slow open": (lambda: ad.Dataset.range(12).interleave(slow_to_open, cycle_length=2), 10, "interleave(", "waiting"),
+    "slow rate": (lambda: ad.Dataset.range(60).rate_limit(0.01), 10, "rate_limit(", "waiting"),
+    "slow consumer": (lambda: ad.Dataset.range(60).map(fetched, num_parallel_calls=8), 60, "consumer", "consumer"),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_the_step_that_was_planted_is_named(planted: str) -> None:
+    build, step, name, resource = PLANTED[planted]
+    found, _ = consumed(build(), step)
+    assert found.step.startswith(name), found
+    assert found.resource == resource, found
+    assert found.loads[0].load > 0.8
+
+
+@pytest.mark.parametrize(("calls", "step"), [(1, 20), (2, 5), (3, 25)])
+def test_the_gain_that_is_predicted_comes_true(calls: int, step: float) -> None:
+    def build(calls: int) -> ad.Dataset[int]:
+        return ad.Dataset.range(240).map(fetched, num_parallel_calls=calls)
+
+    found, seconds = consumed(build(calls), step, 240)
+    assert found.resource == "workers"
+    more = int(found.change.removeprefix("num_parallel_calls="))
+    _, then = consumed(build(more), step, 240)
+    assert found.gain == pytest.approx(seconds / then, rel=0.2)
+
+
+def test_a_small_buffer_between_bursts_is_named() -> None:
+    """Ten elements at once after 100 s, and a reader who takes 9 s for each: a buffer of two is full, then empty."""
+
+    async def bursts() -> Any:
+        for x in range(100):
+            if x % 10 == 0:
+                await asyncio.sleep(100)
+            yield x
+
+    found, _ = consumed(ad.Dataset.from_async_iterable(bursts).prefetch(2), 9, 100)
+    assert found.step == "prefetch(2)" or found.resource == "waiting", found
+
+
+def test_nothing_read_ahead_is_said() -> None:
+    ds = ad.Dataset.range(60).map(fetched).with_options(ad.Options(disabled_rules=("inject_prefetch",)))
+
+    async def consume() -> Bottleneck:
+        options = ad.Options(placement="current", disabled_rules=("inject_prefetch",))
+        async with ds.with_options(options).iterate() as found:
+            async for _ in found:
+                await asyncio.sleep(100)
+            return found.bottleneck()
+
+    with asyncio.Runner(loop_factory=virtual_time) as runner:
+        found = runner.run(consume())
+    assert "prefetch(AUTOTUNE)" in found.change
+    assert found.gain == pytest.approx(2, rel=0.1)
+
+
+def test_a_device_that_copies_all_the_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    send = SimulatedDevice.send
+
+    def slow(self: SimulatedDevice, leaves: Any, into: Any) -> Any:
+        time.sleep(0.005)
+        return send(self, leaves, into)
+
+    monkeypatch.setattr(SimulatedDevice, "send", slow)
+    with ad.Dataset.range(40).batch(1).prefetch_to_device(Accelerator()).iterate() as batches:
+        for _ in batches:
+            pass
+        found = batches.bottleneck()
+        step = batches.stats().steps[-1]
+    assert found.step.startswith("prefetch_to_device("), found
+    assert found.resource == "device"
+    assert (step.items, step.workers, step.inputs) == (40, 1, (2,))
+    assert step.worker_seconds >= 40 * 0.005
+
+
+def test_before_anything_was_read_it_says_so() -> None:
+    with ad.Dataset.range(3).iterate() as numbers:
+        assert str(numbers.bottleneck()) == "nothing was read yet: read some elements first."
+
+
+def computes(x: int) -> int:
+    return sum(range(20_000)) + x
+
+
+def sleeps(x: int) -> int:
+    time.sleep(0.002)
+    return x
+
+
+def dawdles() -> Any:
+    for x in range(100):
+        time.sleep(0.001)
+        yield x
+
+
+async def cheap(x: int) -> int:
+    return x
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("build", "name", "resource", "change"),
+    [
+        (lambda: ad.Dataset.range(400).map(computes, num_parallel_calls=2), "map(computes", "lock", "process"),
+        (lambda: ad.Dataset.range(400).map(computes).batch(8), "map(computes", "thread", "process"),
+        (lambda: ad.Dataset.range(400).map(sleeps, num_parallel_calls=2), "map(sleeps", "workers", "num_parallel"),
+        (lambda: ad.Dataset.range(20_000).map(cheap, num_parallel_calls=8), "map(cheap", "thread", "leave"),
+        (
+            lambda: ad.Dataset.from_generator(dawdles).shuffle(90, seed=1),
+            "shuffle(90",
+            "fill",
+            "buffer_size",
+        ),
+    ],
+)
+def test_what_computes_is_named_too(
+    build: Callable[[], ad.Dataset[Any]], name: str, resource: str, change: str
+) -> None:
+    with build().iterate() as elements:
+        for _ in elements:
+            pass
+        found = elements.bottleneck()
+    assert found.step.startswith(name), found
+    assert found.resource == resource, found
+    assert change in found.change, found
