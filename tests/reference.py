@@ -216,6 +216,15 @@ def list_files(there: Iterable[str], patterns: Sequence[str]) -> list[str]:
     return sorted(name for pattern in patterns for name in there if fnmatch(name, pattern))
 
 
+def from_channel(bodies: Sequence[bytes], decode: Callable[[bytes], Any]) -> Iterator[Any]:
+    """A body that cannot be decoded is one failure."""
+    for body in bodies:
+        try:
+            yield from [decode(line) for line in body.split(b"\n") if line.strip()]
+        except ValueError:
+            yield Failed("BodyError")
+
+
 def load(elements: Elements, shard_func: Callable[..., int]) -> Iterator[Any]:
     """What was saved, shard by shard."""
     return iter(sorted(elements, key=lambda element: call(shard_func, element)))

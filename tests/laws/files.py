@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gzip
+import importlib.util
 import io
 import os
 import sqlite3
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.formats.tfrecord import frame
+from asyncdata.sources.listing import Listing
 from tests import reference
 from tests.reference import Failed
 
@@ -86,6 +89,7 @@ def folder() -> Folder:
     add_database(made.path / "table.db")
     (made.path / "table").write_text("number,half\n" + "".join(f"{row},{row / 2}\n" for row in range(7)))
     ad.Dataset.from_iterable(SAVED).save(made.path / "saved", shard_func=shard_of)
+    asyncio.run(fill_channel(made.path / "channel"))
     return made
 
 
@@ -158,6 +162,18 @@ def add_database(path: Path) -> None:
         db.commit()
 
 
+SENT = [b"0\n1\n2", b"3", b"no number", b"4\n" * 11, b"", b"5\n6", b"7\nno number\n8", b"9"]
+"""What was sent to a channel: a few lines in each request."""
+
+
+async def fill_channel(path: Path) -> None:
+    """Send all, into several files, and say that nothing more comes."""
+    channel = ad.DurableChannel(path, segment_bytes=300)
+    for body in SENT:
+        await channel.send(body, content_type="application/x-ndjson")
+    channel.end()
+
+
 SAVED = [(number, {"name": f"#{number}", "values": np.arange(number % 4)}) for number in range(23)]
 """What is kept in files of elements: structures, arrays, strings."""
 
@@ -177,18 +193,11 @@ READERS: dict[str, Callable[..., ad.Dataset[Any]]] = {
 
 
 @st.composite
-def file_sources(draw: st.DrawFn) -> FileSource:
+def file_sources(draw: st.DrawFn, kinds: Sequence[str] = ()) -> FileSource:
     """Some files of one kind, read one after the other or two at once, in blocks that are as small as can be or not."""
-    kind = draw(st.sampled_from([*READERS, "sql", "saved", "listed", "table"]))
-    if kind == "sql":
-        return rows_of_a_query(draw)
-    if kind == "saved":
-        elements = [*reference.load(SAVED, shard_of)]
-        return FileSource("load(saved)", lambda: ad.Dataset.load(folder().path / "saved"), elements)
-    if kind == "listed":
-        return listed_files(draw)
-    if kind == "table":
-        return batches_of_a_table(draw)
+    kind = draw(st.sampled_from(kinds or [*READERS, *OTHERS]))
+    if kind in OTHERS:
+        return OTHERS[kind](draw)
     compressed = draw(st.sampled_from([False, False, True]))
     names = draw(st.lists(st.sampled_from(folder().of(kind, compressed)), min_size=1, max_size=3))
     how: dict[str, Any] = {"compression_type": "GZIP"} if compressed else {}
@@ -254,3 +263,38 @@ def rows_of_a_query(draw: st.DrawFn) -> FileSource:
         lambda: ad.experimental.SqlDataset("sqlite", folder().path / "table.db", query, types),
         [*reference.sql_rows(rows, types)],
     )
+
+
+def saved_elements(_: st.DrawFn) -> FileSource:
+    found = [*reference.load(SAVED, shard_of)]
+    return FileSource("load(saved)", lambda: ad.Dataset.load(folder().path / "saved"), found)
+
+
+def listed_pages(draw: st.DrawFn) -> FileSource:
+    """The URLs of files, listed page by page, as where they are many."""
+    pattern = f"*.{draw(st.sampled_from(['lines', 'c*', '*']))}"
+    begin = f"local://{folder().path}/"
+    found = [begin + name for name in reference.list_files(there(), [pattern])]
+    return FileSource(f"listing({pattern})", lambda: ad.Dataset(Listing(begin + pattern)), found)
+
+
+def stored_items(_: st.DrawFn) -> FileSource:
+    """What a durable channel has stored."""
+    return FileSource(
+        "from_channel(path)",
+        lambda: ad.Dataset.from_channel(folder().path / "channel", decode=int),
+        [*reference.from_channel(SENT, int)],
+    )
+
+
+OTHERS: dict[str, Callable[[st.DrawFn], FileSource]] = {
+    "sql": rows_of_a_query,
+    "saved": saved_elements,
+    "listed": listed_files,
+    "table": batches_of_a_table,
+    "stored": stored_items,
+}
+"""What is read otherwise than by a list of paths."""
+
+if importlib.util.find_spec("fsspec"):  # of the extra `remote`, which `test` has
+    OTHERS["pages"] = listed_pages

@@ -22,13 +22,22 @@ def on_host(leaf: Any, _: str) -> Any:
     return leaf.numpy()[()] if isinstance(leaf, SimulatedArray) else leaf
 
 
-@given(pipe=pipelines(), way=st.sampled_from([read_plain, read_async]), size=st.integers(1, 3), seed=st.integers(0, 99))
-def test_a_device_changes_nothing(pipe: Pipeline, way: Callable[..., list[Any]], size: int, seed: int) -> None:
-    there = pipe.then(
+def on_a_device(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    size, seed = draw(st.integers(1, 3)), draw(st.integers(0, 99))
+    return pipe.then(
         f"prefetch_to_device({size})",
         lambda ds: ds.prefetch_to_device(Accelerator(seed), size),
         lambda epoch: reference.prefetch_to_device(pipe.meaning(epoch)),
     )
+
+
+@st.composite
+def sent(draw: st.DrawFn) -> Pipeline:
+    return on_a_device(draw, draw(pipelines()))
+
+
+@given(pipe=sent(), way=st.sampled_from([read_plain, read_async]))
+def test_a_device_changes_nothing(pipe: Pipeline, way: Callable[..., list[Any]]) -> None:
     with leaves_nothing():
-        outcomes = [map_leaves(on_host, outcome) for outcome in way(there.build())]
-    assert there.comparable(outcomes) == there.elements()
+        outcomes = [map_leaves(on_host, outcome) for outcome in way(pipe.build())]
+    assert pipe.comparable(outcomes) == pipe.elements()
