@@ -1,0 +1,45 @@
+"""The templates in CONTRIBUTING.md work."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_resumes, check_transform
+
+PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
+
+
+def template(name: str, folder: Path, patch: pytest.MonkeyPatch) -> Any:
+    """Return a class that one of the programs on the page defines."""
+    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (program,) = [program for program in programs if f"class {name}(" in program]
+    path = folder / f"{name.lower()}_template.py"
+    path.write_text(program, encoding="utf-8")
+    patch.syspath_prepend(folder)
+    return getattr(importlib.import_module(path.stem), name)
+
+
+def test_the_template_of_a_transformation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = template("Every", tmp_path, monkeypatch)
+    check_transform(lambda ds: ad.Dataset(every(ds.plan, 3)), lambda items: items[::3])
+    check_resumes(lambda: ad.Dataset(every(ad.Dataset.range(20).shuffle(4, seed=1).plan, 3)).prefetch(2))
+
+
+def test_the_template_of_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    squares = template("Squares", tmp_path, monkeypatch)
+    assert list(ad.Dataset(squares(4))) == [0, 1, 4, 9]
+    check_resumes(lambda: ad.Dataset(squares(20)).shuffle(seed=1).batch(3))
+
+
+def test_the_template_of_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.pairs"
+    path.write_bytes(b"a=1\nno pair\nb=2\n")
+    pairs = ad.Dataset(template("PairFile", tmp_path, monkeypatch)(str(path)))
+    assert list(pairs.ignore_errors()) == [(b"a", b"1"), (b"b", b"2")]
+    check_resumes(lambda: pairs.ignore_errors())
