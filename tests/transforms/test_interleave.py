@@ -196,3 +196,13 @@ def test_a_state_after_a_failure_in_the_turn_of_another_slot(parallel: int | Non
         return ad.Dataset.range(x % 3 + 1).map(lambda y: (x, y)) if x % 4 else None  # type: ignore[return-value]
 
     check_resumes(lambda: ad.Dataset.range(12).interleave(inner, 2, 3, num_parallel_calls=parallel))
+
+
+def test_resumes_inside_of_rounds_that_were_drawn_at_once() -> None:
+    """A block of several rounds of each slot, which a large demand and inputs in memory give."""
+
+    def build() -> ad.Dataset[int]:
+        inputs = ad.Dataset.range(7).interleave(lambda x: ad.Dataset.range(100 * x, 101 * x + 20), cycle_length=3)
+        return inputs.prefetch(64)
+
+    check_resumes(build)
