@@ -52,6 +52,7 @@ LAYERS = (
     ("readers",),
     ("experimental",),
     ("testing", "demo"),
+    ("cli",),
     ("__main__",),
 )
 USERS = ("testing", "demo", "__main__")  # these alone may `import asyncdata` as a user does

@@ -1,0 +1,5 @@
+"""Commands of the command line."""
+
+from __future__ import annotations
+
+__all__ = ()

@@ -1,0 +1,116 @@
+"""The command `asyncdata channel`: what a durable channel holds, and letting go of what a saved state does not need."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asyncdata.errors import DataLossError, PlanError
+from asyncdata.web.durable import trim
+from asyncdata.web.folder import ChannelFolder, LogReader
+from asyncdata.web.record import Frame, Kind, Record
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+__all__ = ("add_parser",)
+
+
+def add_parser(commands: Any) -> None:
+    """Add `channel` to the subparsers of a command line."""
+    parser: ArgumentParser = commands.add_parser("channel", help="look at a DurableChannel, or trim it")
+    actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
+    inspecting = actions.add_parser("inspect", help="say what it holds; it may be in use")
+    inspecting.add_argument("path", type=Path, metavar="PATH", help="the folder of the channel")
+    inspecting.set_defaults(run=inspect)
+    trimming = actions.add_parser("trim", help="remove what a trainer that goes on from a saved state does not need")
+    trimming.add_argument("path", type=Path, metavar="PATH", help="the folder of the channel")
+    trimming.add_argument(
+        "--state", type=Path, required=True, metavar="FILE", help="a JSON file with the state of the trainer in it"
+    )
+    trimming.set_defaults(run=run_trim)
+
+
+@dataclass
+class Contents:
+    """What a channel holds."""
+
+    records: int = 0
+    forms: Counter[str] = field(default_factory=Counter[str])
+    versions: set[int] = field(default_factory=set[int])
+    since: list[float] = field(default_factory=list[float])
+    """When the first and the last record came."""
+    ended: bool = False
+    damage: list[str] = field(default_factory=list[str])
+
+    def add(self, frame: Frame) -> None:
+        """Take note of what stands in the log."""
+        record = frame.record
+        if not isinstance(record, Record):
+            self.damage.append(str(record))
+        elif record.kind == Kind.END:
+            self.ended = True
+        elif record.kind == Kind.DATA:
+            self.records += 1
+            self.forms[record.form] += 1
+            self.since = [*self.since[:1], record.since]
+            if record.version is not None:
+                self.versions.add(record.version)
+
+
+def inspect(arguments: Namespace) -> int:
+    """Print what a channel holds; the status is 1 if something is damaged."""
+    folder = ChannelFolder(arguments.path)
+    name, starts, end = folder.id, folder.segments(), folder.end()
+    begin, contents = starts[0] if starts else end, contents_of(folder)
+    print(f"channel   {name} in {folder.path}{', ended' if contents.ended else ''}")
+    print(f"stored    {end - begin:,} bytes, from {begin:,} to {end:,}, in {len(starts)} segments")
+    print(f"records   {contents.records:,}{told_forms(contents.forms)}")
+    if contents.since:
+        print(f"came      {' to '.join(map(date, contents.since))}")
+    if contents.versions:
+        print(f"versions  {min(contents.versions)} to {max(contents.versions)}")
+    if (delivered := folder.delivered.read()) is not None:
+        print(f"delivered up to {delivered:,}")
+    for damage in contents.damage:
+        print(f"damaged   {damage}")
+    return 1 if contents.damage else 0
+
+
+def contents_of(folder: ChannelFolder) -> Contents:
+    """Read a channel from its oldest record on."""
+    contents, reader = Contents(), LogReader(folder, None)
+    try:
+        while frames := reader.read():
+            for frame in frames:
+                contents.add(frame)
+    finally:
+        reader.close()
+    return contents
+
+
+def told_forms(forms: Counter[str]) -> str:
+    parts = [f"{count:,} {form}" for form, count in forms.most_common()]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def date(since: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
+
+
+def run_trim(arguments: Namespace) -> int:
+    """Trim a channel, and print what that frees."""
+    folder = ChannelFolder(arguments.path)
+    name = folder.id
+    try:
+        state: Any = json.loads(arguments.state.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataLossError(f"{arguments.state} is no JSON: {error}") from None
+    if f'"{name}"' not in json.dumps(state).replace("\\", ""):
+        raise PlanError(f"{arguments.state} tells no place in the channel {name} of {folder.path}")
+    print(f"{trim(folder.path, {'state': state}):,} bytes freed, {folder.end() - folder.segments()[0]:,} left")
+    return 0

@@ -1,0 +1,110 @@
+"""`asyncdata ingest` writes what is posted into shards, each item into one, also where it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.__main__ import main
+from asyncdata.cli.shards import Shards
+
+JSON = {"Content-Type": "application/json"}
+
+
+@contextmanager
+def server(
+    folder: Path, *arguments: str, end: signal.Signals = signal.SIGINT, **environment: str
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run the command, and end it by a signal unless it was killed."""
+    program = subprocess.Popen(
+        [sys.executable, "-m", "asyncdata", "ingest", "--to", str(folder), "--port", "0", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment, "PYTHONPATH": os.getcwd()},
+    )
+    with program:
+        assert program.stderr is not None
+        url = ""
+        try:
+            while not url:
+                line = program.stderr.readline()
+                assert line, "the server did not start"
+                url = "".join(re.findall(r"http://[\d.]+:\d+", line))
+            yield url, program
+            if program.poll() is None:
+                program.send_signal(end)
+            program.stderr.read()
+        finally:
+            program.kill()
+
+
+@pytest.mark.web
+def test_what_is_posted_is_in_one_shard_though_it_is_killed(tmp_path: Path) -> None:
+    httpx = pytest.importorskip("httpx")
+    with httpx.Client(headers=JSON, timeout=30) as client:
+        for start in (0, 10):
+            with server(tmp_path, "--shard-items", "4") as (url, program):
+                for number in range(start, start + 10):
+                    assert client.post(f"{url}/ingest", json={"x": number}).json() == {"accepted": 1}
+                if not start:
+                    program.kill()
+    shards = sorted(map(str, tmp_path.glob("*.jsonl")))
+    assert list(ad.JsonLinesDataset(shards)) == [{"x": number} for number in range(20)]
+    assert len(shards) >= 5
+
+
+@pytest.mark.web
+def test_others_need_the_token(tmp_path: Path) -> None:
+    httpx = pytest.importorskip("httpx")
+    with server(tmp_path, "--format", "tfrecord", end=signal.SIGTERM, ASYNCDATA_TOKEN="secret") as (url, _):
+        for header, status in (("Bearer secret", 200), ("Bearer other", 401)):
+            headers = {"Authorization": header, "Content-Type": "application/octet-stream"}
+            assert httpx.post(f"{url}/ingest", content=b"\xff", headers=headers).status_code == status
+    assert list(ad.TFRecordDataset(sorted(map(str, tmp_path.glob("*.tfrecord"))))) == [b"\xff"]
+
+
+def test_shards_go_on_where_one_was_killed_between_the_shard_and_its_note(tmp_path: Path) -> None:
+    pytest.importorskip("msgspec")
+    shards = Shards(tmp_path, "jsonl", 3, 60)
+    with ad.DurableChannel(shards.spool):
+        pass
+    (tmp_path / "000000-20200101-000000.jsonl").write_text("half of it")
+    send(shards.spool, 7)
+    with shards.batches(follow=False).iterate() as batches:
+        shards.write(batches)
+    assert shards.number == 3
+    assert sorted(ad.JsonLinesDataset([*map(str, tmp_path.glob("*.jsonl"))])) == list(range(7))
+    again = Shards(tmp_path, "jsonl", 3, 60)
+    assert (again.number, again.state) == (3, shards.state)
+    with pytest.raises(ad.PlanError, match="shards of jsonl"):
+        Shards(tmp_path, "tfrecord", 3, 60)
+
+
+def send(path: Path, count: int) -> None:
+    async def body() -> None:
+        async with ad.DurableChannel(path) as channel:
+            for number in range(count):
+                await channel.send(b"%d" % number, content_type="application/json")
+
+    asyncio.run(body())
+
+
+def test_who_lets_others_in_needs_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[Any]
+) -> None:
+    monkeypatch.delenv("ASYNCDATA_TOKEN", raising=False)
+    assert main(["ingest", "--to", str(tmp_path / "new"), "--host", "0.0.0.0"]) == 2
+    assert "ASYNCDATA_TOKEN" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
