@@ -76,8 +76,8 @@ def plan_labels(plan: Node) -> list[str]:
 
 def chances_of(plan: Node) -> dict[int, Chance]:
     """Return the chances, by the place in the account of the node that has one."""
-    told = [node for node in nodes_of(plan) if node.identity is not None]
-    return {place: node.chance for place, node in enumerate(told) if node.chance is not None}
+    identified = [node for node in nodes_of(plan) if node.identity is not None]
+    return {place: node.chance for place, node in enumerate(identified) if node.chance is not None}
 
 
 def seeds_of(plan: Node) -> dict[int, int]:
@@ -97,20 +97,20 @@ def shares_of(plan: Node) -> list[Share]:
 
 def fingerprint(plan: Node) -> str:
     """Return a hash of a plan's account, of what it does not tell and of the seeds that somebody chose."""
-    told = json.dumps([plan_labels(plan), contents(plan), chosen_seeds(plan)])
-    return blake2b(told.encode(), digest_size=16).hexdigest()
+    described = json.dumps([plan_labels(plan), contents(plan), chosen_seeds(plan)])
+    return blake2b(described.encode(), digest_size=16).hexdigest()
 
 
 def state_header(place: ResumePoint) -> dict[str, Any]:
     """Return what all states of a run have in common."""
-    told = {
+    header = {
         "version": VERSION,
         "plan": plan_labels(place.plan),
         "seeds": [list(pair) for pair in seeds_of(place.plan).items()],
         "shares": [list(share) for share in shares_of(place.plan)],
         "epoch": place.epoch,
     }
-    return {**told, "dealt": True} if place.resharded else told
+    return {**header, "dealt": True} if place.resharded else header
 
 
 def state_of(state_header: Mapping[str, Any], delivered: int, position: Position) -> dict[str, Any]:
@@ -123,33 +123,33 @@ def state_of(state_header: Mapping[str, Any], delivered: int, position: Position
 
 def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> ResumePoint:
     """Return where a run of `plan` goes on from `state`; `ResumeError` if the two do not fit."""
-    told = checked(state)
-    seeds = dict[int, int](told["seeds"])
+    saved = checked(state)
+    seeds = dict[int, int](saved["seeds"])
     if strict:
-        compare(told["plan"], plan, told["version"])
+        compare(saved["plan"], plan, saved["version"])
         if seeds.keys() != seeds_of(plan).keys():
             raise ResumeError(f"the state has seeds for steps {[*seeds]}, the pipeline for {[*seeds_of(plan)]}")
     else:
-        places = matched(told["plan"], plan_labels(plan))
+        places = matched(saved["plan"], plan_labels(plan))
         seeds = {places[place]: seed for place, seed in seeds.items() if place in places}
-        if told["position"] is not None:
-            check_counted(told["plan"], plan, told["version"])
+        if saved["position"] is not None:
+            check_counted(saved["plan"], plan, saved["version"])
     plan = with_seeds(plan, seeds, strict, counting())
-    exact = strict and told.keys().isdisjoint(("merged", "dealt"))
-    for position in plan.told(told["position"], list) if "merged" in told else [told["position"]]:
+    exact = strict and saved.keys().isdisjoint(("merged", "dealt"))
+    for position in plan.parse_position(saved["position"], list) if "merged" in saved else [saved["position"]]:
         check_position(plan, position, exact)
-    if "merged" in told:
-        return plan.told(told, lambda told: resharded(plan, told, shares_of(plan)))
-    check_shares(told, shares_of(plan))
-    position = told["position"]
-    start = FRESH if position is None else plan.told(position, Start.of)
-    return ResumePoint(plan, told["epoch"], told["delivered"], start, told.get("dealt", False))
+    if "merged" in saved:
+        return plan.parse_position(saved, lambda saved: resharded(plan, saved, shares_of(plan)))
+    check_shares(saved, shares_of(plan))
+    position = saved["position"]
+    start = FRESH if position is None else plan.parse_position(position, Start.of)
+    return ResumePoint(plan, saved["epoch"], saved["delivered"], start, saved.get("dealt", False))
 
 
-def check_shares(told: Mapping[str, Any], shares: list[Share]) -> None:
+def check_shares(saved: Mapping[str, Any], shares: list[Share]) -> None:
     """Raise if the state is another share's."""
-    same_number(told["shares"], shares)
-    for was, now in zip(map(share_in, told["shares"]), shares, strict=True):
+    same_number(saved["shares"], shares)
+    for was, now in zip(map(share_in, saved["shares"]), shares, strict=True):
         if was != now:
             raise ResumeError(
                 f"the state is of {was}, and this is {now}; merge_states makes one state of those of all shares, with "
@@ -250,22 +250,24 @@ def name_of(words: str) -> str:
     return "files" if " files #" in words else words.partition("(")[0]
 
 
-def share_in(told: Any) -> Share:
+def share_in(saved: Any) -> Share:
     """Return one of the shares that a state tells."""
-    count, index = told
+    count, index = saved
     return Share(count, index)
 
 
-def resharded(plan: Node, told: Mapping[str, Any], shares: list[Share]) -> ResumePoint:
+def resharded(plan: Node, saved: Mapping[str, Any], shares: list[Share]) -> ResumePoint:
     """Return where one share goes on of what others have left that had their states merged."""
-    same_number(told["shares"], shares)
-    share = shares[natural(told["merged"])]
-    for place, (was, now) in enumerate(zip(map(share_in, told["shares"]), shares, strict=True)):
-        if place != told["merged"] and was != now:
+    same_number(saved["shares"], shares)
+    share = shares[natural(saved["merged"])]
+    for place, (was, now) in enumerate(zip(map(share_in, saved["shares"]), shares, strict=True)):
+        if place != saved["merged"] and was != now:
             raise ResumeError(f"the states are of {was}, and this is {now}; they were merged over another shard()")
-    position = plan.told(told["position"], lambda shares: plan.resharded(shares, Resharding(share, (told["epoch"],))))
-    delivered = (told["delivered"] + share.num_shards - 1 - share.number) // share.num_shards
-    return ResumePoint(plan, told["epoch"], delivered, Start.of(position), resharded=True)
+    position = plan.parse_position(
+        saved["position"], lambda shares: plan.resharded(shares, Resharding(share, (saved["epoch"],)))
+    )
+    delivered = (saved["delivered"] + share.num_shards - 1 - share.number) // share.num_shards
+    return ResumePoint(plan, saved["epoch"], delivered, Start.of(position), resharded=True)
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -286,20 +288,20 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     >>> [list(share(2, index).iterate(state=merge_states(states))) for index in range(2)]
     [[array([6, 8]), array([10])], [array([7, 9]), array([11])]]
     """
-    told = [checked(state) for state in states]
-    if not told:
+    saved = [checked(state) for state in states]
+    if not saved:
         raise ResumeError("merge_states needs the states of all shares, got none")
     for name in ("plan", "seeds", "epoch"):
-        same(told, name)
-    if any("merged" in state for state in told):
+        same(saved, name)
+    if any("merged" in state for state in saved):
         raise ResumeError("merge_states needs the states of iterators, and one of these is merged already")
-    place, order = dealt_place(told)
+    place, order = dealt_place(saved)
     return with_checksum(
         {
-            **told[0],
+            **saved[0],
             "merged": place,
-            "delivered": sum(state["delivered"] for state in told),
-            "position": [told[number]["position"] for number in order],
+            "delivered": sum(state["delivered"] for state in saved),
+            "position": [saved[number]["position"] for number in order],
         }
     )
 
@@ -329,26 +331,26 @@ def checked(state: Any) -> Mapping[str, Any]:
     """Return a state if it has the parts of one; raise `ResumeError` otherwise."""
     if not isinstance(state, Mapping) or "version" not in state:
         raise ResumeError(f"a state is what state_dict() returns, got {state!r:.80}")
-    told = cast("Mapping[str, Any]", state)
-    if told["version"] not in (VERSION - 1, VERSION):
+    saved = cast("Mapping[str, Any]", state)
+    if saved["version"] not in (VERSION - 1, VERSION):
         raise ResumeError(
-            f"the state has version {told['version']!r}, this asyncdata reads versions {VERSION - 1} and {VERSION}"
+            f"the state has version {saved['version']!r}, this asyncdata reads versions {VERSION - 1} and {VERSION}"
         )
     for name, kind in KINDS.items():
-        if not isinstance(told.get(name), kind) or isinstance(told.get(name), bool):
-            raise ResumeError(f"the state's {name!r} should be {kind.__name__}, got {told.get(name)!r:.80}")
+        if not isinstance(saved.get(name), kind) or isinstance(saved.get(name), bool):
+            raise ResumeError(f"the state's {name!r} should be {kind.__name__}, got {saved.get(name)!r:.80}")
     for name in ("seeds", "shares"):
-        check_pairs(name, told[name])
-    if odd := [words for words in told["plan"] if not isinstance(words, str)]:
+        check_pairs(name, saved[name])
+    if odd := [words for words in saved["plan"] if not isinstance(words, str)]:
         raise ResumeError(f"the state's plan should be words, got {odd[0]!r:.80}")
-    if "position" not in told:
+    if "position" not in saved:
         raise ResumeError("the state has no position")
-    if "checksum" in told and not has_checksum(told):
+    if "checksum" in saved and not has_checksum(saved):
         raise ResumeError(
             "the state is damaged: its checksum is another than that of what it says; take an earlier one, or start "
             "without a state"
         )
-    return told
+    return saved
 
 
 def check_pairs(name: str, pairs: list[Any]) -> None:
@@ -365,12 +367,12 @@ def compare(was: list[str], plan: Node, version: int = VERSION) -> None:
     for place, (old, pair) in enumerate(zip_longest(was, now)):
         new, node = pair or (None, None)
         if old != new:
-            told = node.difference(old) if node is not None and old is not None else ""
+            detail = node.difference(old) if node is not None and old is not None else ""
             if node is not None and {bare(old, node), bare(new, node)} == {node.identity}:
-                told = f"other arguments tell the two apart that these words leave out, of {node.identity}; "
+                detail = f"other arguments tell the two apart that these words leave out, of {node.identity}; "
             raise ResumeError(
                 f"the state is of another pipeline: step {place + 1} was {label_text(old or 'nothing')} when it was "
-                f"saved, and is {label_text(new or 'nothing')} now; {told}build the same pipeline, or start without "
+                f"saved, and is {label_text(new or 'nothing')} now; {detail}build the same pipeline, or start without "
                 "the state"
             )
 
@@ -456,7 +458,7 @@ def inspect_state(state: Mapping[str, Any]) -> str:
 def readable(position: Position) -> str:
     """Return a position as text, without what nobody can read."""
 
-    def shorter(told: dict[str, Any]) -> Any:
-        return f"{told['packed']} elements" if "packed" in told else told
+    def shorter(fields: dict[str, Any]) -> Any:
+        return f"{fields['packed']} elements" if "packed" in fields else fields
 
     return json.dumps(json.loads(json.dumps(position), object_hook=shorter))

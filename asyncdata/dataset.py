@@ -480,8 +480,8 @@ class Dataset(Transformations[T]):
         >>> len(squares), squares[3]
         (4, (3, 9))
         """
-        told = contents(self._plan), chosen_seeds(self._plan)
-        save(self, next_block, local_path(path), compression, shard_func, checkpoint_args, *told)
+        digests = contents(self._plan), chosen_seeds(self._plan)
+        save(self, next_block, local_path(path), compression, shard_func, checkpoint_args, *digests)
 
     # iteration
 

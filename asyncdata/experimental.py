@@ -123,8 +123,8 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Callable
 def missing(name: str) -> NoReturn:
     """Say what there is instead of a name that is not here."""
     known = f"Dataset.{name}()" if not name.startswith("_") and hasattr(Dataset, name) else OLD.get(name)
-    told = "" if known is None else f"; use {known}"
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{told}", name=name)
+    hint = "" if known is None else f"; use {known}"
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
 
 
 if not TYPE_CHECKING:  # to a type checker a name that is not here is an error

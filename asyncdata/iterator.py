@@ -111,7 +111,7 @@ class Reader:
         if self.exhausted:
             position: Position = END
         elif self.piece is None:
-            position = self.first.told()
+            position = self.first.position_with_skip()
         else:
             position = self.piece.tickets.at(given)
         if self.heading is None:

@@ -89,21 +89,21 @@ class Options(Fixable):
 
     def merge(self, later: Options) -> Options:
         """Return options in which what `later` sets wins over what this sets."""
-        return Options(**{**self.told(), **later.told()})
+        return Options(**{**self.given(), **later.given()})
 
-    def told(self) -> dict[str, Any]:
+    def given(self) -> dict[str, Any]:
         """Return what is set."""
         return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
 
     def fixed(self) -> Options:
         """Return a copy that cannot be changed."""
-        copy = Options(**self.told())
+        copy = Options(**self.given())
         object.__setattr__(copy, "_fixed", True)
         return copy
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies are their owner's, who may change them."""
-        return partial(Options, **self.told()), ()
+        return partial(Options, **self.given()), ()
 
 
 def check_option(name: str, value: Any) -> None:

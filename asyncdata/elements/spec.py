@@ -149,11 +149,11 @@ def held(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return array
 
 
-def check_held(told: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
+def check_held(given: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
     """Raise unless an array of bools or numbers has what was told."""
-    dtype, kind = array.dtype, told.dtype.kind
-    textual = kind in "US" or (kind == "O" and any(isinstance(one, (str, bytes)) for one in told.flat))
-    if textual or (dtype.kind == "b" != kind and told.size):
-        raise ValueError(f"{'a string' if textual else told.dtype} is no {dtype}")
-    if dtype.kind in "iu" and kind in "iufc" and not (told == array).all():
+    dtype, kind = array.dtype, given.dtype.kind
+    textual = kind in "US" or (kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat))
+    if textual or (dtype.kind == "b" != kind and given.size):
+        raise ValueError(f"{'a string' if textual else given.dtype} is no {dtype}")
+    if dtype.kind in "iu" and kind in "iufc" and not (given == array).all():
         raise ValueError(f"{dtype} cannot hold it")

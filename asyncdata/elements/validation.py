@@ -27,12 +27,12 @@ def check_choice(method: str, name: str, value: Any) -> bool | None:
     return None if value is None else bool(value)
 
 
-def check_dtype(argument: str, told: Any) -> np.dtype[Any]:
+def check_dtype(argument: str, value: Any) -> np.dtype[Any]:
     """Return a dtype, for one of TensorFlow's that of NumPy; raise `PlanError` if it is none."""
-    kind = getattr(told, "as_numpy_dtype", told)
+    kind = getattr(value, "as_numpy_dtype", value)
     try:
         if kind is not None:  # which would be float64
             return np.dtype(kind)
     except (TypeError, ValueError):
         pass
-    raise PlanError(f"{argument} must be a dtype, as np.int32, 'int32' or str, got {told!r:.80}")
+    raise PlanError(f"{argument} must be a dtype, as np.int32, 'int32' or str, got {value!r:.80}")

@@ -60,7 +60,7 @@ class RunSpec(NamedTuple):
         rest, items = (plan.input, plan.buffer_size) if isinstance(plan, Prefetch) else (plan, 0)
         budget = MemoryBudget(ram_budget)
         depth = BufferSize(items, budget.share())
-        budget.buffers[plan] = depth.told
+        budget.buffers[plan] = depth.stats
         return RunSpec(plan, rest, depth, (epoch,), start, budget, Meters(tuple(nodes_of(rest))))
 
     def pipeline(self, queue: LoopQueue, home: asyncio.AbstractEventLoop | None) -> Pipeline:

@@ -76,7 +76,7 @@ class Pipeline:
         except asyncio.CancelledError:  # not by `cancel`: its loop is being shut down, and whoever does so says why
             raise
         except BaseException as error:
-            self.queue.finish(told(first_of(error), self.start))
+            self.queue.finish(blame_state(first_of(error), self.start))
         finally:
             self.meters.clock.end()
             self.owned.stop()
@@ -110,7 +110,7 @@ MISFITS: Final = (TypeError, ValueError, LookupError, AttributeError, Arithmetic
 OURS: Final = frozenset({"asyncdata", "base64", "json", "numpy"})
 
 
-def told(error: BaseException, start: Start) -> BaseException:
+def blame_state(error: BaseException, start: Start) -> BaseException:
     """Return an error as what it is: in a run that began at a state, one of our own code says that this is damaged."""
     if start == FRESH or isinstance(error, AsyncDataError) or not isinstance(error, MISFITS):
         return error

@@ -61,7 +61,7 @@ def where_of(node: Node) -> str:
         return "thread"
     if is_async(node.stage()):
         return "task"
-    return "inline" if node.lanes is None else "thread"
+    return "inline" if node.worker_count is None else "thread"
 
 
 def own_step(meter: Meter, waited: float, before: int) -> StepStatistics:

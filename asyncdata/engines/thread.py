@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from asyncdata.engines.base import END_TIMEOUT, RunSpec, call_if_open, wait_in_thread, wait_on_loop
 from asyncdata.engines.no_loop import driven
-from asyncdata.engines.pipeline import told
+from asyncdata.engines.pipeline import blame_state
 from asyncdata.executors.retry import LEAVING
 from asyncdata.executors.scope import LooplessScope, OwnedTask
 from asyncdata.graph.node import nodes_of
@@ -188,7 +188,7 @@ class LooplessThreadEngine(ThreadEngine):
         try:
             self.context.run(driven, self.fill(), self.interruption)
         except BaseException as error:
-            self.queue.finish(None if self.queue.stopped else told(error, self.run.start))
+            self.queue.finish(None if self.queue.stopped else blame_state(error, self.run.start))
         finally:
             clock.end()
 

@@ -138,7 +138,7 @@ class Tuning:
         self.waits += waits
 
     @property
-    def hungry(self) -> bool:
+    def reader_waits(self) -> bool:
         """Whether the reader waits as often as not."""
         return 2 * self.waits >= self.reads
 
@@ -227,7 +227,7 @@ class Tuning:
     def try_cores(self) -> None:
         """Have as many calls at once as there are cores."""
         self.about += " and computes"
-        if not self.hungry:
+        if not self.reader_waits:
             self.settle_back(FED)
         elif usable_cores() == 1:
             self.settle_back("there is one core")
@@ -244,7 +244,7 @@ class Tuning:
 
     def judge_spread(self) -> None:
         """Have twice as many calls that wait at once, as long as that helps and somebody waits for it."""
-        if not self.hungry:
+        if not self.reader_waits:
             self.settle(self.choice._replace(why=f"{self.about}: {FED}"))
         elif self.gain < GAIN and self.cores > COMPUTES:
             self.about = self.about.removesuffix(" and waits")  # but for the interpreter lock, or just once
@@ -262,15 +262,17 @@ class Tuning:
     def judge_cores(self) -> None:
         """See whether threads compute side by side."""
         gain = f"{self.gain:.2f} times as fast"
-        if self.gain >= GAIN and self.waited and self.hungry and self.before.workers == 1:
+        if self.gain >= GAIN and self.waited and self.reader_waits and self.before.workers == 1:
             self.about = f"{self.about.removesuffix(' and computes')} and waits"  # unlike the first few
             self.rate = self.count / self.passed
             self.widen(max(FIRST, 2 * self.choice.workers))
-        elif self.gain >= GAIN and not (self.hungry and self.cores < FULL * self.choice.workers and self.may_leave):
+        elif self.gain >= GAIN and not (
+            self.reader_waits and self.cores < FULL * self.choice.workers and self.may_leave
+        ):
             self.settle(self.choice._replace(why=f"{self.about}: {gain} so"))
         elif self.gain >= GAIN:
             self.try_processes_too(gain)
-        elif not self.hungry:
+        elif not self.reader_waits:
             self.settle_back(FED)
         elif self.may_leave:
             why = f"{self.about}, {gain} in threads: trying processes"
@@ -295,7 +297,7 @@ class Tuning:
         """See whether processes are faster than threads."""
         if self.now - self.begun < COMPARED:
             return
-        if self.gain >= BETTER and self.hungry:
+        if self.gain >= BETTER and self.reader_waits:
             self.settle(self.choice._replace(why=f"{self.about}: {self.gain:.2f} times as fast as in threads so"))
         else:
             self.settle(self.before)
@@ -303,7 +305,7 @@ class Tuning:
     def judge_processes(self) -> None:
         """See whether processes are worth what they cost."""
         gain = f"{self.gain:.2f} times as fast"
-        if self.gain >= GAIN or not self.hungry:
+        if self.gain >= GAIN or not self.reader_waits:
             self.settle(self.choice._replace(why=f"{self.about}: {gain} so"))
         else:
             self.settle_back(f"{gain} in processes")
@@ -344,4 +346,4 @@ class Tuning:
     @property
     def tempted(self) -> bool:
         """Whether the reader waits and more could be tried."""
-        return self.hungry and not self.choice.why.endswith(("so", "most"))
+        return self.reader_waits and not self.choice.why.endswith(("so", "most"))

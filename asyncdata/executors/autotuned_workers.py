@@ -1,4 +1,4 @@
-"""Which lanes a stage gets, and lanes that are changed while they run."""
+"""Which workers a stage gets, and workers that are replaced while they run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class InlineWorkers(Workers):
     """The engine's own thread: a group is done when it has been submitted."""
 
     def __init__(self, work: Callable[[Block, Deadline], Done]) -> None:
-        self.workers = 1
+        self.count = 1
         self.pace = ChunkSizer(INLINE_GROUP)
         self.work = work
 
@@ -46,7 +46,7 @@ class FixedChunkSizer(ChunkSizer):
 
 
 class AutotunedWorkers(Workers):
-    """The lanes that AUTOTUNE chose last. Those before them finish the groups that they have, and get no more."""
+    """The workers that AUTOTUNE chose last. Those before them finish the groups that they have, and get no more."""
 
     tuned = True
 
@@ -57,23 +57,25 @@ class AutotunedWorkers(Workers):
         self.copied = copied
         self.retired: list[Workers] = []
         self.coming: tuple[Choice, Workers] | None = None
-        lanes = self.made(choice := tuning.consider())
-        if isinstance(lanes, ProcessWorkers) and not self.there(choice, lanes):  # in a fork, where others found it out
-            lanes = self.made(choice := tuning.before)
-        self.change(choice, lanes)
+        workers = self.made(choice := tuning.consider())
+        if isinstance(workers, ProcessWorkers) and not self.there(
+            choice, workers
+        ):  # in a fork, where others found it out
+            workers = self.made(choice := tuning.before)
+        self.change(choice, workers)
 
     @property
     def trying(self) -> bool:
         return not self.tuning.settled
 
-    def change(self, choice: Choice, lanes: Workers) -> None:
+    def change(self, choice: Choice, workers: Workers) -> None:
         """Make calls in another way from now on."""
         self.choice = choice
-        self.lanes = lanes
-        self.workers, self.pace = self.lanes.workers, self.lanes.pace
+        self.current = workers
+        self.count, self.pace = self.current.count, self.current.pace
 
     def made(self, choice: Choice) -> Workers:
-        """Return the lanes of a choice."""
+        """Return the workers of a choice."""
         if choice.where == "process":
             self.tuning.pool = pool_of(usable_cores())
             return ProcessWorkers(self.tuning.pool, choice.workers, self.work, self.scope.epoch, self.copied)
@@ -82,43 +84,43 @@ class AutotunedWorkers(Workers):
             return InlineWorkers(work.attempt)
         if choice.where == "task":
             return TaskWorkers(self.scope, choice.workers, work.run_async, work.at_once)
-        lanes = ThreadWorkers(self.scope, choice.workers, work.attempt)
-        lanes.watched = not self.tuning.settled
+        workers = ThreadWorkers(self.scope, choice.workers, work.attempt)
+        workers.watched = not self.tuning.settled
         if self.tuning.alone:
-            lanes.pace = FixedChunkSizer(0.0)
-        return lanes
+            workers.pace = FixedChunkSizer(0.0)
+        return workers
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
         choice = self.tuning.consider()
         if choice is not self.choice:
             self.follow(choice)
         self.tuning.group = len(group.what)
-        self.lanes.submit(group, partial(self.done, self.choice, finished))
+        self.current.submit(group, partial(self.done, self.choice, finished))
 
     def follow(self, choice: Choice) -> None:
-        """Change lanes, unless it is only settled that they stay."""
+        """Replace the workers, unless it is only settled that they stay."""
         if self.coming is not None and self.coming[0] is not choice:
             self.coming = None  # another iterator of the dataset has found something else meanwhile
         if choice[:2] == self.choice[:2] and self.tuning.settled and not isinstance(self.pace, FixedChunkSizer):
             self.choice = choice
-            if isinstance(self.lanes, ThreadWorkers):
-                self.lanes.watched = False
+            if isinstance(self.current, ThreadWorkers):
+                self.current.watched = False
             return
-        lanes = self.made(choice) if self.coming is None else self.coming[1]
-        if isinstance(lanes, ProcessWorkers) and not self.there(choice, lanes):
+        workers = self.made(choice) if self.coming is None else self.coming[1]
+        if isinstance(workers, ProcessWorkers) and not self.there(choice, workers):
             return
         self.coming = None
-        self.lanes.finish()
-        self.retired.append(self.lanes)
-        self.change(choice, lanes)
+        self.current.finish()
+        self.retired.append(self.current)
+        self.change(choice, workers)
 
-    def there(self, choice: Choice, lanes: ProcessWorkers) -> bool:
+    def there(self, choice: Choice, workers: ProcessWorkers) -> bool:
         """Tell whether there are processes; until there are, and if there are none, calls are made elsewhere."""
         if self.coming is None:
-            self.coming = choice, lanes
-            lanes.pool.call()
+            self.coming = choice, workers
+            workers.pool.call()
         try:
-            return lanes.begun()
+            return workers.begun()
         except StageError as error:
             self.tuning.stay(choice, str(error))
             return False
@@ -134,8 +136,8 @@ class AutotunedWorkers(Workers):
         self.tuning.read(waits)
 
     def stop(self) -> None:
-        for lanes in (*self.retired, self.lanes):
-            lanes.stop()
+        for workers in (*self.retired, self.current):
+            workers.stop()
 
 
 def workers_of(

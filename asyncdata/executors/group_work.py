@@ -1,4 +1,4 @@
-"""GroupWork: what one lane does with a group of elements, wherever it runs."""
+"""GroupWork: what one worker does with a group of elements, wherever it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The elements in flight: groups that lanes work on, kept in order between who reads the input and who the results."""
+"""The elements in flight: groups that workers process, kept in order from the input to the results."""
 
 from __future__ import annotations
 
@@ -52,39 +52,39 @@ class InFlightWindow:
     def __init__(
         self,
         scope: Scope,
-        lanes: Workers,
+        workers: Workers,
         ordered: bool,
         rows: int | None = None,
         learnt: ResultStatistics | None = None,
     ) -> None:
-        self.lanes = lanes
+        self.workers = workers
         self.meter = scope.meter
         self.meter.holds(self)
-        lanes.in_order = ordered and lanes.workers == 1 and not lanes.tuned
+        workers.in_order = ordered and workers.count == 1 and not workers.tuned
         self.ordered = ordered
         self.rows = rows
         self.row = 0  # of a batch: where the next element read goes, failures not counted
         self.rest: list[Block] = []  # less than a batch, until a worker has nothing else to do
         self.groups: deque[Group] = deque()
         self.ready: deque[Group] = deque()
-        self.waiting: deque[Group] = deque()  # of the groups, what lanes gave up, in order
+        self.waiting: deque[Group] = deque()  # of the groups, what workers gave up, in order
         self.pending: dict[Group, None] = {}  # without order: what was admitted and is not out yet
         self.last: Tickets = NOTHING
         self.held = self.free = 0
         self.part = scope.owned.budget.share()
         self.load = 0  # bytes of an element, before and after; after is not known to begin with
         self.known = False
-        self.most = 1 if lanes.tuned else 2 * lanes.workers
+        self.most = 1 if workers.tuned else 2 * workers.count
         self.ended = self.stopped = False
         self.reader = LoopSignal(scope.loop, threadsafe=True)
         self.feeder = LoopSignal(scope.loop)
-        self.learnt = ResultStatistics() if learnt is None or lanes.tuned else learnt
+        self.learnt = ResultStatistics() if learnt is None or workers.tuned else learnt
         if self.whole_batches():
             self.load = self.learnt.weight
             self.widen()
 
     async def feed(self, source: AsyncGenerator[Block, None], want: Demand) -> None:
-        """Read the input as far as the window allows and hand it to the lanes."""
+        """Read the input as far as the window allows and hand it to the workers."""
         async with aclosing(source):
             while True:
                 if not self.may_feed():
@@ -104,19 +104,19 @@ class InFlightWindow:
         The former is bounded in groups, in number and in bytes, by the last one seen; of the latter there is room for
         all that keep workers busy.
         """
-        least, rows = 2 * self.lanes.workers, self.rows or 0
-        most = self.most if self.lanes.tuned else max(self.most, least)
+        least, rows = 2 * self.workers.count, self.rows or 0
+        most = self.most if self.workers.tuned else max(self.most, least)
         whole = self.batches() * rows if rows else 0
         bound = max(min(self.wanted(), most), whole)
-        share = max(1, min(self.lanes.pace.group, bound // least))
+        share = max(1, min(self.workers.pace.group, bound // least))
         if not rows:
             return bound, share
         return bound, share - share % rows if share >= rows else rows if whole else share
 
     def wanted(self) -> int:
         """Return how many elements in flight keep the workers busy."""
-        groups = 2 * self.lanes.workers
-        return min(groups * self.lanes.pace.group, max(groups, MOST_HELD)) if self.known else groups
+        groups = 2 * self.workers.count
+        return min(groups * self.workers.pace.group, max(groups, MOST_HELD)) if self.known else groups
 
     def batches(self) -> int:
         """Return how many batches are made at once, each by one worker; 0 if there is no room for so many."""
@@ -129,12 +129,12 @@ class InFlightWindow:
         They should if a batch is so large that it should not be copied once more, and none has to be waited for long:
         the first one least of all, on which all workers could work.
         """
-        rows, count = self.rows or 0, self.lanes.workers + 1
-        each, weight = self.lanes.pace.each if self.known else self.learnt.each, self.learnt.weight
+        rows, count = self.rows or 0, self.workers.count + 1
+        each, weight = self.workers.pace.each if self.known else self.learnt.each, self.learnt.weight
         longest = LONGER if weight >= each * DENSE else LONGEST
-        if self.lanes.trying:
+        if self.workers.trying:
             longest = BRIEF
-        elif not self.known and self.lanes.workers > 1:
+        elif not self.known and self.workers.count > 1:
             longest = SOON
         return count if LEAST_BATCH <= rows * weight <= MOST_BATCHES // count and rows * each <= longest else 0
 
@@ -181,7 +181,7 @@ class InFlightWindow:
 
     def fair(self, count: int) -> int:
         """Return how many of so many elements each worker may have, while some have nothing to do."""
-        return -(-count // self.lanes.workers) if len(self.groups or self.pending) < self.lanes.workers else count
+        return -(-count // self.workers.count) if len(self.groups or self.pending) < self.workers.count else count
 
     def admit_rows(self, block: Block, rows: int) -> None:
         """Cut a block into groups that end with a batch if they reach its end; keep the rest if workers are busy."""
@@ -192,7 +192,7 @@ class InFlightWindow:
         if share < rows:
             share = min(share, self.fair(len(block)))
         while size := self.portion(len(block) - start, rows, share):
-            step = -(-size // self.lanes.workers) if self.row and share >= rows else size
+            step = -(-size // self.workers.count) if self.row and share >= rows else size
             for begin in range(start, start + size, step):  # the rest of the first batch, or after a failure, by all
                 self.submit(block.part(begin, min(begin + step, start + size)))
             self.row = (self.row + size) % rows
@@ -215,7 +215,7 @@ class InFlightWindow:
     def idle(self) -> bool:
         """Tell whether a worker has nothing to do."""
         begun = sum([not group.done for group in (self.groups or self.pending)]) - len(self.waiting)
-        return begun < self.lanes.workers
+        return begun < self.workers.count
 
     def relieve(self) -> None:
         """Submit what was kept, whatever it is."""
@@ -226,18 +226,18 @@ class InFlightWindow:
             self.submit(part)
 
     def put_back(self, rest: Block) -> None:
-        """Keep what a lane gave up in the place of its group, until it is handed out again in smaller groups.
+        """Keep what a worker gave up in the place of its group, until it is handed out again in smaller groups.
 
         Where calls are made in order, what comes after it has not been touched, and waits too.
         """
         groups = [Group(rest)]
-        if self.lanes.in_order:
+        if self.workers.in_order:
             for group in self.groups:
                 group.recalled = True
                 groups.append(Group(group.what))
             self.groups.clear()
             self.waiting.clear()
-            self.lanes.late = False
+            self.workers.late = False
         if self.ordered:
             self.groups.extendleft(reversed(groups))
         else:
@@ -245,11 +245,11 @@ class InFlightWindow:
         self.waiting.extendleft(reversed(groups))
 
     def hand_out(self) -> None:
-        """Let lanes work on what was given up, as long as few groups of that are in front of the reader."""
+        """Have workers process what was given up, as long as few groups of that are in front of the reader."""
         while self.waiting and not self.stopped:
             group = self.waiting[0]
             place = self.groups.index(group) if self.ordered else len(self.pending) - len(self.waiting)
-            if place >= 2 * self.lanes.workers:
+            if place >= 2 * self.workers.count:
                 break
             left, size = group.what, self.limits()[1]
             if size < len(left):
@@ -260,10 +260,10 @@ class InFlightWindow:
                     self.pending[group] = None
             else:
                 self.waiting.popleft()
-            self.lanes.submit(group, self.finished)
+            self.workers.submit(group, self.finished)
 
     def submit(self, part: Block) -> None:
-        """Let a lane work on a part of the input."""
+        """Have a worker process a part of the input."""
         if self.stopped:
             return
         group = Group(part)
@@ -275,7 +275,7 @@ class InFlightWindow:
         if self.waiting:
             self.waiting.append(group)
         else:
-            self.lanes.submit(group, self.finished)
+            self.workers.submit(group, self.finished)
 
     def finished(self, group: Group) -> None:
         """Take note of a group that is done; from any thread."""
@@ -308,7 +308,7 @@ class InFlightWindow:
     async def collect(self, limit: int) -> Block | None:
         """Return the results of groups that may be delivered now, until there are `limit`; `None` at the end."""
         ready = self.may_read()
-        self.lanes.read(not ready)
+        self.workers.read(not ready)
         if not ready:
             await self.until_ready()
         queue = self.groups if self.ordered else self.ready
@@ -324,7 +324,7 @@ class InFlightWindow:
             self.held -= group.count
             self.meter.collected(group)
             limit -= len(group.result)
-            self.known, self.learnt.each = True, self.lanes.pace.each
+            self.known, self.learnt.each = True, self.workers.pace.each
             if self.rows is not None and group.result.failed:
                 failures = sum([type(item) is Failure for item in group.result.items])
                 self.row = (self.row - failures) % self.rows
@@ -333,7 +333,7 @@ class InFlightWindow:
                 self.put_back(group.what.part(group.count, len(group.what)))
             if len(group.result):
                 done.append(group.result)
-        self.meter.workers = self.lanes.workers
+        self.meter.workers = self.workers.count
         self.feeder.notify()
         if done:
             return self.out(Block.join(done))
@@ -342,7 +342,7 @@ class InFlightWindow:
     def stop(self) -> None:
         """Let nothing more be worked on; what was read just now is not, either."""
         self.stopped = True
-        self.lanes.stop()
+        self.workers.stop()
 
     def out(self, block: Block) -> Block:
         """Return what leaves the window, with what is needed to go on after it where it is out of order."""

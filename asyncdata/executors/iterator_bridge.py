@@ -194,9 +194,9 @@ class ThreadRequests:
         self.over = False
         self.ended = False  # on the other side
         self.begun = False
-        self.tell: Notify | None = None
+        self.read_state: Notify | None = None
         self.number: int = first  # of the next item, on the other side
-        self.told: deque[SourceSnapshot] = deque()
+        self.new_snapshots: deque[SourceSnapshot] = deque()
         self.snapshots: list[SourceSnapshot] = []
 
     def order(self, count: int) -> None:
@@ -259,16 +259,16 @@ class ThreadRequests:
 
     def snapshots_of(self, stop: int) -> list[SourceSnapshot]:
         """Return the states that the items before number `stop` go back to; none if the source has no states."""
-        while self.told and self.told[0].number <= stop:
-            self.snapshots.append(self.told.popleft())
+        while self.new_snapshots and self.new_snapshots[0].number <= stop:
+            self.snapshots.append(self.new_snapshots.popleft())
         found = self.snapshots
         self.snapshots = found[-1:]
         return found
 
     def ask(self, number: int) -> None:
         """Ask the source for its state before item `number`; runs on the other side."""
-        if self.tell is not None:
-            self.told.append(SourceSnapshot(number, self.tell()))
+        if self.read_state is not None:
+            self.new_snapshots.append(SourceSnapshot(number, self.read_state()))
 
     def hand(self, item: Any) -> None:
         """Hand an item to the engine; runs on the other side."""
@@ -340,7 +340,7 @@ class ThreadBridge(ThreadRequests):
     def run(self) -> None:
         """Make the iterator and serve orders until it ends or is told to stop."""
         try:
-            iterable, self.tell = self.make()
+            iterable, self.read_state = self.make()
             items = chain(iter(iterable), self.ending())
         except BaseException as error:  # becomes an element's failure
             self.hand(Failure(error, True))
@@ -457,7 +457,7 @@ class LoopBridge(ThreadRequests):
         """Serve orders until the iterator ends; it is closed where it ran."""
         iterator: AsyncIterator[Any] | None = None
         try:
-            iterator, self.tell = self.make()
+            iterator, self.read_state = self.make()
             self.begun = True
             while True:
                 await self.orders.until(self.allowed)

@@ -21,7 +21,7 @@ THREAD_GROUP: Final = 5e-4
 
 
 class Group:
-    """Elements that one lane works on together.
+    """Elements that one worker processes together.
 
     When it is done, `result` is what became of the first `count`: of all, unless some took so long that the others were
     left.
@@ -63,7 +63,7 @@ class Workers:
     """Where groups run: `finished` is called for each group, from any thread."""
 
     pace: ChunkSizer
-    workers: int
+    count: int
 
     in_order = False
     """Whether calls are made in the order of the elements, as one worker alone makes them."""
@@ -80,7 +80,7 @@ class Workers:
         return False
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
-        """Let a lane work on `group`."""
+        """Have a worker process `group`."""
         raise NotImplementedError
 
     def read(self, waits: bool) -> None:
@@ -104,7 +104,7 @@ class ThreadWorkers(Workers):
     def __init__(self, scope: Scope, count: int, work: Callable[[Block, Deadline], Done]) -> None:
         self.pace = ChunkSizer(THREAD_GROUP)
         self.work = work
-        self.workers = count
+        self.count = count
         self.threads = ThreadPool(scope.owned.start, count, "asyncdata-map")
 
     def submit(self, group: Group, finished: Callable[[Group], None]) -> None:
@@ -143,7 +143,7 @@ class TaskWorkers(Workers):
         self.work = work
         self.at_once = at_once
         self.scope = scope
-        self.workers = count
+        self.count = count
         self.waiting: deque[tuple[Group, Callable[[Group], None]]] = deque()
         self.idle: deque[LoopSignal] = deque()
         self.tasks: list[Any] = []
@@ -156,10 +156,10 @@ class TaskWorkers(Workers):
         self.waiting.append((group, finished))
         if self.idle:
             self.idle.popleft().notify()
-        elif len(self.tasks) < self.workers:
-            self.tasks.append(self.scope.spawn(self.lane))
+        elif len(self.tasks) < self.count:
+            self.tasks.append(self.scope.spawn(self.work_loop))
 
-    async def lane(self) -> None:
+    async def work_loop(self) -> None:
         """Work on one group after the other."""
         signal = LoopSignal(self.scope.loop)
         while True:
@@ -168,7 +168,7 @@ class TaskWorkers(Workers):
                 begin = now_on(self.scope.loop)
                 try:
                     group.result = await self.work(group.what)
-                except asyncio.CancelledError:  # this lane is to end
+                except asyncio.CancelledError:  # this task is to end
                     raise
                 except BaseException as error:  # SystemExit and the like end the pipeline, when its turn comes
                     group.error = error

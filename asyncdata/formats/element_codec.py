@@ -141,7 +141,7 @@ class ElementWriter:
 
     def array(self, value: Any, tag: bytes = b"a") -> None:
         if value.dtype == object:
-            self.put(b"o" + told_shape(value.shape))
+            self.put(b"o" + encoded_shape(value.shape))
             for part in value.ravel().tolist():
                 self.add(part)
             return
@@ -340,30 +340,30 @@ READERS: Final[dict[int, Callable[[ElementReader], Any]]] = {
 }
 
 
-def told_shape(shape: tuple[int, ...]) -> bytes:
+def encoded_shape(shape: tuple[int, ...]) -> bytes:
     return pack_size(len(shape)) + b"".join(map(pack_length, shape))
 
 
 @lru_cache
 def array_head(tag: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], at: int) -> bytes:
     """Return what comes before the data of an array, which begins at byte `at`, up to where they may lie."""
-    kind = told_dtype(dtype)
-    head = tag + told_shape(shape) + pack_size(len(kind)) + kind
+    kind = encoded_dtype(dtype)
+    head = tag + encoded_shape(shape) + pack_size(len(kind)) + kind
     return head + bytes(-(at + len(head)) % ALIGNMENT)
 
 
 @lru_cache
-def told_dtype(dtype: np.dtype[Any]) -> bytes:
+def encoded_dtype(dtype: np.dtype[Any]) -> bytes:
     """Return a dtype as JSON; `StructureError` for one that NumPy's own file format does not know."""
-    told = None if dtype.hasobject else json.dumps(np.lib.format.dtype_to_descr(dtype)).encode()
-    if told is None or dtype_of(told) != dtype:
+    encoded = None if dtype.hasobject else json.dumps(np.lib.format.dtype_to_descr(dtype)).encode()
+    if encoded is None or dtype_of(encoded) != dtype:
         raise StructureError(f"cannot be written to a file: an array of dtype {dtype}; convert it with astype in a map")
-    return told
+    return encoded
 
 
 @lru_cache
-def dtype_of(told: bytes) -> np.dtype[Any]:
-    """Return the dtype that `told_dtype` told."""
+def dtype_of(encoded: bytes) -> np.dtype[Any]:
+    """Return the dtype that `encoded_dtype` encoded."""
 
     def descr(part: Any) -> Any:
         if not isinstance(part, list):
@@ -371,7 +371,7 @@ def dtype_of(told: bytes) -> np.dtype[Any]:
         fields = cast("list[list[Any]]", part)
         return [(name, descr(kind), *map(tuple, shape)) for name, kind, *shape in fields]
 
-    dtype = np.lib.format.descr_to_dtype(descr(json.loads(told)))
+    dtype = np.lib.format.descr_to_dtype(descr(json.loads(encoded)))
     if dtype.hasobject:
         raise ValueError("objects are written one by one")
     return dtype

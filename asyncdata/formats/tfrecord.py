@@ -485,8 +485,8 @@ class TFRecordWriter:
     def __init__(self, path: str | os.PathLike[str], compression_type: Any = None, options: Any = None) -> None:
         if compression_type is not None and options is not None:
             raise PlanError("TFRecordWriter needs either compression_type or options, got both")
-        told = compression_type if options is None else options
-        self._compressor = compressor(getattr(told, "compression_type", told))
+        given = compression_type if options is None else options
+        self._compressor = compressor(getattr(given, "compression_type", given))
         self._unbuffered = FileIO(path, "wb")
         self._file = BufferedWriter(self._unbuffered, WRITE_BYTES)
         forks.register(self)

@@ -188,8 +188,8 @@ def lost_record(data: Buffer, name: str, begin: int, most: int) -> DataLossError
 
 def damaged_span(header: bytes, most: int) -> int:
     """Return how many bytes tell what is wrong with the record that begins so: all if it may be cut short."""
-    told = len(header) == HEADER and length_intact(header, 0) and unpack_length(header)[0] <= most
-    return unpack_length(header)[0] + FRAMING if told else len(header)
+    readable = len(header) == HEADER and length_intact(header, 0) and unpack_length(header)[0] <= most
+    return unpack_length(header)[0] + FRAMING if readable else len(header)
 
 
 def changed(name: str) -> DataLossError:

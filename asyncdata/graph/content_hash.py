@@ -174,7 +174,7 @@ class ContentHasher:
         self.owners: dict[int, int] = {}
         """The same for objects whose attributes are being added."""
 
-    def tell(self, *words: object) -> None:
+    def add_words(self, *words: object) -> None:
         """Add words that are the same in every process."""
         self.hash.update(repr(words).encode(errors="surrogatepass"))
 
@@ -191,7 +191,7 @@ class ContentHasher:
                 self.data(value)
         except RecursionError:  # how far that came depends on who has called this
             self.hash, self.functions = before, functions
-            self.tell(kind.__qualname__)
+            self.add_words(kind.__qualname__)
 
     def iterable(self, value: Any, kind: type[Any]) -> None:
         """Add what elements come from: data, or an object that gives them, with its attributes."""
@@ -203,7 +203,7 @@ class ContentHasher:
         """Add an element or a part of it."""
         kind = cast("type[Any]", type(value))
         if id(value) in self.within:
-            self.tell("within", self.within[id(value)])
+            self.add_words("within", self.within[id(value)])
             return
         self.within[id(value)] = len(self.within)
         try:
@@ -211,7 +211,7 @@ class ContentHasher:
         except RecursionError:
             raise
         except Exception:  # noqa: BLE001  values may be of any kind, and a cache must not fail for that
-            self.tell(kind.__qualname__)
+            self.add_words(kind.__qualname__)
         finally:
             del self.within[id(value)]
 
@@ -230,7 +230,7 @@ class ContentHasher:
             self.part(value)
 
     def each(self, kind: type[Any], values: Sequence[Any]) -> None:
-        self.tell(kind.__qualname__, len(values))
+        self.add_words(kind.__qualname__, len(values))
         if SHORT.issuperset(map(type, values)):
             for start in range(0, len(values), SOME):
                 self.some(values[start : start + SOME])
@@ -244,7 +244,7 @@ class ContentHasher:
     def some(self, values: Sequence[Any]) -> None:
         """Add short values, in a hundredth of the time that each by itself would take."""
         try:
-            self.tell(*values)
+            self.add_words(*values)
         except ValueError:  # an integer with too many digits to be written
             for value in values:
                 self.plain(value)
@@ -252,9 +252,9 @@ class ContentHasher:
     def members(self, kind: type[Any], values: Sequence[Any], add: Callable[[ContentHasher, Any], None]) -> None:
         """Add what is in a set, in whatever order it comes: that is another one in each process."""
         if SHORT.issuperset(map(type, values)):
-            self.tell(kind.__qualname__, sorted([hex(one) if type(one) is int else repr(one) for one in values]))
+            self.add_words(kind.__qualname__, sorted([hex(one) if type(one) is int else repr(one) for one in values]))
         else:
-            self.tell(kind.__qualname__, sorted([self.alone(one, add) for one in values]))
+            self.add_words(kind.__qualname__, sorted([self.alone(one, add) for one in values]))
 
     def alone(self, value: Any, add: Callable[[ContentHasher, Any], None]) -> str:
         """Return the hash of a value that comes next, or would."""
@@ -267,10 +267,10 @@ class ContentHasher:
     def plain(self, value: Any) -> None:
         """Add a value whose type is plain."""
         if isinstance(value, (bytes, bytearray)):
-            self.tell(type(value).__name__, len(value))
+            self.add_words(type(value).__name__, len(value))
             self.hash.update(value)
         else:
-            self.tell("int", hex(value)) if type(value) is int else self.tell(value)
+            self.add_words("int", hex(value)) if type(value) is int else self.add_words(value)
 
     def part(self, value: Any) -> None:
         """Add what a function holds."""
@@ -283,13 +283,13 @@ class ContentHasher:
         except RecursionError:
             raise
         except Exception:  # noqa: BLE001  as above
-            self.tell(kind.__qualname__)
+            self.add_words(kind.__qualname__)
 
     def held(self, value: Any, kind: type[Any]) -> None:
         base = base_of(kind, HELD)
         if base is tuple:
             parts = [*HOLDING[base](value)]
-            self.tell(kind.__qualname__, len(parts))
+            self.add_words(kind.__qualname__, len(parts))
             for one in parts:
                 self.part(one)
         elif is_tensor(value):
@@ -299,23 +299,23 @@ class ContentHasher:
         elif base is not None:
             self.numbers(value, kind)
         elif kind in PARTS:
-            self.tell(kind.__qualname__)
+            self.add_words(kind.__qualname__)
             self.part(PARTS[kind](value))
         elif kind in NAMED or issubclass(kind, (PurePath, Enum, np.dtype, *EXACT)):
-            self.told(value, kind)
+            self.add_exact(value, kind)
         else:
             self.called(value, kind)
 
-    def told(self, value: Any, kind: type[Any]) -> None:
+    def add_exact(self, value: Any, kind: type[Any]) -> None:
         """Add a value that says what it is, by what its own class has for that, and none of the user's."""
-        self.tell(kind.__qualname__)
+        self.add_words(kind.__qualname__)
         if issubclass(kind, Enum):
             own = object.__getattribute__(value, "__dict__")
             self.part((own["_name_"], own["_value_"]))
         elif issubclass(kind, PurePath):
-            self.tell(PurePath.__str__(value))
+            self.add_words(PurePath.__str__(value))
         elif kind in NAMED or issubclass(kind, np.dtype):
-            self.tell(str(value))
+            self.add_words(str(value))
         else:
             base = base_of(kind, EXACT)
             self.plain(value if base is None else EXACT[base](value))
@@ -323,16 +323,16 @@ class ContentHasher:
     def numbers(self, value: Any, kind: type[Any]) -> None:
         """Add an array, with what it says is none of it, or a number of NumPy's."""
         if issubclass(kind, np.ma.MaskedArray):
-            self.tell("masked")
+            self.add_words("masked")
             self.array(np.ma.getmaskarray(value))
             self.array(np.asarray(value.fill_value))
         elif issubclass(kind, np.generic):
-            self.tell("scalar")
+            self.add_words("scalar")
         self.array(np.asarray(value))
 
     def array(self, array: npt.NDArray[Any]) -> None:
         """Add an array; the checksum takes a tenth of a second for a gigabyte."""
-        self.tell(str(array.dtype), array.shape)
+        self.add_words(str(array.dtype), array.shape)
         if array.dtype.names is not None:
             for name in array.dtype.names:  # not what lies between the fields
                 self.array(array[name])
@@ -341,7 +341,7 @@ class ContentHasher:
         elif array.dtype.char in "gG":  # which do not fill their bytes
             self.each(list, [repr(one) for one in array.ravel()])
         elif array.nbytes:
-            self.tell(checksum()(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+            self.add_words(checksum()(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
 
     def called(self, value: Any, kind: type[Any]) -> None:
         """Add a function, or the name of what is none, or none of Python's."""
@@ -350,7 +350,7 @@ class ContentHasher:
         elif kind is MethodType:
             self.method(value)
         elif issubclass(kind, Call):
-            self.tell(value.spread)
+            self.add_words(value.spread)
             self.data(value.arguments)
             self.part(value.fn)
         elif issubclass(kind, Node) or (is_own(kind) and isinstance(value, Planned)):
@@ -360,7 +360,7 @@ class ContentHasher:
         elif kind in BUILT_IN:
             self.built_in(value)
         elif kind in UNBOUND:
-            self.tell(value.__qualname__)
+            self.add_words(value.__qualname__)
         else:
             self.named(value, kind)
 
@@ -368,20 +368,20 @@ class ContentHasher:
         """Add a function that has no code of Python's, and the value whose method it is."""
         owner = function.__self__
         if owner is None or issubclass(type(owner), ModuleType):
-            self.tell(function.__module__, function.__qualname__)
+            self.add_words(function.__module__, function.__qualname__)
             return
-        self.tell(function.__qualname__)
+        self.add_words(function.__qualname__)
         (self.data if function.__name__ in READING else self.part)(owner)
 
     def named(self, value: Any, kind: type[Any]) -> None:
         """Add what counts by its name, or by that of its class and how this is called."""
         if issubclass(kind, type):
-            self.tell("type", value.__qualname__)
+            self.add_words("type", value.__qualname__)
             return
         if kind is np.ufunc:
-            self.tell("ufunc", value.__name__)
+            self.add_words("ufunc", value.__name__)
             return
-        self.tell(kind.__qualname__)
+        self.add_words(kind.__qualname__)
         found = [vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)]
         if found and type(found[0]) is FunctionType:
             self.function(found[0])
@@ -391,7 +391,7 @@ class ContentHasher:
     def plan(self, plan: Node) -> None:
         """Add a pipeline that a function holds."""
         for node in nodes_of(plan):
-            self.tell(node.identity)
+            self.add_words(node.identity)
             if node.identity is not None:
                 for value in node.contents:
                     self.add(value)
@@ -404,22 +404,22 @@ class ContentHasher:
         if issubclass(kind, type):
             self.part(owner)
         else:
-            self.tell(kind.__qualname__)
+            self.add_words(kind.__qualname__)
             self.attributes(owner, kind)
 
     def attributes(self, value: Any, kind: type[Any]) -> None:
         """Add the attributes of an object but for those that its methods assign, and dataclasses in them."""
         if id(value) in self.owners:
-            self.tell("owner", self.owners[id(value)])
+            self.add_words("owner", self.owners[id(value)])
             return
         self.owners[id(value)] = len(self.owners)
         try:
             for name, held in sorted(attributes_of(value, kind).items()):
-                self.tell(name)
+                self.add_words(name)
                 if is_own(kind):
                     self.data(held)
                 elif is_dataclass(held) and not isinstance(held, type):
-                    self.tell(type(held).__qualname__)
+                    self.add_words(type(held).__qualname__)
                     self.attributes(held, type(held))
                 else:
                     self.part(held)
@@ -429,14 +429,14 @@ class ContentHasher:
     def function(self, function: FunctionType) -> None:
         """Add a function of Python's, and those that it calls by name."""
         if is_own(function) or self.coded is None:
-            self.tell(function.__qualname__)
+            self.add_words(function.__qualname__)
             if is_own(function):
                 for cell in filter(cell_is_full, function.__closure__ or ()):
                     self.data(cell.cell_contents)
             return
         self.coded = True
         if id(function) in self.functions:
-            self.tell("function", self.functions[id(function)][0])
+            self.add_words("function", self.functions[id(function)][0])
             return
         self.functions[id(function)] = len(self.functions), function
         code = function.__code__
@@ -453,8 +453,8 @@ class ContentHasher:
 
     def code(self, code: CodeType) -> None:
         """Add what code does, and not where it stands or what is said of it."""
-        self.tell(code.co_code, code.co_exceptiontable, code.co_names)
-        self.tell(code.co_argcount, code.co_kwonlyargcount, code.co_flags & KINDS)
+        self.add_words(code.co_code, code.co_exceptiontable, code.co_names)
+        self.add_words(code.co_argcount, code.co_kwonlyargcount, code.co_flags & KINDS)
         for constant in code.co_consts[has_doc(code) :]:
             if isinstance(constant, CodeType):
                 self.code(constant)

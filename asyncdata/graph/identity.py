@@ -23,11 +23,11 @@ def words_of(node: Node) -> str | None:
     words = node.identity
     if words is None:
         return None
-    told = {name: value for name, value in node.untold.items() if not is_default(node, name, value)}
-    told.update(
+    arguments = {name: value for name, value in node.unlabelled.items() if not is_default(node, name, value)}
+    arguments.update(
         (f"{name} of functions", value) for name in ("functions", "function") if (value := own_parts(node, name))
     )
-    return f"{words} #{hash_of(sorted(told.items()))}" if told else words
+    return f"{words} #{hash_of(sorted(arguments.items()))}" if arguments else words
 
 
 def is_default(node: Node, name: str, value: Any) -> bool:

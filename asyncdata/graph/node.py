@@ -145,9 +145,9 @@ class Node:
         inputs = [node.open for node in self.inputs]
         if start.position is None:
             return stage.open(scope, inputs, want, start)
-        return self.told(start.position, lambda _: stage.open(scope, inputs, want, start))
+        return self.parse_position(start.position, lambda _: stage.open(scope, inputs, want, start))
 
-    def told(self, position: Position, parse: Callable[[Any], P]) -> P:
+    def parse_position(self, position: Position, parse: Callable[[Any], P]) -> P:
         """Return what `parse` makes of a position; `ResumeError` if it has not the shape of one of this node's."""
         try:
             return parse(position)
@@ -210,16 +210,16 @@ class Node:
         """Yield exactly the elements with these tickets, in this order."""
         raise NotImplementedError
 
-    def resharded(self, positions: Sequence[Position], deal: Resharding) -> Position:
+    def resharded(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         """Return where one share goes on of what the shares that stopped at these positions have left."""
         starts = [Start.of(position) for position in positions]
         if any(start.skip for start in starts):
             raise ResumeError("a state between skip() and the next element cannot be dealt; read one element first")
-        back = deal.mine([ticket for start in starts for ticket in start.back])
+        back = resharding.mine([ticket for start in starts for ticket in start.back])
         inner = [start.position for start in starts]
-        return behind(END if set(map(repr, inner)) == {repr(END)} else self.reshard(inner, deal), back)
+        return behind(END if set(map(repr, inner)) == {repr(END)} else self.reshard(inner, resharding), back)
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         """Deal what is left, where nothing is given once more and some share is not at its end."""
         raise ResumeError(
             f"{self.label()} after shard() counts or keeps the elements of one share, which cannot be dealt to another "
@@ -347,7 +347,7 @@ class Node:
         return tuple([getattr(self, name) for name in counted_names(type(self), "kept") if not self.is_input(name)])
 
     @property
-    def untold(self) -> dict[str, Any]:
+    def unlabelled(self) -> dict[str, Any]:
         """What a state must find again and `identity` does not tell: fields that the label does not show.
 
         Functions are compared by their names, but for the arguments that this package has put into them.
@@ -413,8 +413,10 @@ class Unary(Node):
         start = Start(END, tickets)
         return self.run(scope, want, start) if self.preserves_tickets else self.input.open(scope, want, start)
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
-        return self.input.resharded(positions, deal) if self.preserves_tickets else super().reshard(positions, deal)
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
+        if self.preserves_tickets:
+            return self.input.resharded(positions, resharding)
+        return super().reshard(positions, resharding)
 
     def check_back(self, scope: Scope, start: Start) -> None:
         if self.preserves_tickets:

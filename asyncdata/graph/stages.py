@@ -184,7 +184,7 @@ class Transfer:
 
     async def run(self, scope: Scope, opener: Opener, want: Demand, start: Start) -> Blocks:
         depth = BufferSize(self.items, scope.owned.budget.share())
-        scope.owned.budget.buffers[self.step] = depth.told
+        scope.owned.budget.buffers[self.step] = depth.stats
         queue = LoopQueue(depth, LoopSignal(scope.loop), signal := LoopSignal(scope.loop))
         scope.meter.buffers(queue)
         cancel = scope.spawn(lambda: fill(queue, opener, scope, start))
@@ -253,8 +253,8 @@ class Apply:
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
         if self.workers is not None:
             inner = Demand()
-            lanes = workers_of(scope, self.work, self.workers, self.executor, self.copied)
-            return self.concurrent(scope, lanes, inputs[0](scope, inner, start), inner, want)
+            workers = workers_of(scope, self.work, self.workers, self.executor, self.copied)
+            return self.concurrent(scope, workers, inputs[0](scope, inner, start), inner, want)
         run = self.awaited if self.is_async else self.inline
         return run(self.work.at(scope.epoch), inputs[0](scope, want, start), want, scope.meter)
 
@@ -308,9 +308,9 @@ class Apply:
                     if result.items:
                         yield result
 
-    async def concurrent(self, scope: Scope, lanes: Workers, source: Blocks, inner: Demand, want: Demand) -> Blocks:
+    async def concurrent(self, scope: Scope, workers: Workers, source: Blocks, inner: Demand, want: Demand) -> Blocks:
         """Keep `workers` threads, tasks or processes busy, and give out results in order unless told otherwise."""
-        window = InFlightWindow(scope, lanes, self.ordered, self.rows, self.learnt)
+        window = InFlightWindow(scope, workers, self.ordered, self.rows, self.learnt)
         feeding = scope.spawn(lambda: window.feed(source, inner))
         try:
             while (block := await window.collect(want.items)) is not None:

@@ -37,10 +37,10 @@ and by the steps of datasets that a user's function makes."""
 def check_position(plan: Node, position: Any, exact: bool = True) -> None:
     """Raise `ResumeError` if a plan cannot have been at a position; unless `exact` it was a similar one, or dealt."""
     check_sizes(plan, position)
-    plan.told(position, check_distinct)
+    plan.parse_position(position, check_distinct)
     if exact:
         check_buffers(plan, position)
-        plan.told(position, lambda position: check_places(plan, position))
+        plan.parse_position(position, lambda position: check_places(plan, position))
 
 
 def check_sizes(plan: Node, position: Any) -> None:
@@ -58,21 +58,21 @@ def check_distinct(position: Any) -> None:
     """Raise `ResumeError` if an element is to be given once more twice."""
     for part in parts_of(position):
         back: list[Any] = []
-        told: Any = part
-        while isinstance(told, dict) and not told.keys().isdisjoint(("from", UNORDERED)):
-            named = cast("dict[str, Any]", told)
-            told_back: Any = named.get("back")
-            back += cast("list[Any]", told_back) if isinstance(told_back, list) else []
-            told = named.get("from", named.get(UNORDERED))
-        if back and told is None:
+        value: Any = part
+        while isinstance(value, dict) and not value.keys().isdisjoint(("from", UNORDERED)):
+            named = cast("dict[str, Any]", value)
+            back_tickets: Any = named.get("back")
+            back += cast("list[Any]", back_tickets) if isinstance(back_tickets, list) else []
+            value = named.get("from", named.get(UNORDERED))
+        if back and value is None:
             raise ResumeError(
                 "the state tells elements as read that are still to be read (the state is damaged; start without it)"
             )
-        for ticket in told_twice(list(map(decode_run, back))):
+        for ticket in duplicates(list(map(decode_run, back))):
             raise ResumeError(f"the state tells {describe(ticket)} twice (the state is damaged; start without it)")
 
 
-def told_twice(runs: list[Sequence[Any]]) -> list[Any]:
+def duplicates(runs: list[Sequence[Any]]) -> list[Any]:
     """Return tickets that are there twice, some of them if there are any."""
     others = [plain(ticket) for run in runs if not isinstance(run, range) for ticket in run]
     parts = [np.arange(run.start, run.stop) for run in runs if isinstance(run, range)]
@@ -106,10 +106,10 @@ def check_buffers(plan: Node, position: Any) -> None:
     if any(has_unseen_steps(node) for node in nodes):
         return
     sizes = {node.size for node in nodes if isinstance(node, (Shuffle, ShuffleRepeat))}
-    for told in parts_of(position):
-        if "seen" in told and told.get("size") not in {None, *sizes}:
+    for value in parts_of(position):
+        if "seen" in value and value.get("size") not in {None, *sizes}:
             raise ResumeError(
-                f"{render(plan):.200}: the state tells a buffer of {told['size']!r:.40} elements, which no step has "
+                f"{render(plan):.200}: the state tells a buffer of {value['size']!r:.40} elements, which no step has "
                 "(the state is damaged; start without it)"
             )
 
@@ -145,11 +145,11 @@ def parts_of(position: Any) -> Iterator[dict[str, Any]]:
     """Yield each dict of a position, outer ones first, without the states of users' sources."""
     waiting: list[Any] = [position]
     while waiting:
-        told = waiting.pop()
-        if isinstance(told, list):
-            waiting.extend(cast("list[Any]", told))
-        elif isinstance(told, dict):
-            named = cast("dict[str, Any]", told)
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting.extend(cast("list[Any]", value))
+        elif isinstance(value, dict):
+            named = cast("dict[str, Any]", value)
             yield named
             waiting.extend(named[name] for name in named if name != "state")
 

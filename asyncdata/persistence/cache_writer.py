@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from asyncdata.errors import DataLossError, ResumeError
 from asyncdata.formats.tfrecord import FRAMING, RecordParser, frame, masked_crc
-from asyncdata.persistence.header import TAIL, Header, told_count
+from asyncdata.persistence.header import TAIL, Header, recorded_count
 from asyncdata.persistence.record_writer import framed
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block
@@ -70,7 +70,7 @@ class CacheWriter:
             if self.count >= 0:
                 return
             head = frame(self.heading.record())
-            lasting = self.heading.repeatable or told_count(self.path) is not None  # what does not last is not read
+            lasting = self.heading.repeatable or recorded_count(self.path) is not None  # what does not last is not read
             records, end = whole_records(self.path, self.most) if lasting else (1, len(head))
             if has_mark(self.path, records - 1, end) and self.publish():
                 self.count = records - 1
@@ -91,9 +91,9 @@ class CacheWriter:
         Without it the input begins anew, and what is kept of it is not written again.
         """
         with suppress(OSError, ValueError, KeyError, TypeError):
-            told: dict[str, Any] = json.loads(self.place.read_bytes())
-            if has_checksum(told) and told["of"] == self.key() and told["elements"] <= self.count:
-                self.mark = PositionMark(told["elements"], told["position"])
+            account: dict[str, Any] = json.loads(self.place.read_bytes())
+            if has_checksum(account) and account["of"] == self.key() and account["elements"] <= self.count:
+                self.mark = PositionMark(account["elements"], account["position"])
 
     def key(self) -> int:
         """Return what tells this file's heading from others."""
@@ -130,9 +130,9 @@ class CacheWriter:
         if self.last is not None:
             self.take_mark()
             place = {"of": self.key(), "elements": self.mark.elements, "position": self.mark.position}
-            told = with_checksum(place)
+            account = with_checksum(place)
             with suppress(OSError):
-                write_whole(self.place, json.dumps(told, separators=(",", ":")).encode(), durable=False)
+                write_whole(self.place, json.dumps(account, separators=(",", ":")).encode(), durable=False)
         self.time = time.monotonic()
 
     def finish(self, number: int) -> None:

@@ -22,7 +22,7 @@ from asyncdata.graph.stages import Merge, Opener
 from asyncdata.graph.state_sizes import check_position
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.persistence.cache_writer import CacheWriter, PositionMark, begin_writing
-from asyncdata.persistence.header import HEAD, TAIL, Header, told_count
+from asyncdata.persistence.header import HEAD, TAIL, Header, recorded_count
 from asyncdata.persistence.record_reader import decoded, elements_at
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, ChildTickets, Ordinals, Position, Start, Ticket
@@ -60,9 +60,9 @@ class FileCache(Unary):
     @staticmethod
     def named(plan: Node, folder: str, max_record_bytes: int) -> FileCache:
         """Return the node for a file of a folder, whose name follows from the plan."""
-        told = tuple(contents(plan))
-        path = snapshot_path(Header.of(plan, told), plan, folder)
-        return FileCache(plan, path, told, IndexCache(max_record_bytes))
+        digests = tuple(contents(plan))
+        path = snapshot_path(Header.of(plan, digests), plan, folder)
+        return FileCache(plan, path, digests, IndexCache(max_record_bytes))
 
     @property
     def sealed(self) -> bool:
@@ -84,7 +84,7 @@ class FileCache(Unary):
         """How many elements the file of this pipeline has; `None` while it is not whole, or if it is another's."""
         with suppress(ResumeError):
             if self.heading(self.path) is not None:
-                return told_count(self.path)
+                return recorded_count(self.path)
         return None
 
     @property
@@ -103,8 +103,8 @@ class FileCache(Unary):
         whole = self.whole
         if whole is None:
             return super().seek(count)
-        told = self.heading(self.path)
-        return END if count >= whole else CachePosition(count, None, told and told.seeds).position()
+        header = self.heading(self.path)
+        return END if count >= whole else CachePosition(count, None, header and header.seeds).position()
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if isinstance(tickets[0], tuple):
@@ -133,19 +133,19 @@ class FileCache(Unary):
 
     def as_filled(self) -> Node:
         """Return the input with the seeds of what is kept."""
-        told = self.heading(self.path) or self.heading(str(AppendFile.partial(self.path)))
-        return self.input if told is None else told.seeded(self.input)
+        header = self.heading(self.path) or self.heading(str(AppendFile.partial(self.path)))
+        return self.input if header is None else header.seeded(self.input)
 
     def heading(self, path: str) -> Header | None:
         """Return the heading of a file, which must be of this pipeline; `None` if there is no file."""
-        told = Header.read(path)
-        if told is not None:
-            told.check(path, self.input, self.made_of)
-        return told
+        header = Header.read(path)
+        if header is not None:
+            header.check(path, self.input, self.made_of)
+        return header
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield what is kept, then what the input has beyond it."""
-        place = self.told(position, CachePosition.of)
+        place = self.parse_position(position, CachePosition.of)
         whole = self.heading(self.path)
         if place.input is not None:
             passing = self.passing(scope, want, Start.of(place.input))
@@ -177,18 +177,20 @@ class FileCache(Unary):
         heading = heading if place.seeds is None else heading._replace(seeds=place.seeds)
         writing = begin_writing(self.path, heading, self.indexes.most)
         if writing is None:
-            return self.beside(scope, want, place)
+            return self.read_or_run(scope, want, place)
         return self.filled(writing, scope, want, place)
 
-    def beside(self, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
+    def read_or_run(self, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
         """Yield what somebody else has written, or run the input while somebody else writes."""
         if (whole := self.heading(self.path)) is not None:
             return self.stored(self.path, self.going_on(whole, place), scope, want, place.done)
         if not self.input.in_order:
             return self.passing(scope, want, Start())
-        told = self.heading(str(AppendFile.partial(self.path))) or Header.of(self.input, self.made_of)
-        source = self.going_on(told, place).seeded(self.input)
-        return self.counted(source.open(scope.with_epoch(FIRST_EPOCH), want, Start(skip=place.done)), told, place.done)
+        header = self.heading(str(AppendFile.partial(self.path))) or Header.of(self.input, self.made_of)
+        source = self.going_on(header, place).seeded(self.input)
+        return self.counted(
+            source.open(scope.with_epoch(FIRST_EPOCH), want, Start(skip=place.done)), header, place.done
+        )
 
     async def counted(self, source: Blocks, heading: Header, number: int) -> Blocks:
         """Yield elements with their numbers, the first of which is `number`."""
@@ -344,10 +346,12 @@ class FileCache(Unary):
 
     def checked(self, path: str, tail: bytes, count: int) -> list[Failure]:
         """Return nothing if a file has as many elements as its end says, else the failure that follows them."""
-        told = int(tail.removeprefix(TAIL))
-        if told == count:
+        expected = int(tail.removeprefix(TAIL))
+        if expected == count:
             return []
-        lost = DataLossError(f"{path}: it has {count} elements, and should have {told}; delete it, to be filled again")
+        lost = DataLossError(
+            f"{path}: it has {count} elements, and should have {expected}; delete it, to be filled again"
+        )
         return [noted(lost, self.label(), count, of_source=True)]
 
 

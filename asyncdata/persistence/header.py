@@ -16,7 +16,7 @@ from asyncdata.graph.node import Node, nodes_of
 from asyncdata.sources.file_list_digest import label_text
 from asyncdata.storage import RandomFile
 
-__all__ = ("HEAD", "TAIL", "Header", "told_count")
+__all__ = ("HEAD", "TAIL", "Header", "recorded_count")
 
 HEAD: Final = b"\0asyncdata kept 1\n"
 """Begins the first record of a file. No element begins with a zero."""
@@ -61,13 +61,13 @@ class Header(NamedTuple):
                 for offset, size in ((0, USUAL), (USUAL, MOST)):
                     parser.feed(file.read_at(offset, size))
                     if found := parser.parse(1):
-                        return cls.told(path, found[0])
+                        return cls.parse(path, found[0])
         except FileNotFoundError:
             return None
-        return cls.told(path, b"")
+        return cls.parse(path, b"")
 
     @classmethod
-    def told(cls, path: str, record: bytes | DataLossError) -> Self:
+    def parse(cls, path: str, record: bytes | DataLossError) -> Self:
         """Return the heading that a record tells."""
         if isinstance(record, bytes) and record.startswith(HEAD):
             with suppress(ValueError, TypeError, KeyError):
@@ -87,9 +87,9 @@ class Header(NamedTuple):
             raise another(path, f"step {place + 1}, {label_text(now.plan[place])}, has other code or data now")
         if self.shares != now.shares:
             raise another(path, f"it is of share {self.shares}, and this is {now.shares}")
-        told = [node for node in nodes_of(plan) if node.identity is not None]
+        identified = [node for node in nodes_of(plan) if node.identity is not None]
         for place, seed in self.seeds:
-            chance = told[place].chance
+            chance = identified[place].chance
             if chance is not None and not chance.drawn and chance.seed != seed:
                 raise another(path, f"the seed of step {place + 1} was {seed}, and is {chance.seed} now")
 
@@ -98,18 +98,18 @@ class Header(NamedTuple):
         return with_seeds(plan, dict[int, int](self.seeds), False, count())
 
 
-def checked(told: Any) -> dict[str, Any]:
+def checked(content: Any) -> dict[str, Any]:
     """Return what a heading says if its parts are what they should be; `ValueError` or `TypeError` otherwise."""
     for name in ("plan", "contents"):
-        if type(told[name]) is not list or {*map(type, told[name])} - {str}:
-            raise ValueError(f"{name} should be texts, got {told[name]!r:.80}")
+        if type(content[name]) is not list or {*map(type, content[name])} - {str}:
+            raise ValueError(f"{name} should be texts, got {content[name]!r:.80}")
     for name in ("shares", "seeds"):
-        if any([*map(type, pair)] != [int, int] for pair in told[name]):
-            raise ValueError(f"{name} should be pairs of integers, got {told[name]!r:.80}")
-    return told
+        if any([*map(type, pair)] != [int, int] for pair in content[name]):
+            raise ValueError(f"{name} should be pairs of integers, got {content[name]!r:.80}")
+    return content
 
 
-def told_count(path: str) -> int | None:
+def recorded_count(path: str) -> int | None:
     """Return how many elements a file has by its last record; `None` if there is no file, or no such record."""
     parser = RecordParser(path)
     try:

@@ -194,38 +194,38 @@ class ShardWriters:
 
     def take_up(self) -> dict[str, Any] | None:
         """Take up where another process stopped, and return the state of its iterator; `None` if there was none."""
-        told = self.told()
-        for left in {*self.folder.glob("*.tfrecord")} - {self.path(number) for number, _, _ in told["shards"]}:
+        account = self.read_account()
+        for left in {*self.folder.glob("*.tfrecord")} - {self.path(number) for number, _, _ in account["shards"]}:
             left.unlink()  # begun after that was written down, and maybe not again
-        for number, elements, size in told["shards"]:
+        for number, elements, size in account["shards"]:
             self.shard(number, elements, size)
             self.current = number
-        return told["state"]
+        return account["state"]
 
-    def told(self) -> dict[str, Any]:
+    def read_account(self) -> dict[str, Any]:
         """Return what was written down when it was last held; `ResumeError` if that is of something else.
 
         Where it is damaged saving begins anew.
         """
         try:
-            told = shaped((self.folder / STATE).read_bytes(), int, "contents", "state")
-            seeds = dict[int, int](told["state"]["seeds"])
+            account = shaped((self.folder / STATE).read_bytes(), int, "contents", "state")
+            seeds = dict[int, int](account["state"]["seeds"])
         except (FileNotFoundError, ValueError, TypeError, KeyError):
             return {"shards": [], "state": None}
-        if not has_checksum(told):
+        if not has_checksum(account):
             return {"shards": [], "state": None}
-        if told["compression"] != self.compression:
+        if account["compression"] != self.compression:
             raise ResumeError(
-                f"save: {self.folder} was begun with compression={told['compression']!r}, now it is "
+                f"save: {self.folder} was begun with compression={account['compression']!r}, now it is "
                 f"{self.compression!r}; delete it to begin anew"
             )
-        if len(told["contents"]) == len(self.contents) and changed(told["contents"], self.contents) is not None:
+        if len(account["contents"]) == len(self.contents) and changed(account["contents"], self.contents) is not None:
             raise ResumeError(
                 f"save: {self.folder} was begun with other functions or data; delete it to begin anew, or save those"
             )
         if any(seeds.get(place, seed) != seed for place, seed in self.seeds):
             raise ResumeError(f"save: {self.folder} was begun with another seed; delete it to begin anew, or give that")
-        return told
+        return account
 
     def add(self, block: Block) -> None:
         """Append elements; those in arrays in groups, as the first blocks of a run are small.
@@ -276,8 +276,8 @@ class ShardWriters:
 
     def write_state(self, state: Mapping[str, Any], *, durable: bool) -> None:
         """Write down how far it has come, and whose that is."""
-        told = [[number, shard.elements, shard.size] for number, shard in sorted(self.shards.items())]
-        account = {"compression": self.compression, "shards": told, "contents": self.contents, "state": state}
+        shards = [[number, shard.elements, shard.size] for number, shard in sorted(self.shards.items())]
+        account = {"compression": self.compression, "shards": shards, "contents": self.contents, "state": state}
         write_whole(self.folder / STATE, json.dumps(with_checksum(account)).encode(), durable=durable)
 
     def finish(self, state: Mapping[str, Any] | None = None) -> None:
@@ -289,8 +289,8 @@ class ShardWriters:
         self.sync()
         if state is not None:
             self.write_state(state, durable=False)
-        told = [[shard.path.name, shard.elements, shard.size] for _, shard in sorted(self.shards.items())]
-        account = with_checksum({"version": 1, "compression": self.compression, "shards": told})
+        shards = [[shard.path.name, shard.elements, shard.size] for _, shard in sorted(self.shards.items())]
+        account = with_checksum({"version": 1, "compression": self.compression, "shards": shards})
         write_whole(self.folder / ACCOUNT, json.dumps(account, indent=1).encode(), durable=True)
 
     def close(self) -> None:
@@ -301,11 +301,11 @@ class ShardWriters:
 
 def chosen(choose: Call, element: Any) -> int:
     """Return the number of the shard that the user's function wants for an element."""
-    told = choose.one(element)
+    found = choose.one(element)
     try:
-        number = operator.index(told)
+        number = operator.index(found)
     except TypeError:
-        raise TypeError(f"{choose.label} must return the number of a shard, an integer, got {told!r:.60}") from None
+        raise TypeError(f"{choose.label} must return the number of a shard, an integer, got {found!r:.60}") from None
     if number < 0:
         raise ValueError(f"{choose.label} must return the number of a shard, from 0 on, got {number}")
     return number
@@ -316,20 +316,20 @@ def shaped(content: bytes, shard: type[int | str], *more: str) -> Any:
 
     `ValueError` if that has not the shape it was written in, or is damaged. Earlier files have no checksum.
     """
-    told = json.loads(content)
+    account = json.loads(content)
     try:
-        _ = [told[name] for name in more]
-        compressor(told["compression"])
-        for name, elements, size in told["shards"]:
+        _ = [account[name] for name in more]
+        compressor(account["compression"])
+        for name, elements, size in account["shards"]:
             if [*map(type, (name, elements, size))] != [shard, int, int] or min(elements, size) < 0:
                 raise ValueError(f"this is no shard: {(name, elements, size)!r:.80}")
             if Path(str(name)).name != str(name):
                 raise ValueError(f"{name!r:.80} is no file of the folder")
     except (KeyError, TypeError, PlanError) as error:
         raise ValueError(f"it does not tell of shards: {error!r}") from error
-    if "checksum" in told and not has_checksum(told):
+    if "checksum" in account and not has_checksum(account):
         raise ValueError("its checksum is another than that of what it says")
-    return told
+    return account
 
 
 class ShardWriter:
@@ -446,21 +446,21 @@ class Saved:
         """Return the dataset that was saved to a folder; raise if it is not there, or not whole."""
         folder = Path(path)
         try:
-            told = shaped((folder / ACCOUNT).read_bytes(), str)
+            account = shaped((folder / ACCOUNT).read_bytes(), str)
         except FileNotFoundError as error:
             begun = folder.with_name(f"{folder.name}.partial").exists()
             error.add_note("load: it was begun and not finished; save it again, which goes on" if begun else "in load")
             raise
         except ValueError as error:
             raise DataLossError(f"{folder / ACCOUNT}: this is no account of a saved dataset: {error}") from error
-        if compression not in {None, "", "AUTO", told["compression"]}:
-            raise PlanError(f"load: {path} was saved with compression={told['compression']!r}, got {compression!r}")
-        for name, _, size in told["shards"]:
+        if compression not in {None, "", "AUTO", account["compression"]}:
+            raise PlanError(f"load: {path} was saved with compression={account['compression']!r}, got {compression!r}")
+        for name, _, size in account["shards"]:
             with suppress(FileNotFoundError):
                 if (now := (folder / name).stat().st_size) != size:
                     raise DataLossError(f"{folder / name}: it had {size} bytes when it was saved, now {now}")
-        shards = {str(folder / name): count for name, count, _ in told["shards"]}
-        return cls(folder, told["compression"], shards, max_record_bytes)
+        shards = {str(folder / name): count for name, count, _ in account["shards"]}
+        return cls(folder, account["compression"], shards, max_record_bytes)
 
     def file(self, path: str) -> ElementFile:
         """Return the source for one file."""

@@ -160,9 +160,11 @@ def column(index: int, default: Any) -> Column:
     return Column(index, dtype, str(one).encode() if isinstance(one, str) else bytes(one))
 
 
-def dtype_of(dtype: np.dtype[Any], told: object) -> np.dtype[Any]:
+def dtype_of(dtype: np.dtype[Any], given: object) -> np.dtype[Any]:
     """Return the dtype of a column, `object` for strings."""
     found = np.dtype(object) if dtype.kind in "US" else dtype
-    if found.name not in DTYPES or (isinstance(told, type) and dtype.kind == "O" and told not in (object, np.object_)):
-        raise PlanError(f"a column is int32, int64, float32, float64 or str, got {told!r:.60} in record_defaults")
+    if found.name not in DTYPES or (
+        isinstance(given, type) and dtype.kind == "O" and given not in (object, np.object_)
+    ):
+        raise PlanError(f"a column is int32, int64, float32, float64 or str, got {given!r:.60} in record_defaults")
     return found

@@ -110,10 +110,10 @@ def make_csv_dataset(
 
 
 def column_names_of(
-    files: Sequence[str], open_one: Callable[..., CsvFile], told: Sequence[str] | None, encoding: str
+    files: Sequence[str], open_one: Callable[..., CsvFile], given: Sequence[str] | None, encoding: str
 ) -> list[str]:
     """Return the names of the columns: those that were told, or the header's, which must be that of every file."""
-    names = header_of(files, open_one, encoding) if told is None else list(told)
+    names = header_of(files, open_one, encoding) if given is None else list(given)
     if len(set(names)) < len(names):
         raise PlanError(f"each column needs a name of its own, got {names}; give column_names")
     return names

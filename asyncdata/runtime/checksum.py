@@ -12,26 +12,26 @@ __all__ = ("checksum_of", "has_checksum", "with_checksum")
 NAME: Final = "checksum"
 
 
-def checksum_of(told: Mapping[str, Any]) -> int:
+def checksum_of(content: Mapping[str, Any]) -> int:
     """Return the CRC-32 of the JSON of a mapping without its own checksum, names in order.
 
     `ValueError` or `TypeError` if it holds what JSON does not know.
     """
-    rest = {name: value for name, value in told.items() if name != NAME}
+    rest = {name: value for name, value in content.items() if name != NAME}
     return crc32(json.dumps(rest, separators=(",", ":"), sort_keys=True).encode())
 
 
-def with_checksum(told: Mapping[str, Any]) -> dict[str, Any]:
+def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a mapping with its checksum; without one where a user's own state in it is no JSON."""
     try:
-        return {**told, NAME: checksum_of(told)}
+        return {**content, NAME: checksum_of(content)}
     except (TypeError, ValueError):
-        return dict(told)
+        return dict(content)
 
 
-def has_checksum(told: Mapping[str, Any]) -> bool:
+def has_checksum(content: Mapping[str, Any]) -> bool:
     """Tell whether a mapping has a checksum, and the right one."""
     try:
-        return NAME in told and told[NAME] == checksum_of(told)
+        return NAME in content and content[NAME] == checksum_of(content)
     except (TypeError, ValueError, RecursionError):  # a value that no JSON holds
         return False

@@ -54,19 +54,19 @@ def bits(values: npt.NDArray[np.int64]) -> Column:
     return [least, width, b64encode(padded.tobytes()).rstrip(b"=").decode()]
 
 
-def unpack_tickets(told: dict[str, Any]) -> list[Any]:
+def unpack_tickets(packed: dict[str, Any]) -> list[Any]:
     """Return the tickets that `pack_tickets` made this of."""
-    return values_of(told["columns"], told["packed"])
+    return values_of(packed["columns"], packed["packed"])
 
 
-def values_of(told: Column, count: int) -> list[Any]:
+def values_of(encoded: Column, count: int) -> list[Any]:
     """Return the numbers, or tuples, of a column."""
-    if isinstance(told, int):
-        return [told] * count
-    if isinstance(told, dict):
-        parts = [values_of(part, count) for part in cast("dict[str, Any]", told).values()]
+    if isinstance(encoded, int):
+        return [encoded] * count
+    if isinstance(encoded, dict):
+        parts = [values_of(part, count) for part in cast("dict[str, Any]", encoded).values()]
         return list(zip(*parts, strict=True))
-    least, width, text = told
+    least, width, text = encoded
     data = np.frombuffer(b64decode(text + "=" * (-len(text) % 4)), np.uint8)
     each = np.unpackbits(data)[: count * width].reshape(count, width)
     whole = np.packbits(np.pad(each, ((0, 0), (64 - width, 0))), axis=1).view(">u8")

@@ -166,7 +166,7 @@ class BufferSize:
         """How many items one block may hold, so that a reader holding one block is not far ahead of its word."""
         return max(1, self.items // 4)
 
-    def told(self) -> dict[str, Any]:
+    def stats(self) -> dict[str, Any]:
         """Return how many items it may hold, how many bytes of the budget it has for that, and why."""
         return {"buffer": self.items, "bytes": self.share.bytes, "why": self.why}
 
@@ -228,7 +228,7 @@ class BlockQueue:
         self.taken = 0
         self.undelivered = 0
         """Blocks that the reader has taken and has not given out whole: it may be asked for any place in them."""
-        self.hungry = 0
+        self.reader_waits = 0
         self.ended = False
         """Whether nothing more will be written, for whatever reason."""
         self.complete = False
@@ -243,10 +243,10 @@ class BlockQueue:
     def free(self) -> int:
         """Return how many more items may be written.
 
-        `taken` is looked at first: a reader in another thread changes `hungry` before it, and its hunger counts once.
+        `taken` is looked at first: another thread changes `reader_waits` before it, and it counts once.
         """
         left = self.taken - self.written
-        return (self.depth.items if self.depth.auto else self.depth.items + self.hungry) + left
+        return (self.depth.items if self.depth.auto else self.depth.items + self.reader_waits) + left
 
     def may_write(self) -> bool:
         return self.free() > 0 or self.stopped
@@ -290,7 +290,7 @@ class BlockQueue:
     def request_more(self) -> None:
         """Say that the reader is about to wait: one item more may be written than the depth says."""
         self.depth.starved()
-        self.hungry = 1
+        self.reader_waits = 1
         self.writer.notify()
 
     def first(self) -> Block | None:
@@ -305,7 +305,7 @@ class BlockQueue:
         if self.taken < taken:
             blocks = self.blocks
             # no call from here on
-            self.hungry = 0
+            self.reader_waits = 0
             self.taken = taken
             del blocks[0]
             self.writer.notify()
@@ -329,11 +329,11 @@ class BlockQueue:
         """Take the next block for a reader elsewhere, who says by `account` when it has read it."""
         return self.blocks.popleft() if self.blocks else None
 
-    def account(self, taken: int, hungry: bool) -> None:
+    def acknowledge(self, taken: int, reader_waits: bool) -> None:
         """Take note of how many items a reader elsewhere has read in all, and whether it waits for more."""
-        self.hungry = 0
+        self.reader_waits = 0
         self.taken = taken
-        if hungry and taken == self.written:  # else what it waits for is on its way
+        if reader_waits and taken == self.written:  # else what it waits for is on its way
             self.request_more()
         else:
             self.writer.notify()
@@ -380,7 +380,7 @@ class LoopQueue(BlockQueue):
                 self.blocks.appendleft(head.part(limit, len(head)))
                 head = head.part(0, limit)
             limit -= len(head)
-            self.hungry = 0
+            self.reader_waits = 0
             self.taken += len(head)
             parts.append(head)
         if self.depth.auto and not self.blocks:

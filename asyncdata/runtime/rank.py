@@ -65,6 +65,6 @@ def of_environment() -> Rank | None:
             try:
                 return Rank(int(os.environ[world]), int(os.environ[index]))
             except ValueError:
-                told = f"{world}={os.environ[world]!r}, {index}={os.environ[index]!r}"
-                raise PlanError(f"shard() without arguments needs numbers in the environment, got {told}") from None
+                found = f"{world}={os.environ[world]!r}, {index}={os.environ[index]!r}"
+                raise PlanError(f"shard() without arguments needs numbers in the environment, got {found}") from None
     return None

@@ -62,7 +62,9 @@ def named(position: Position, inner: str) -> dict[str, Any]:
 
 
 def resharded_open_groups(
-    begun: Iterable[Sequence[Position]], deal: Resharding, rest: Callable[[Sequence[Position], Resharding], Position]
+    begun: Iterable[Sequence[Position]],
+    resharding: Resharding,
+    rest: Callable[[Sequence[Position], Resharding], Position],
 ) -> tuple[Position, list[Position]]:
     """Deal elements that something was being made of; `rest` deals those after them.
 
@@ -74,5 +76,5 @@ def resharded_open_groups(
         start = Start.of(position)
         first += zip(start.back, inners, strict=False)
         others.append(behind(start.position, start.back[len(inners) :]))
-    mine = [(ticket, inner) for ticket, inner in deal.mine(first) if inner != END]
-    return behind(rest(others, deal), [ticket for ticket, _ in mine]), [inner for _, inner in mine]
+    mine = [(ticket, inner) for ticket, inner in resharding.mine(first) if inner != END]
+    return behind(rest(others, resharding), [ticket for ticket, _ in mine]), [inner for _, inner in mine]

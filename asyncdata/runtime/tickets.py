@@ -394,10 +394,10 @@ class Start:
         """Return the start at a position that may itself say what comes first; `back` comes before that."""
         skip = 0
         while isinstance(position, dict) and "from" in position:
-            told = cast("dict[str, Any]", position)
-            back = [*back, *decode_all(told.get("back", ()))]
-            skip += told.get("skip", 0)
-            position = told["from"]
+            encoded = cast("dict[str, Any]", position)
+            back = [*back, *decode_all(encoded.get("back", ()))]
+            skip += encoded.get("skip", 0)
+            position = encoded["from"]
         return cls(position, back, skip)
 
     def within(self) -> Start:
@@ -407,7 +407,7 @@ class Start:
             return self
         return Start.of(cast("dict[str, Any]", position)[UNORDERED], back).within()
 
-    def told(self) -> Position:
+    def position_with_skip(self) -> Position:
         """Return the start as a position."""
         position = going_on(self.position, [ReplayedTickets(self.back, 0, len(self.back), END)])
         return {"skip": self.skip, "from": position} if self.skip else position
@@ -418,15 +418,15 @@ FRESH: Final = Start()
 
 def going_on(position: Position, back: Sequence[Tickets]) -> Position:
     """Return the position that gives the elements `back` first."""
-    told = joined(chain.from_iterable(map(encode_runs, back)))
-    if not told:
+    encoded = joined(chain.from_iterable(map(encode_runs, back)))
+    if not encoded:
         return position
     goal: Position = position
     while isinstance(goal, dict) and "back" in goal:
         inner = cast("dict[str, Any]", goal)
-        told += inner["back"]
+        encoded += inner["back"]
         goal = inner["from"]
-    return {"from": cast("Any", goal), "back": told}
+    return {"from": cast("Any", goal), "back": encoded}
 
 
 def reopening(element: Tickets, by_place: bool) -> Position:
@@ -454,15 +454,15 @@ def encode_all(tickets: Sequence[Ticket]) -> list[Any]:
     return [encode(ticket) for ticket in tickets] if packed is None else [packed]
 
 
-def decode_all(told: Sequence[Any]) -> list[Ticket]:
+def decode_all(encoded: Sequence[Any]) -> list[Ticket]:
     """Return the tickets that these were made of."""
-    return list(chain.from_iterable(map(decode_run, told)))
+    return list(chain.from_iterable(map(decode_run, encoded)))
 
 
-def joined(told: Iterable[Any]) -> list[Any]:
+def joined(encoded: Iterable[Any]) -> list[Any]:
     """Return tickets as JSON with those that follow each other, from one state of a source, as one."""
     runs: list[Any] = []
-    for one in told:
+    for one in encoded:
         if runs and follows(runs[-1], one):
             runs[-1] = {**runs[-1], "count": runs[-1].get("count", 1) + one.get("count", 1)}
         else:
@@ -480,18 +480,18 @@ def follows(last: Any, one: Any) -> bool:
     )
 
 
-def decode_run(told: Any) -> Sequence[Ticket]:
+def decode_run(encoded: Any) -> Sequence[Ticket]:
     """Return the tickets that `encode_runs` made this of."""
-    if isinstance(told, dict) and "run" in told:
-        first, count = cast("dict[str, list[int]]", told)["run"]
+    if isinstance(encoded, dict) and "run" in encoded:
+        first, count = cast("dict[str, list[int]]", encoded)["run"]
         return range(first, first + count)
-    if isinstance(told, dict) and "packed" in told:
-        return unpack_tickets(cast("dict[str, Any]", told))
-    if isinstance(told, dict) and "state" in told:
-        run = cast("dict[str, Any]", told)
+    if isinstance(encoded, dict) and "packed" in encoded:
+        return unpack_tickets(cast("dict[str, Any]", encoded))
+    if isinstance(encoded, dict) and "state" in encoded:
+        run = cast("dict[str, Any]", encoded)
         snapshot, number = SourceSnapshot.of(run), run["number"]
         return [RestorableItem.at(number + place, snapshot) for place in range(run.get("count", 1))]
-    return [decode(told)]
+    return [decode(encoded)]
 
 
 def encode(ticket: Ticket) -> Any:
@@ -503,16 +503,16 @@ def encode(ticket: Ticket) -> Any:
     return {"of": joined(encode_runs(ticket))} if isinstance(ticket, Tickets) else ticket
 
 
-def decode(told: Any) -> Ticket:
+def decode(encoded: Any) -> Ticket:
     """Return the ticket that `encode` made this of."""
-    if isinstance(told, list):
-        return tuple([decode(part) for part in cast("list[Any]", told)])
-    if isinstance(told, dict) and "state" in told:
-        return decode_run(told)[0]
-    if isinstance(told, dict):
-        members = [*chain.from_iterable(map(decode_run, cast("dict[str, list[Any]]", told)["of"]))]
+    if isinstance(encoded, list):
+        return tuple([decode(part) for part in cast("list[Any]", encoded)])
+    if isinstance(encoded, dict) and "state" in encoded:
+        return decode_run(encoded)[0]
+    if isinstance(encoded, dict):
+        members = [*chain.from_iterable(map(decode_run, cast("dict[str, list[Any]]", encoded)["of"]))]
         return ReplayedTickets(members, 0, len(members), END)
-    return told
+    return encoded
 
 
 def plain(ticket: Any) -> Any:

@@ -31,11 +31,11 @@ class Files:
     @classmethod
     def of(cls, names: Sequence[str]) -> Self:
         """Return what tells these files, as they are now, from others."""
-        told = names_and_sizes(names)
-        return cls(len(told), hashed(told, 4), in_groups(told, group_size(len(told))))
+        files = names_and_sizes(names)
+        return cls(len(files), hashed(files, 4), in_groups(files, group_size(len(files))))
 
     @classmethod
-    def told(cls, words: str) -> Self | None:
+    def parse(cls, words: str) -> Self | None:
         """Return the files that a state tells, `None` if it tells something else."""
         found = WORDS.fullmatch(words)
         return None if found is None else cls(int(found[1]), found[2], re.findall("....", found[3]))
@@ -96,13 +96,13 @@ def group_size(count: int) -> int:
     return max(1, -(-count // GROUPS))
 
 
-def hashed(told: Any, size: int) -> str:
-    return blake2b(repr(told).encode(), digest_size=size).hexdigest()
+def hashed(value: Any, size: int) -> str:
+    return blake2b(repr(value).encode(), digest_size=size).hexdigest()
 
 
-def in_groups(told: Sequence[tuple[str, int]], size: int) -> list[str]:
+def in_groups(files: Sequence[tuple[str, int]], size: int) -> list[str]:
     """Return a short hash for each group of files that follow each other."""
-    return [hashed(told[place : place + size], 2) for place in range(0, len(told), size)]
+    return [hashed(files[place : place + size], 2) for place in range(0, len(files), size)]
 
 
 def between(names: Sequence[str], place: int, size: int) -> str:

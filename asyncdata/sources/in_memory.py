@@ -142,11 +142,11 @@ class Range(InMemorySource):
         return f"range({', '.join(map(str, given))}{'' if self.dtype is None else f', output_type={self.dtype}'})"
 
 
-def number_dtype(argument: str, told: npt.DTypeLike | None) -> np.dtype[Any] | None:
+def number_dtype(argument: str, given: npt.DTypeLike | None) -> np.dtype[Any] | None:
     """Return the dtype that numbers shall have; `None` for Python's integers."""
-    dtype = None if told is None else check_dtype(argument, told)
+    dtype = None if given is None else check_dtype(argument, given)
     if dtype is not None and dtype.kind not in "iuf":
-        raise PlanError(f"{argument} must be a dtype of integers or floats, got {told!r:.80}")
+        raise PlanError(f"{argument} must be a dtype of integers or floats, got {given!r:.80}")
     return dtype
 
 
@@ -210,7 +210,7 @@ class Random(IndexedSource):
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many numbers as are wanted, again and again; they are worked out some more at a time."""
-        start, key = 0 if position is None else self.told(position, natural), self.key(scope)
+        start, key = 0 if position is None else self.parse_position(position, natural), self.key(scope)
         while True:
             items: list[int] = (mixed(start, start + max(want.items, 64), key) >> np.uint64(32)).tolist()
             while items:
@@ -289,13 +289,13 @@ class Slices(InMemorySource):
 
     @property
     def signature(self) -> Any:
-        return unprefixed(spec_of(self.arrays))[1] if all(map(is_told, leaves_of(self.arrays))) else None
+        return unprefixed(spec_of(self.arrays))[1] if all(map(has_known_dtype, leaves_of(self.arrays))) else None
 
     def label(self) -> str:
         return f"from_tensor_slices({self.count} rows)"
 
 
-def is_told(leaf: Any) -> bool:
+def has_known_dtype(leaf: Any) -> bool:
     """Tell whether rows are what an array says: one of objects may hold other arrays, or numbers of some dtype."""
     return (
         is_tensor(leaf)
@@ -401,7 +401,7 @@ class Items(InMemorySource):
         return (*super().contents, stamps(self.items)) if self.files else super().contents
 
     def difference(self, words: str) -> str:
-        was = Files.told(words) if self.files else None
+        was = Files.parse(words) if self.files else None
         return "" if was is None else was.difference(self.items)
 
 

@@ -71,14 +71,14 @@ class Pumped(Node):
         return Produce(self.blocks)
 
     def read_before(self, position: Position) -> int | None:
-        return None if position == END else self.told(position, StreamPlace.of).number
+        return None if position == END else self.parse_position(position, StreamPlace.of).number
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         begin = oldest(tickets)
         return picked(self, scope, want, tickets, FRESH if begin is None else Start(begin.position(begin.number)))
 
     def replay_then_run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        place = None if start.position == END else self.told(start.position, StreamPlace.of)
+        place = None if start.position == END else self.parse_position(start.position, StreamPlace.of)
         begin = None if place is None or place.state is None else oldest([*start.back, decode(start.position)])
         if place is None or begin is None:
             return super().replay_then_run(scope, want, start)
@@ -109,7 +109,7 @@ class Pumped(Node):
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield whatever the pump has ready, at most what is wanted; to go on somewhere, run it up to there."""
-        place = self.told(position, StreamPlace.of)
+        place = self.parse_position(position, StreamPlace.of)
         pump = self.pump(scope, place)
         start, first, lost = place.first, place.number, None
         try:

@@ -53,7 +53,7 @@ class Listing(Node):
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield names, page by page."""
-        last = "" if position is None else self.told(position, place_in)
+        last = "" if position is None else self.parse_position(position, place_in)
         entries = self.entries(last)
         while page := await scope.in_thread(partial(page_of, entries)):
             start = 0

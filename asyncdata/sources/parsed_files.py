@@ -104,7 +104,7 @@ class ParsedFile(Node):
         """Tell whether the first bytes can be nothing but those of a file of this kind, and so are not compressed."""
         return False
 
-    def beside(self, stream: object, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
+    def direct_records(self, stream: object, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
         """Yield elements that are better read in another way than by the parser."""
         return iter(())
 
@@ -140,7 +140,7 @@ class ParsedFile(Node):
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many elements as are wanted and have been read."""
-        place = BEGINNING if position is None else self.told(position, lambda told: FilePlace(*told))
+        place = BEGINNING if position is None else self.parse_position(position, lambda fields: FilePlace(*fields))
         name = os.path.basename(self.shown)
         place.check_name(self, name)
         if place.at_end and not is_local(self.path):
@@ -197,7 +197,7 @@ class ParsedFile(Node):
             async for chunk in contents:
                 parser.feed(chunk)
                 idle = True
-                for found in chain(parsed(parser, want), self.beside(contents.plain, parser, want)):
+                for found in chain(parsed(parser, want), self.direct_records(contents.plain, parser, want)):
                     idle = False
                     yield found
                 if parser.lost:

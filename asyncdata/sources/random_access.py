@@ -88,7 +88,7 @@ class InMemorySource(IndexedSource):
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many rows as are wanted, again and again."""
-        start, size = 0 if position is None else self.told(position, natural), self.size
+        start, size = 0 if position is None else self.parse_position(position, natural), self.size
         while start < size:
             stop = min(size, start + want.items)
             yield self.block(start, stop)

@@ -113,14 +113,14 @@ def snapshot(label: str, stateful: Stateful) -> str | ResumeError:
     try:
         state = stateful.state_dict()
     except BaseException as error:  # noqa: BLE001  carried to whoever asks for a state
-        return untold(f"{label}: state_dict() failed: {error!r}", error)
+        return state_error(f"{label}: state_dict() failed: {error!r}", error)
     try:
         return json.dumps(state, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        return untold(f"{label}: state_dict() must return what JSON knows, got {state!r:.80}", error)
+        return state_error(f"{label}: state_dict() must return what JSON knows, got {state!r:.80}", error)
 
 
-def untold(message: str, cause: BaseException) -> ResumeError:
+def state_error(message: str, cause: BaseException) -> ResumeError:
     error = ResumeError(message)
     error.__cause__ = cause
     return error
@@ -143,8 +143,8 @@ class StreamPlace:
         if not isinstance(position, dict):
             number = index(position or 0)
             return cls(number, number)
-        told = cast("dict[str, Any]", position)
-        return cls(index(told["number"]), index(told["skip"]), json.dumps(told["state"]))
+        fields = cast("dict[str, Any]", position)
+        return cls(index(fields["number"]), index(fields["skip"]), json.dumps(fields["state"]))
 
     @property
     def first(self) -> int:

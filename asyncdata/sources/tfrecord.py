@@ -36,7 +36,7 @@ class RecordFile(ParsedFile):
         """Tell whether the first bytes are a length and its checksum."""
         return len(head) == HEADER and length_intact(head, 0)
 
-    def beside(self, stream: object, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
+    def direct_records(self, stream: object, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
         """Yield large records that lie in the page cache, from the one on that the parser has a part of."""
         if not isinstance(stream, FileStream) or not isinstance(parser, RecordParser) or (at := parser.cut) is None:
             return

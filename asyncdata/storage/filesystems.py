@@ -64,8 +64,8 @@ class FilesystemStore:
         """Return what the file system tells of a file."""
         size = info.get("size")
         version = next((info[name] for name in VERSIONS if info.get(name)), "")
-        told = version.isoformat() if isinstance(version, datetime) else str(version)
-        return Entry(self.url(path), -1 if size is None else size, told)
+        label = version.isoformat() if isinstance(version, datetime) else str(version)
+        return Entry(self.url(path), -1 if size is None else size, label)
 
     def stream(
         self, path: str, block_bytes: int = BLOCK_BYTES, offset: int = 0, runner: Runner | None = None

@@ -22,8 +22,8 @@ class StorageOptions:
     def __init__(self, values: Mapping[str, Any], cache: CacheDir | None = None) -> None:
         self.values = dict(values)
         self.cache = cache
-        told = repr(sorted(self.values.items())).encode(errors="surrogatepass")
-        self.key = blake2b(told, digest_size=16).digest()
+        described = repr(sorted(self.values.items())).encode(errors="surrogatepass")
+        self.key = blake2b(described, digest_size=16).digest()
         """What is the same for the same options."""
 
     @classmethod

@@ -129,8 +129,8 @@ class Batch(Unary):
     def seek(self, count: int) -> Position:
         return [self.input.seek(count * self.size)]
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
-        return [self.input.resharded([listed(at)[0] for at in positions], deal)]
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
+        return [self.input.resharded([listed(at)[0] for at in positions], resharding)]
 
 
 class Batcher(Step):

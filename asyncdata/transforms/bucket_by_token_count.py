@@ -129,8 +129,8 @@ class BucketByTokenCount(Unary):
                 is_batch = isinstance(block.tickets[0], Tickets) or block.failed
                 yield block if is_batch else Block([*self.lengths(block)], block.tickets, True)
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
-        return [self.input.resharded([listed(at)[0] for at in positions], deal), 0]
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
+        return [self.input.resharded([listed(at)[0] for at in positions], resharding), 0]
 
 
 def whole_length(value: Any) -> int:

@@ -205,7 +205,7 @@ class Cache(Unary):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield what is kept, then what the input has beyond it."""
-        place = self.told(position, CachePosition.of)
+        place = self.parse_position(position, CachePosition.of)
         if place.input is not None:
             passing = self.passing(inputs[0](first_of_all(scope), want, Start.of(place.input)))
         elif self.input.in_order or self.store.complete:
@@ -318,8 +318,8 @@ class CachePosition:
 
     def position(self) -> Position:
         """Return what `of` understands."""
-        told: dict[str, Any] = {"done": self.done, "input": self.input}
-        return {**told, "seeds": [list(pair) for pair in self.seeds]} if self.seeds else told
+        place: dict[str, Any] = {"done": self.done, "input": self.input}
+        return {**place, "seeds": [list(pair) for pair in self.seeds]} if self.seeds else place
 
     @staticmethod
     def of(position: Position) -> CachePosition:

@@ -79,7 +79,7 @@ class Concatenate(Node):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Run one input after the other."""
-        first, inner = self.told(position or (0, None), part_and_place)
+        first, inner = self.parse_position(position or (0, None), part_and_place)
         for index in range(first, len(inputs)):
             async with aclosing(inputs[index](scope, want, Start.of(inner))) as source:
                 async for block in source:

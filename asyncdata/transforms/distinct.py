@@ -104,12 +104,15 @@ class Distinct(Unary):
         check_arguments(call, plan)
         return Distinct(plan, call, most)
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         """Let each share know the keys of all, the last ones of each last."""
-        told: list[list[Any]] = [[at, ""] if at in (None, END) else listed(at) for at in positions]
-        logs = [reversed(digests_of(log)) for _, log in told]
+        positions_and_logs: list[list[Any]] = [[at, ""] if at in (None, END) else listed(at) for at in positions]
+        logs = [reversed(digests_of(log)) for _, log in positions_and_logs]
         latest = dict.fromkeys(digest for turn in zip_longest(*logs) for digest in turn if digest is not None)
-        return [self.input.resharded([inner for inner, _ in told], deal), told_digests([*latest][::-1])]
+        return [
+            self.input.resharded([inner for inner, _ in positions_and_logs], resharding),
+            encoded_digests([*latest][::-1]),
+        ]
 
     def stage(self) -> FirstElements:
         return FirstElements(self.key, self.max_keys)
@@ -151,13 +154,13 @@ class FirstElements:
         return Fold(lambda _: DistinctStep(self.max_keys)).open(scope, [keyed], want, start)
 
 
-def digests_of(told: str) -> list[bytes]:
+def digests_of(text: str) -> list[bytes]:
     """Return the digests that a position tells."""
-    joined = b64decode(told, validate=True)
+    joined = b64decode(text, validate=True)
     return [joined[at : at + DIGEST] for at in range(0, len(joined), DIGEST)]
 
 
-def told_digests(digests: Sequence[bytes]) -> str:
+def encoded_digests(digests: Sequence[bytes]) -> str:
     """Return digests as JSON."""
     return b64encode(b"".join(digests)).decode()
 
@@ -171,8 +174,8 @@ class DistinctStep(Step):
         self.known: set[bytes] = set()
 
     def resume(self, position: Position) -> Start:
-        inner, told = position
-        self.log = digests_of(told)[-(self.max_keys or 0) :]
+        inner, text = position
+        self.log = digests_of(text)[-(self.max_keys or 0) :]
         self.known = set(self.log)
         return Start.of(inner)
 
@@ -229,4 +232,4 @@ class FirstTickets(Tickets):
         come = len(self.whole) if count == len(self.places) else self.places[count - 1] + 1 if count else 0
         stop = self.before + count - sum(place < count for place in self.failures)
         begin = 0 if self.max_keys is None else max(0, stop - self.max_keys)
-        return [self.whole.at(come), told_digests(self.log[begin:stop])]
+        return [self.whole.at(come), encoded_digests(self.log[begin:stop])]

@@ -40,8 +40,8 @@ def check_fields(method: str, name: str, fields: Fields, signature: Any) -> None
         known = [*range(len(cast("list[Any]", signature)))]
     for field in fields:
         if field not in known:
-            told = f"their fields are {', '.join(map(repr, known))}" if known else f"elements are {signature}"
-            raise PlanError(f"{method}({name}={shown(fields)}): elements have no field {field!r}; {told}")
+            hint = f"their fields are {', '.join(map(repr, known))}" if known else f"elements are {signature}"
+            raise PlanError(f"{method}({name}={shown(fields)}): elements have no field {field!r}; {hint}")
 
 
 def shown(fields: Fields) -> str:

@@ -148,7 +148,7 @@ class FlatMap(Node):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Read one element, run its dataset to the end, then read the next."""
-        begin, *begun = self.told(position or (None,), list)
+        begin, *begun = self.parse_position(position or (None,), list)
         by_place = self.input.in_order and not self.input.shared
         async with aclosing(inputs[0](scope, Demand(), Start.of(begin))) as outer:
             async for block in outer:
@@ -174,8 +174,8 @@ class FlatMap(Node):
                 if is_empty:
                     await breathe()
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
-        outer, inners = resharded_open_groups(map(listed, positions), deal, self.input.resharded)
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
+        outer, inners = resharded_open_groups(map(listed, positions), resharding, self.input.resharded)
         return [outer, *inners]
 
 

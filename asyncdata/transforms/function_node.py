@@ -69,7 +69,7 @@ class Called(Unary):
     """Whether the user said that calls are made on the engine's thread."""
 
     @property
-    def lanes(self) -> int | None:
+    def worker_count(self) -> int | None:
         """How many workers it gets."""
         if self.workers != AUTOTUNE:
             return self.workers
@@ -115,15 +115,15 @@ class Called(Unary):
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return dataclasses.replace(self, ordered=True).run(scope, want, Start(END, tickets))
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
-        inner = self.input.resharded([inner_position(position) for position in positions], deal)
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
+        inner = self.input.resharded([inner_position(position) for position in positions], resharding)
         return {UNORDERED: inner} if inner != END and any(map(is_unordered, positions)) else inner
 
     def calling(self, functions: tuple[Call, ...]) -> Apply:
         """Return the stage that calls these functions."""
         return Apply(
             functions,
-            workers=self.lanes,
+            workers=self.worker_count,
             ordered=self.ordered is not False,
             executor=self.executor,
             copied=self.copied,

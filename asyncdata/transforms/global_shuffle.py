@@ -119,7 +119,7 @@ class Permute(Unary):
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Fetch the elements in the order of the permutation."""
         key = epoch_key(self.seed, scope.epoch if self.reshuffle else ())
-        place, size = self.told(position or [0, self.input.cardinality], tuple)
+        place, size = self.parse_position(position or [0, self.input.cardinality], tuple)
         if size != self.input.cardinality:
             raise ResumeError(f"{self.label()} was of {size} elements, and is of {self.input.cardinality} now")
         while place < size:

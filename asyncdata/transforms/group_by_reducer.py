@@ -123,7 +123,7 @@ class GroupByReducer(Unary):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Read everything, about a millisecond's worth at a time; failures pass, the rest follows at the end."""
-        place = self.told(position, ReducerPosition.of)
+        place = self.parse_position(position, ReducerPosition.of)
         groups, pace = ReducerStates(self.calls, place), ChunkSizer(GROUP)
         async with aclosing(inputs[0](scope, Demand(AT_ONCE), FRESH)) as source:
             async for block in source:
@@ -158,7 +158,7 @@ class ReducerPosition:
             else ReducerPosition(decode_all(position["failed"]), index(position["groups"]))
         )
 
-    def told(self) -> Position:
+    def position(self) -> Position:
         """Return it as JSON."""
         return {"failed": [encode(ticket) for ticket in self.failed], "groups": self.groups}
 
@@ -184,7 +184,7 @@ class ReducerStates:
         failed = self.failed
         tickets = [(FAILED, ticket) for ticket in failed[before:]]
         return Block(
-            found, ExplicitTickets(tickets, lambda count: ReducerPosition(failed[: before + count]).told()), True
+            found, ExplicitTickets(tickets, lambda count: ReducerPosition(failed[: before + count]).position()), True
         )
 
     async def fold(self, pair: tuple[Any, Any], ticket: Ticket) -> Failure | None:
@@ -207,7 +207,7 @@ class ReducerStates:
         if type(made) is Failure:
             made.error.add_note(f"key {key!r:.80}")
         failed = self.failed
-        tickets = ExplicitTickets([(KEY, number)], lambda count: ReducerPosition(failed, number + count).told())
+        tickets = ExplicitTickets([(KEY, number)], lambda count: ReducerPosition(failed, number + count).position())
         return Block([made], tickets, type(made) is Failure)
 
 

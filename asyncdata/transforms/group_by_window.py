@@ -106,8 +106,8 @@ class Groups(Unary):
             return next(item for item in members.items if type(item) is Failure)
         return self.made(members.items[0][0], [item for _, item in members.items], members.tickets)
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
-        return [self.input.resharded([listed(at)[0] for at in positions], deal)]
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
+        return [self.input.resharded([listed(at)[0] for at in positions], resharding)]
 
 
 class Group:

@@ -93,12 +93,12 @@ class IgnoreErrors(Unary):
         inner, meter = Demand(), scope.meters.steps.get(self, scope.meter.within)
         return self.stage().run(Dropper(self), self.input.open(scope, inner, start), inner, want, meter)
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         if self.preserves_tickets:
-            return super().reshard(positions, deal)
-        told: list[list[Any]] = [[0, 0, at] if at in (None, END) else listed(at) for at in positions]
-        seen, dropped = (sum(at[place] for at in told) // deal.share.num_shards for place in (0, 1))
-        return [seen, dropped, self.input.resharded([at[2] for at in told], deal)]
+            return super().reshard(positions, resharding)
+        places: list[list[Any]] = [[0, 0, at] if at in (None, END) else listed(at) for at in positions]
+        seen, dropped = (sum(at[place] for at in places) // resharding.share.num_shards for place in (0, 1))
+        return [seen, dropped, self.input.resharded([at[2] for at in places], resharding)]
 
     @property
     def cardinality(self) -> int:
@@ -168,7 +168,7 @@ class Dropper(Step):
             account.last.append(words)
         if self.node.log_warning:
             log.warning("%s dropped %s", self.node.label(), words)
-        left = DROPPED if self.node.on_error is None else self.tell(self.node.on_error, error, ticket)
+        left = DROPPED if self.node.on_error is None else self.report(self.node.on_error, error, ticket)
         account.dropped += left is DROPPED
         return left
 
@@ -178,7 +178,7 @@ class Dropper(Step):
         shown = f"; the last before it: {'; '.join(account.last)}" if account.last else ""
         return f"ignore_errors({why}) dropped {account.dropped} of {account.seen} elements, and no more{shown}"
 
-    def tell(self, call: Call, error: BaseException, ticket: Ticket) -> Any:
+    def report(self, call: Call, error: BaseException, ticket: Ticket) -> Any:
         """Show an error to the user's function; what goes wrong in it is raised in the element's place."""
         try:
             call.fn(error, plain(ticket))

@@ -84,10 +84,10 @@ class Interleave(Node):
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return from_inner(self.input, self.function, scope, want, tickets)
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         places = [CyclePlace(**named(at, "outer")) for at in positions]
         outer, begun = resharded_open_groups(
-            [[place.outer, *place.begun] for place in places], deal, self.input.resharded
+            [[place.outer, *place.begun] for place in places], resharding, self.input.resharded
         )
         slots, waiting = begun[: self.cycle_length], begun[self.cycle_length :]
         return asdict(CyclePlace(outer, list(enumerate(slots)), waiting=waiting))
@@ -103,7 +103,7 @@ class Interleave(Node):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Open inner datasets and merge them."""
-        place = CyclePlace() if position is None else self.told(position, self.place_in)
+        place = CyclePlace() if position is None else self.parse_position(position, self.place_in)
         kind = SerialInputs if self.workers is None else ParallelInputs
         opened: Inputs = kind(self, scope, inputs[0], place)
         cycle = Cycle(opened, self.cycle_length, self.block_length, want, place)
@@ -176,8 +176,8 @@ class Cycle:
     def mark(self) -> None:
         """Let what comes now be told from here."""
         self.events = []
-        lanes = {index: slot.lane for index, slot in enumerate(self.slots) if slot is not None}
-        self.before = CycleSnapshot(lanes, self.last, self.place.outer, self.index, self.turn, self.waiting)
+        slots = {index: slot.state for index, slot in enumerate(self.slots) if slot is not None}
+        self.before = CycleSnapshot(slots, self.last, self.place.outer, self.index, self.turn, self.waiting)
 
     async def reopen(self) -> None:
         """Fill the slots that were open when a state was saved."""
@@ -232,7 +232,7 @@ class Cycle:
         else:
             self.slots[self.index] = opened
             self.last = opened.outer
-            self.events.append(SlotOpened(self.index, opened.lane))
+            self.events.append(SlotOpened(self.index, opened.state))
 
     async def fill_here(self, slot: CycleSlot) -> None:
         """Wait for the slot whose turn it is; free it at its end."""

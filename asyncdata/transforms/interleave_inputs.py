@@ -62,7 +62,7 @@ class CycleSlot:
         self.start = 0
 
     @property
-    def lane(self) -> SlotState:
+    def state(self) -> SlotState:
         """Where this slot stands."""
         return SlotState(self.outer, self.begin, self.inner, self.start)
 

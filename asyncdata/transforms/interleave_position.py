@@ -37,7 +37,7 @@ class SlotOpened(NamedTuple):
     """A slot was opened for an element."""
 
     slot: int
-    lane: SlotState
+    state: SlotState
 
 
 class SlotClosed(NamedTuple):
@@ -79,7 +79,7 @@ class CycleSnapshot(NamedTuple):
     The next elements' datasets have been begun already as far as `waiting` says.
     """
 
-    lanes: Mapping[int, SlotState]
+    slots: Mapping[int, SlotState]
     outer: Tickets | None
     begin: Position
     slot: int
@@ -112,7 +112,7 @@ class PositionReplay:
     """Goes through events as far as some elements, and tells where the interleave stood then."""
 
     def __init__(self, snapshot: CycleSnapshot, cycle_length: int, block_length: int) -> None:
-        self.lanes = dict(snapshot.lanes)
+        self.slots = dict(snapshot.slots)
         self.outer = snapshot.outer
         self.begin = snapshot.begin
         self.index = snapshot.slot
@@ -124,12 +124,12 @@ class PositionReplay:
     def after(self, event: Event, count: int) -> int:
         """Go through one event, or the first `count` of its elements; return how many of `count` are left."""
         match event:
-            case SlotOpened(slot, lane):
-                self.lanes[slot], self.outer = lane, lane.outer
+            case SlotOpened(slot, state):
+                self.slots[slot], self.outer = state, state.outer
                 self.waiting = self.waiting[1:]
                 self.index, self.turn = slot, self.block_length
             case SlotClosed(slot):
-                del self.lanes[slot]
+                del self.slots[slot]
                 self.pass_on(slot, 0)
             case FailedSlot(slot, outer):
                 self.outer = outer
@@ -138,7 +138,7 @@ class PositionReplay:
                 return count - 1
             case SlotDrawn(slot, turn, inner, start, size):
                 size = min(size, count)
-                self.lanes[slot] = self.lanes[slot]._replace(inner=inner, done=start + size)
+                self.slots[slot] = self.slots[slot]._replace(inner=inner, done=start + size)
                 self.pass_on(slot, turn - size)
                 return count - size
             case RoundsDrawn(slots, size):
@@ -150,7 +150,7 @@ class PositionReplay:
         out = min(size * len(slots), count)
         for place, (slot, inner, start) in enumerate(slots):
             drawn = (out - place + len(slots) - 1) // len(slots)
-            self.lanes[slot] = self.lanes[slot]._replace(inner=inner, done=start + drawn)
+            self.slots[slot] = self.slots[slot]._replace(inner=inner, done=start + drawn)
         self.pass_on(slots[(out - 1) % len(slots)][0], 0)
         return count - out
 
@@ -162,8 +162,8 @@ class PositionReplay:
         """Return where to go on: the open slots' elements come first, to open their datasets where they stood."""
         outer = self.begin if self.outer is None else self.outer.at(1)
         place = {
-            "outer": going_on(outer, [lane.outer for lane in self.lanes.values()]),
-            "slots": [[slot, lane.position()] for slot, lane in self.lanes.items()],
+            "outer": going_on(outer, [state.outer for state in self.slots.values()]),
+            "slots": [[slot, state.position()] for slot, state in self.slots.items()],
             "index": self.index,
             "turn": self.turn,
         }

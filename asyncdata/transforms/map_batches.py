@@ -192,7 +192,7 @@ class MapBatches(Called, OneForOne):
 
     def stage(self) -> Grouped:
         return Grouped(
-            self.size, Apply((self.function,), workers=self.lanes, executor=self.executor, copied=self.copied)
+            self.size, Apply((self.function,), workers=self.worker_count, executor=self.executor, copied=self.copied)
         )
 
     @property

@@ -156,11 +156,11 @@ class PackSequences(Unary):
             "overlong='split', or filter it out"
         )
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         places = [PackingPosition.of(at) for at in positions]
-        rows = deal.mine([row for place in places for row in place.rows()])
-        begun = deal.mine([one for place in places for one in place.begun()])
-        return told(self.input.resharded([place.rest for place in places], deal), rows, begun)
+        rows = resharding.mine([row for place in places for row in place.rows()])
+        begun = resharding.mine([one for place in places for one in place.begun()])
+        return rows_position(self.input.resharded([place.rest for place in places], resharding), rows, begun)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
@@ -180,7 +180,7 @@ class OpenSequence(NamedTuple):
     offset: int
 
 
-def told(inner: Position, rows: Sequence[Sequence[Member]], begun: Sequence[OpenSequence]) -> Position:
+def rows_position(inner: Position, rows: Sequence[Sequence[Member]], begun: Sequence[OpenSequence]) -> Position:
     """Return as JSON what lies in open rows and what has been begun; the input gives those sequences first."""
     members = [*chain.from_iterable(rows)]
     cuts = [[number, *member[2:]] for number, member in enumerate(members) if is_cut(member)]
@@ -298,7 +298,7 @@ class PackingState(NamedTuple):
 
     def position(self) -> Position:
         """Return it as the position to go on at."""
-        return told(self.tickets.at(self.done), self.journal.at(self.entries), self.begun)
+        return rows_position(self.tickets.at(self.done), self.journal.at(self.entries), self.begun)
 
 
 class Packer(Step):

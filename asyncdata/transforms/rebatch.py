@@ -72,8 +72,8 @@ class Rebatch(Batch):
         turns, rest = divmod(count, len(self.sizes))
         return [self.input.seek(turns * self.size + sum(self.sizes[:rest])), rest]
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
-        return Node.reshard(self, positions, deal)
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
+        return Node.reshard(self, positions, resharding)
 
     def label(self) -> str:
         return f"rebatch({list(self.sizes)}{', drop_remainder=True' if self.drop_remainder else ''})"
@@ -109,13 +109,13 @@ class Rebatcher(Batcher):
 
     def feed(self, block: Block) -> Block:
         turn = self.turn
-        return self.told(super().feed(block), turn)
+        return self.ticketed(super().feed(block), turn)
 
     def flush(self) -> Iterator[Block]:
         for block in super().flush():
-            yield self.told(block, self.turn)
+            yield self.ticketed(block, self.turn)
 
-    def told(self, block: Block, turn: int) -> Block:
+    def ticketed(self, block: Block, turn: int) -> Block:
         """Return a block whose positions tell the next size too; `turn` is that before the block."""
         whole, sizes = block.tickets, len(self.sizes)
 

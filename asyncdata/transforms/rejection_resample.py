@@ -103,13 +103,13 @@ def earlier(plan: Node) -> int:
 
 def distribution(name: str, values: Iterable[float]) -> tuple[float, ...]:
     """Return the share of each class; `PlanError` if they are none."""
-    told = f"{METHOD}({name}=)"
+    argument = f"{METHOD}({name}=)"
     try:
         found = tuple([float(value) for value in values])
     except (TypeError, ValueError):
-        raise PlanError(f"{told} needs a number for each class, got {values!r:.80}") from None
+        raise PlanError(f"{argument} needs a number for each class, got {values!r:.80}") from None
     if not any(found) or not all(math.isfinite(share) and share >= 0 for share in found):
-        raise PlanError(f"{told} must be finite, not negative and not all zero, got {values!r:.80}")
+        raise PlanError(f"{argument} must be finite, not negative and not all zero, got {values!r:.80}")
     return found
 
 
@@ -122,10 +122,10 @@ def odds(target: Sequence[float], initial: Sequence[float]) -> list[float]:
 
 def chances(tickets: Tickets, key: int) -> list[float]:
     """Return a random number from 0 to below 1 for each element, a function of its ticket and the key."""
-    told = list(tickets)
-    if not all(issubclass(kind, int) for kind in set(map(type, told))):
-        told = [ticket if isinstance(ticket, int) else digest(ticket) for ticket in told]
-    hashes = scrambled(np.array(told, np.uint64), key) >> np.uint64(11)
+    numbers = list(tickets)
+    if not all(issubclass(kind, int) for kind in set(map(type, numbers))):
+        numbers = [ticket if isinstance(ticket, int) else digest(ticket) for ticket in numbers]
+    hashes = scrambled(np.array(numbers, np.uint64), key) >> np.uint64(11)
     return (hashes * 2.0**-53).tolist()
 
 

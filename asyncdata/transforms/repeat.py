@@ -83,7 +83,7 @@ class Repeat(Unary):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Run the input again and again, each time as an epoch of its own."""
-        repetition, places = self.told(position or (0,), turn_and_places)
+        repetition, places = self.parse_position(position or (0,), turn_and_places)
         while self.count < 0 or repetition < self.count:
             inner, later = places[0] if places else None, places[1:]
             if (
@@ -116,17 +116,17 @@ class Repeat(Unary):
             yield several_turns(source, start, stop)
             start = stop
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         if self.count == 1:
-            return self.input.resharded(positions, deal)
-        told = [None if at == END else turn_and_places(at or (0,)) for at in positions]
-        running = [place for place in told if place is not None]
-        behind_all = self.count if None in told else 0  # one that has come to its end has taken its part of every turn
+            return self.input.resharded(positions, resharding)
+        parsed = [None if at == END else turn_and_places(at or (0,)) for at in positions]
+        running = [place for place in parsed if place is not None]
+        behind_all = self.count if None in parsed else 0  # one at its end has taken its part of every turn
         last = max(behind_all, *[turn + len(places) for turn, places in running])
         turns = range(min(turn for turn, _ in running), last)
         return [
             turns.start,
-            *[self.input.resharded([place_in(turn, at) for at in told], deal.at(turn)) for turn in turns],
+            *[self.input.resharded([place_in(turn, at) for at in parsed], resharding.at(turn)) for turn in turns],
         ]
 
 

@@ -315,18 +315,18 @@ def likelihoods(weights: Iterable[float] | None, count: int) -> tuple[float, ...
     """Return a weight for each of so many datasets; `PlanError` if they are none."""
     if weights is None:
         return (1.0,) * count
-    told = "sample_from_datasets(weights=)"
+    argument = "sample_from_datasets(weights=)"
     if isinstance(weights, Planned):
-        raise PlanError(f"{told} must be numbers that hold for the whole run, got {weights!r:.80}")
+        raise PlanError(f"{argument} must be numbers that hold for the whole run, got {weights!r:.80}")
     try:
         found = tuple(weights)
         sound = all(math.isfinite(weight) and weight >= 0 for weight in found)
     except TypeError:
-        raise PlanError(f"{told} needs a number for each dataset, got {weights!r:.80}") from None
+        raise PlanError(f"{argument} needs a number for each dataset, got {weights!r:.80}") from None
     if len(found) != count:
-        raise PlanError(f"{told} needs {count} numbers, one for each dataset, got {len(found)}: {weights!r:.80}")
+        raise PlanError(f"{argument} needs {count} numbers, one for each dataset, got {len(found)}: {weights!r:.80}")
     if not sound or not any(found):
-        raise PlanError(f"{told} must be finite, not negative and not all zero, got {weights!r:.80}")
+        raise PlanError(f"{argument} must be finite, not negative and not all zero, got {weights!r:.80}")
     return tuple(map(float, found))
 
 

@@ -55,7 +55,7 @@ class Scan(Unary):
 
     @property
     def resume_note(self) -> str | None:
-        return None if is_told(self.initial) else f"{self.label()} is run again from the beginning"
+        return None if is_serializable(self.initial) else f"{self.label()} is run again from the beginning"
 
     def label(self) -> str:
         return self.function.name
@@ -65,8 +65,8 @@ class Scan(Unary):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Call the function over about a millisecond's worth of elements at a time, or await it for each."""
-        begin, told, again = self.told(position or (None, None, 0), place_of)
-        run = ScanState(self.function, deepcopy(self.initial) if told is None else decoded(told["state"]))
+        begin, saved, again = self.parse_position(position or (None, None, 0), place_of)
+        run = ScanState(self.function, deepcopy(self.initial) if saved is None else decoded(saved["state"]))
         since, pace = ScanCheckpoint.of(lambda: begin, run.state) or ScanCheckpoint(lambda: begin), ChunkSizer(GROUP)
         async with aclosing(inputs[0](scope, want, Start.of(begin))) as source:
             async for block in source:
@@ -107,7 +107,7 @@ class ScanCheckpoint(NamedTuple):
     @staticmethod
     def of(begin: Callable[[], Position], state: Any) -> ScanCheckpoint | None:
         """Return a place with its state, if that can be told."""
-        return ScanCheckpoint(begin, 0, True, copied(state)) if is_told(state) else None
+        return ScanCheckpoint(begin, 0, True, copied(state)) if is_serializable(state) else None
 
     def then(self, tickets: Tickets, state: Any) -> ScanCheckpoint:
         """Return from where to go on after some more elements."""
@@ -193,13 +193,13 @@ class ScanState:
 
 def place_of(position: Any) -> tuple[Position, dict[str, Any] | None, int]:
     """Return a position: the input's, the state there, and how many elements from there on were delivered."""
-    begin, told, again = position
-    if told is not None:
-        decoded(told["state"])
-    return begin, told, index(again)
+    begin, saved, again = position
+    if saved is not None:
+        decoded(saved["state"])
+    return begin, saved, index(again)
 
 
-def is_told(state: Any) -> bool:
+def is_serializable(state: Any) -> bool:
     """Tell whether a state can be written down."""
     kind: type[Any] = type(state)  # pyright: ignore[reportUnknownVariableType]
     if kind in SCALARS:
@@ -207,8 +207,8 @@ def is_told(state: Any) -> bool:
     if kind is np.ndarray or issubclass(kind, np.generic):
         return state.dtype.kind not in "OV"
     if kind is dict:
-        return all(type(key) in SCALARS for key in state) and all(map(is_told, state.values()))
-    return kind in (tuple, list) and all(map(is_told, state))
+        return all(type(key) in SCALARS for key in state) and all(map(is_serializable, state.values()))
+    return kind in (tuple, list) and all(map(is_serializable, state))
 
 
 def copied(state: Any) -> Any:
@@ -250,13 +250,13 @@ def encoded_parts(state: Any) -> Any:
     return {"tuple": parts} if isinstance(state, tuple) else parts
 
 
-def decoded(told: Any) -> Any:
+def decoded(value: Any) -> Any:
     """Return the state that `encoded` made this of."""
-    if isinstance(told, list):
-        return list(map(decoded, cast("list[Any]", told)))
-    if not isinstance(told, dict):
-        return told
-    named = cast("dict[str, Any]", told)
+    if isinstance(value, list):
+        return list(map(decoded, cast("list[Any]", value)))
+    if not isinstance(value, dict):
+        return value
+    named = cast("dict[str, Any]", value)
     if "dtype" in named:
         text = named.get("array", named.get("number"))
         array = np.frombuffer(base64.b64decode(text or ""), np.dtype(named["dtype"])).reshape(named["shape"])

@@ -94,12 +94,13 @@ class Shard(Unary):
         inner = self.input.signature
         return (inner, TensorSpec((), "bool")) if self.pad_remainder and inner is not None else inner
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
-        told = [SharePlace.of(at) for at in positions]
-        lowest = min((place for place in told if place is not None), key=lambda place: place.tally.number)
-        taken = [END if place is None else place.next_of(share, len(told)) for share, place in enumerate(told)]
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
+        places = [SharePlace.of(at) for at in positions]
+        lowest = min((place for place in places if place is not None), key=lambda place: place.tally.number)
+        taken = [END if place is None else place.next_of(share, len(places)) for share, place in enumerate(places)]
         tally = ShardCount(
-            deal.given % deal.share.num_shards, (*lowest.tally.earlier, EarlierSharding(lowest.tally.number, taken))
+            resharding.given % resharding.share.num_shards,
+            (*lowest.tally.earlier, EarlierSharding(lowest.tally.number, taken)),
         )
         return tally.position(lowest.input)
 

@@ -95,16 +95,16 @@ class Shuffle(Unary):
         return epoch_key(self.seed, scope.epoch if self.reshuffle else ())
 
     def read_before(self, position: Position) -> int | None:
-        return self.input.read_before(Start.of(place_told(position).input).position)
+        return self.input.read_before(Start.of(parse_place(position).input).position)
 
     def place_below(self, position: Position) -> PlaceBelow:
-        place = place_told(position)
+        place = parse_place(position)
         return PlaceBelow(place.input, place.seen, exactly=place.held is None)
 
     def check_back(self, scope: Scope, start: Start) -> None:
         super().check_back(scope, start)
         if start.back and start.position not in (None, END):
-            held = {*map(plain, place_told(start.position).tickets(self.key(scope)))}
+            held = {*map(plain, parse_place(start.position).tickets(self.key(scope)))}
             if twice := [ticket for ticket in start.back if plain(ticket) in held]:
                 raise ResumeError(
                     f"{self.label()}: the state tells {describe(twice[0])} as read and as held in the buffer "
@@ -114,13 +114,13 @@ class Shuffle(Unary):
     def label(self) -> str:
         return f"shuffle({size_label(self.size, self.reshuffle)})"
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
-        key = epoch_key(self.seed, deal.epoch if self.reshuffle else ())
-        places = [place_told(at) for at in positions]
-        mine = deal.mine([ticket for place in places for ticket in place.tickets(key)])
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
+        key = epoch_key(self.seed, resharding.epoch if self.reshuffle else ())
+        places = [parse_place(at) for at in positions]
+        mine = resharding.mine([ticket for place in places for ticket in place.tickets(key)])
         held, rest = mine[: self.size], mine[self.size :]
-        inner = self.input.resharded([place.input for place in places], deal)
-        return behind(ShufflePlace(len(held), inner, held=encode_all(held)).told(), rest)
+        inner = self.input.resharded([place.input for place in places], resharding)
+        return behind(ShufflePlace(len(held), inner, held=encode_all(held)).position(), rest)
 
 
 def size_label(size: int, reshuffle: bool) -> str:
@@ -141,7 +141,7 @@ class ShufflePlace:
     held: list[Any] | None = None
     size: int | None = None
 
-    def told(self) -> Position:
+    def position(self) -> Position:
         """Return it as JSON, without what is not known."""
         return {name: value for name, value in vars(self).items() if value is not None or name == "input"}
 
@@ -155,10 +155,10 @@ class ShufflePlace:
         return in_order(inside, drain_order(len(inside), key)[self.drained :])
 
 
-def place_told(position: Position) -> ShufflePlace:
+def parse_place(position: Position) -> ShufflePlace:
     """Return what a position says; at the beginning and the end no element has been counted."""
-    told: dict[str, Any] = {"seen": 0, **named(position, "input")}
-    return ShufflePlace(**told)
+    fields: dict[str, Any] = {"seen": 0, **named(position, "input")}
+    return ShufflePlace(**fields)
 
 
 def occupants(seen: int, size: int, key: int) -> list[Any]:
@@ -375,7 +375,7 @@ class Shuffler(Step):
 
         def position(count: int) -> Position:
             place = ShufflePlace(before + count, block.tickets.at(count), size=self.size)
-            return (place if since is None else replace(place, held=since[0].at(since[1], count), size=None)).told()
+            return (place if since is None else replace(place, held=since[0].at(since[1], count), size=None)).position()
 
         return self.block(items, tickets, position)
 
@@ -402,8 +402,8 @@ class Shuffler(Step):
 
         def position(count: int) -> Position:
             if dense:
-                return ShufflePlace(seen, END, drained + count, size=self.size).told()
-            return ShufflePlace(seen, END, drained + count, encode_all(tickets[count:])).told()
+                return ShufflePlace(seen, END, drained + count, size=self.size).position()
+            return ShufflePlace(seen, END, drained + count, encode_all(tickets[count:])).position()
 
         yield self.block(items, tickets, position)
 
@@ -454,7 +454,7 @@ class ShuffleRepeat(Unary):
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Yield epoch after epoch, each through a buffer of its own."""
         drained: list[Block] = []
-        repetition, places = self.told(position or (0,), turn_and_places)
+        repetition, places = self.parse_position(position or (0,), turn_and_places)
         while self.count < 0 or repetition < self.count:
             epoch = scope.at(repetition)
             shuffler = self.turn.step(epoch)

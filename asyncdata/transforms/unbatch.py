@@ -104,8 +104,8 @@ class Unbatch(Unary):
             return Visibility.NEVER
         return Visibility.IF_KEPT if self.alone and isinstance(source, Map) and lock_is_held() else Visibility.ALWAYS
 
-    def reshard(self, positions: Sequence[Position], deal: Resharding) -> Position:
-        outer, rows = resharded_open_groups(map(listed, positions), deal, self.input.resharded)
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
+        outer, rows = resharded_open_groups(map(listed, positions), resharding, self.input.resharded)
         return [outer, *rows]
 
     @property

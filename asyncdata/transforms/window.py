@@ -266,7 +266,7 @@ class Members(IndexedSource):
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield as many elements as are wanted, again and again."""
-        start, size = 0 if position is None else self.told(position, natural), len(self.items)
+        start, size = 0 if position is None else self.parse_position(position, natural), len(self.items)
         while start < size:
             stop = min(size, start + want.items)
             yield block_of(self.items[start:stop], Ordinals(start, stop))

@@ -59,7 +59,7 @@ class Stored(Node):
         return ChannelFolder(self.path)
 
     def read_before(self, position: Position) -> int | None:
-        return None if position == "end" else self.told(position, StreamPlace.of).number
+        return None if position == "end" else self.parse_position(position, StreamPlace.of).number
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         """Yield elements that were read before: each knows the place of its record."""
@@ -69,7 +69,9 @@ class Stored(Node):
         for ticket in tickets:
             if not isinstance(ticket, RestorableItem) or not isinstance(ticket.snapshot.state, str):
                 raise ResumeError(f"{self.label()}: the state tells no place of element {ticket!r:.40}")
-            by_place.setdefault(self.told(ticket.snapshot.state, partial(self.offset, folder)), []).append(ticket)
+            by_place.setdefault(self.parse_position(ticket.snapshot.state, partial(self.offset, folder)), []).append(
+                ticket
+            )
         for offset, some in by_place.items():
             reader = LogReader(folder, offset)
             try:
@@ -90,7 +92,7 @@ class Stored(Node):
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield the items of records that are on the disk, and wait for more."""
-        place, folder = self.told(position, StreamPlace.of), self.folder
+        place, folder = self.parse_position(position, StreamPlace.of), self.folder
         with self.alone(folder):
             line = Line(self.label(), folder.id, place)
             async with aclosing(self.frames(scope, folder, self.begin(folder, place))) as source:
@@ -108,7 +110,7 @@ class Stored(Node):
     def begin(self, folder: ChannelFolder, place: StreamPlace) -> int | None:
         """Return where in the log a run begins; `None` for the oldest record."""
         if place.state is not None:
-            return self.told(place.state, partial(self.offset, folder))
+            return self.parse_position(place.state, partial(self.offset, folder))
         if place.number:
             raise ResumeError(f"{self.label()}: the state tells no place in the channel")
         return max([folder.delivered.read() or 0, *folder.segments()[:1]]) if self.ack == "delivered" else None

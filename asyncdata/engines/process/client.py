@@ -87,7 +87,7 @@ class PipelineProcess:
 
     # what consumers say, from any thread; what is dropped from finalizers too
 
-    def tell(self, message: object) -> None:
+    def send(self, message: object) -> None:
         """Send a message; it is dropped if the process has ended."""
         try:
             send(self.commands, message)
@@ -109,7 +109,7 @@ class PipelineProcess:
         self.lines[run] = line
         with self.packing:
             payload = pack(order, self.slots)
-        self.tell(Begin(run, payload))
+        self.send(Begin(run, payload))
         if self.over:
             self.lose(line)
 
@@ -117,7 +117,7 @@ class PipelineProcess:
         """Return an answer, or the error that there is instead; `GoneError` if the process has ended."""
         token, answer = next(self.numbers), SimpleQueue[Message | None]()
         self.questions[token] = answer
-        self.tell(Query(run, question, token))
+        self.send(Query(run, question, token))
         if self.over:
             answer.put(None)
         payload = answer.get()
@@ -131,7 +131,7 @@ class PipelineProcess:
     def forget(self, run: int) -> None:
         """Let go of a run."""
         self.lines.pop(run, None)
-        self.tell(Forget(run))
+        self.send(Forget(run))
 
     def ring(self) -> None:
         """Have the thread end the process."""
@@ -217,7 +217,7 @@ class PipelineProcess:
                 return
             data = again
         if data.held:
-            self.tell(BlockReadable(message.run, message.block))
+            self.send(BlockReadable(message.run, message.block))
         line.receive(data.apart() if is_passing(message.payload) else data, message.depth)
 
     def again(self, message: BlockMessage) -> Any:
@@ -226,7 +226,7 @@ class PipelineProcess:
         Letters that come meanwhile wait.
         """
         token = next(self.numbers)
-        self.tell(Query(message.run, ResendBlock(message.block), token))
+        self.send(Query(message.run, ResendBlock(message.block), token))
         while True:
             answer = receive(self.replies)
             if not isinstance(answer, Answer) or answer.token != token:
@@ -257,7 +257,7 @@ class PipelineProcess:
         process = self.process
         if process is None or process.pid is None:
             return None
-        self.tell(End())
+        self.send(End())
         process.join(END_TIMEOUT)
         if process.exitcode is None:
             process.kill()

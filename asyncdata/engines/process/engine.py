@@ -31,7 +31,7 @@ class ProcessEngine:
         course = RunReference(process, next(process.numbers), run.start, run.plan.in_order, transfer_of(plan))
         self.queue: BlockQueue = (line := RemoteBlockQueue(course))
         self.line = line
-        self.order = RunRequest(options, run.epoch[0], run.start.told())
+        self.order = RunRequest(options, run.epoch[0], run.start.position_with_skip())
         weakref.finalize(self, process.forget, course.run).atexit = False
         forks.register(self)
 
@@ -60,7 +60,7 @@ class ProcessEngine:
 
     def stop(self, reason: str | None = None) -> None:
         self.queue.stop(reason)
-        self.line.course.post.tell(Stop(self.line.course.run))
+        self.line.course.post.send(Stop(self.line.course.run))
 
     def join(self) -> None:
         self.line.over.wait(END_TIMEOUT)

@@ -76,7 +76,7 @@ class Acknowledgement(NamedTuple):
     run: int
     items: int
     blocks: int
-    hungry: bool
+    reader_waits: bool
 
 
 class PositionQuery(NamedTuple):

@@ -29,7 +29,7 @@ class GoneError(Exception):
 class MessageTarget(Protocol):
     """How messages get to the process."""
 
-    def tell(self, message: object) -> None:
+    def send(self, message: object) -> None:
         """Send a message; it is dropped if the process has ended."""
         ...
 
@@ -59,7 +59,7 @@ class RunReference(NamedTuple):
             answer = self.post.ask(self.run, PositionQuery(block, count))
         except GoneError:
             if self.in_order:
-                return {"skip": delivered, "from": self.start.told()}
+                return {"skip": delivered, "from": self.start.position_with_skip()}
             raise StageError(
                 "the process of the pipeline has ended, and with it the knowledge of which elements were delivered, "
                 "as they come in no order: go on from an earlier state"
@@ -87,7 +87,7 @@ class RemoteBlockQueue(BlockQueue):
         super().__init__(BufferSize(0), RemoteWriterSignal(), ThreadSignal())
         self.course = course
         self.room_there = 0
-        self.told = 0
+        self.acknowledged = 0
         self.arrived = 0
         self.over = threading.Event()
         self.on_over: Callable[[], object] | None = None
@@ -96,18 +96,18 @@ class RemoteBlockQueue(BlockQueue):
 
     def release(self, taken: int) -> None:
         super().release(taken)
-        if 0 < self.room_there <= 2 * (self.taken - self.told):
-            self.tell()
+        if 0 < self.room_there <= 2 * (self.taken - self.acknowledged):
+            self.send_acknowledgement()
 
     def request_more(self) -> None:
         super().request_more()
-        self.tell()
+        self.send_acknowledgement()
 
-    def tell(self) -> None:
+    def send_acknowledgement(self) -> None:
         """Tell how much was read, and whether the reader waits."""
-        self.told = self.taken
+        self.acknowledged = self.taken
         blocks = self.arrived - len(self.blocks) - self.undelivered
-        self.course.post.tell(Acknowledgement(self.course.run, self.taken, blocks, bool(self.hungry)))
+        self.course.post.send(Acknowledgement(self.course.run, self.taken, blocks, bool(self.reader_waits)))
 
     # the companion's side
 

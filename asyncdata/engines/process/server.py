@@ -148,7 +148,7 @@ class RemoteRun:
 
     def taken(self, message: Acknowledgement) -> None:
         """Take note of what the consumer has taken."""
-        self.queue.account(message.items, message.hungry)
+        self.queue.acknowledge(message.items, message.reader_waits)
         while self.forgotten < message.blocks - HELD:
             del self.tickets[self.forgotten]
             self.forgotten += 1

@@ -61,7 +61,7 @@ class ProcessWorkers(Workers):
 
     def __init__(self, pool: PoolHandle, workers: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool) -> None:
         self.pace = ChunkSizer(PROCESS_GROUP)
-        self.workers = workers
+        self.count = workers
         self.handle = pool  # the pool ends with its last handle
         self.pool: WorkerPool = pool.pool
         self.work = work
@@ -242,7 +242,7 @@ class ExecutorWorkers(Workers):
 
     def __init__(self, executor: Executor, workers: int, work: GroupWork, epoch: tuple[Any, ...]) -> None:
         self.pace = ChunkSizer(PROCESS_GROUP)
-        self.workers = workers
+        self.count = workers
         self.executor = executor
         self.tasks = ExecutorTasks(work)
         self.epoch = epoch
