@@ -271,11 +271,11 @@ def resharded(plan: Node, saved: Mapping[str, Any], shares: list[Share]) -> Resu
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return one state for the states of all processes that read shares of a dataset, wherever each of them stopped.
+    """Return one state for the states of all processes that read shares of a dataset, wherever each stopped.
 
-    Another number of processes, each of which builds the same pipeline with its own `shard(num_shards, index)`, go on
-    with it: what has not been delivered is dealt to all of them, and nothing is lost or repeated. The order is another
-    one then. All states must be of the same epoch. `ResumeError` if they do not belong together.
+    Another number of processes resumes from it, each of which builds the same pipeline with its own `shard(num_shards,
+    index)`. Elements that were not delivered are divided between them, in another order; nothing is lost or repeated.
+    All states must be of the same epoch. `ResumeError` if they do not belong together.
 
     >>> import asyncdata as ad
     >>> def share(count, index):

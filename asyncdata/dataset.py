@@ -168,9 +168,10 @@ class Dataset(Transformations[T]):
 
     @staticmethod
     def from_list(elements: list[Any]) -> Dataset[Any]:
-        """The elements of a list that is not empty, lists in them as arrays, arrays as read-only views.
+        """The elements of a list that is not empty. Lists in them become arrays; arrays are read-only views.
 
-        They need not have one shape. One of another structure or dtype than those before it is a `PlanError`.
+        Elements may have different shapes. An element of another structure or dtype than those before it is a
+        `PlanError`.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_list([[1], [2, 3]]))
@@ -297,12 +298,12 @@ class Dataset(Transformations[T]):
     ) -> Dataset[str]:
         """The paths that match one or several glob patterns, listed now; shuffled each epoch unless `shuffle=False`.
 
-        Those of all patterns are sorted together, and what matches several comes as often. Raises `FileNotFoundError`
-        if nothing matches. `**` goes into folders, `*` finds no hidden files, and `[^a]` is any character but that, as
-        `[!a]`. Except on Windows a backslash has the `*`, `?` or `[` behind it mean itself.
+        All paths are sorted together. A path that matches several patterns comes as often. `FileNotFoundError` if
+        nothing matches. `**` matches folders of any depth, `*` matches no hidden files, and `[^a]` is any character but
+        `a`, as `[!a]`. A backslash before `*`, `?` or `[` makes it literal, except on Windows.
 
         Patterns may be URLs of object stores: `s3://`, `gs://`, `az://`. `storage_options` say how to reach them, by
-        obstore's names for that (`endpoint`, `region`, `access_key_id`, ...), where the environment does not.
+        obstore's names (`endpoint`, `region`, `access_key_id`, ...), where the environment does not.
 
         >>> import asyncdata as ad, tempfile, pathlib
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -366,11 +367,12 @@ class Dataset(Transformations[T]):
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
     ) -> Dataset[U]:
-        """Elements of several datasets at random: each place has the next of one that is drawn by `weights`.
+        """Elements of several datasets at random: each is the next one of a dataset that is drawn by `weights`.
 
-        Without weights all are as likely. The same seed gives the same draws, on any machine and in each iteration
-        unless `rerandomize_each_iteration`. A dataset that has ended is drawn no more; with `stop_on_empty_dataset`
-        it ends all. A run may go on from a state with other weights, which hold from there on.
+        Without weights all datasets are equally likely. The same seed gives the same draws, on any machine and in each
+        iteration, unless `rerandomize_each_iteration`. A dataset that has ended is no longer drawn; with
+        `stop_on_empty_dataset` its end is the end of all. A run may resume from a state with other weights, which hold
+        from there on.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.sample_from_datasets([ad.Dataset.range(9), ad.Dataset.range(90, 99)], [0.7, 0.3], seed=4)
@@ -385,10 +387,11 @@ class Dataset(Transformations[T]):
     def choose_from_datasets(
         datasets: Sequence[Dataset[U]], choice_dataset: Dataset[int], stop_on_empty_dataset: bool = True
     ) -> Dataset[U]:
-        """Elements of several datasets: for each element of `choice_dataset` the next of the one with that number.
+        """Elements of several datasets: each element of `choice_dataset` is the number of the dataset that gives the
+        next one.
 
-        Ends with the choices, or when one falls on a dataset that has ended; unless `stop_on_empty_dataset`, such
-        choices are skipped. A choice that is no dataset's number is an `IndexError` in its place.
+        It ends with the choices, or when a choice falls on a dataset that has ended. With `stop_on_empty_dataset=False`
+        such choices are skipped instead. A choice that is no dataset's number is an `IndexError` in its place.
 
         >>> import asyncdata as ad
         >>> choices = ad.Dataset.from_iterable([0, 1, 1, 0])
@@ -466,12 +469,14 @@ class Dataset(Transformations[T]):
     ) -> None:
         """Write all elements to a folder, now; `Dataset.load` reads them, in the same order.
 
-        `shard_func(element)` tells the number of the file that an element goes to; without it they go to one after the
-        other, of 256 MB each. `compression` is `"GZIP"`, `"ZLIB"` or none. It is written to `<path>.partial`, which
-        gets its name when it is complete; an empty folder of that name is replaced. If it is stopped, saving again goes
-        on: from where it was at most five seconds before, or `checkpoint_args={"checkpoint_interval": n}` elements.
-        With other steps, functions, data in memory or seeds that is a `ResumeError`: delete what was begun. Elements
-        may be what `cache(filename)` can write.
+        `shard_func(element)` returns the number of the file that an element goes to. Without it, files of 256 MB are
+        filled one after the other. `compression` is `"GZIP"`, `"ZLIB"` or none. Elements may be what `cache(filename)`
+        can write.
+
+        The folder is `<path>.partial` until it is complete. An empty folder at `path` is replaced. Saving that was
+        stopped goes on when it is called again, from at most five seconds before the stop, or
+        `checkpoint_args={"checkpoint_interval": n}` elements. If steps, functions, data in memory or seeds are others
+        by then, it is a `ResumeError`: delete the `.partial` folder.
 
         >>> import asyncdata as ad, os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "squares")
@@ -488,18 +493,19 @@ class Dataset(Transformations[T]):
     def iterate(
         self, *, state: Mapping[str, Any] | None = None, strict: bool = True, epoch: int | None = None
     ) -> DatasetIterator[T]:
-        """Return an iterator that is also a context manager, `with` or `async with`, and ends all it started.
+        """Return an iterator that is also a context manager, `with` or `async with`, and ends all that it started.
 
-        It is the next epoch, or number `epoch`, after which the next ones follow.
+        It is the next epoch, or epoch number `epoch`, after which the next ones follow.
 
-        With a `state`, from `DatasetIterator.state_dict`, it goes on where that iterator stood, and the next iteration
-        is the epoch after that one. `ResumeError` if the state is of another pipeline. With `strict=False` its steps
-        need only have the same names: maps and filters may come, go or change, others may have other arguments, files
-        other names and sizes. Below steps that may read their input again and count its elements (`cache`, `snapshot`,
-        `unbatch`, `rebatch`, `flat_map`, `scan`, `group_by_window`, `unique`), only maps may change: anything else is a
-        `ResumeError`. What a new filter or `skip` leaves out, what is beyond a smaller `take`, and a remainder that a
-        new `drop_remainder=True` drops are lost. The key function, the reduction and the window size of
-        `group_by_window` must stay as they were: elements are lost or repeated otherwise.
+        With a `state` from `DatasetIterator.state_dict` it resumes where that iterator stood, and the next iteration is
+        the epoch after that one. `ResumeError` if the state is of another pipeline.
+
+        With `strict=False` only the names of the steps must be the same. Maps and filters may come, go or change; other
+        steps may have other arguments, files other names and sizes. Below steps that may read their input again and
+        count its elements (`cache`, `snapshot`, `unbatch`, `rebatch`, `flat_map`, `scan`, `group_by_window`, `unique`)
+        only maps may change, and the key function, the reduction and the window size of `group_by_window` may not:
+        `ResumeError`. Lost are elements that a new filter or `skip` leaves out, those beyond a smaller `take`, and a
+        remainder that a new `drop_remainder=True` drops.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.counter().iterate() as numbers:
@@ -541,11 +547,11 @@ class Dataset(Transformations[T]):
     def tee(self, n: int, buffer_size: int = 16) -> tuple[Consumer[T], ...]:
         """Begin one iteration for `n` consumers, each of which gets every element; nothing is read or made twice.
 
-        Each is read with `for` in a thread of its own, or all with `async for` in tasks of one loop. Who is
-        `buffer_size` elements behind holds up the others, so none can be read to its end before the next one is
-        begun. Who leaves early is closed, by `with` or `close()`, and holds up nobody; the last one to leave ends the
-        pipeline. An error in an element's place is raised for all. Arrays are shared, and
-        read-only: take a `.copy()` to change one.
+        Read each consumer with `for` in a thread of its own, or all with `async for` in tasks of one loop. A consumer
+        that is `buffer_size` elements behind holds up the others, so none can be read to its end before the next one is
+        begun. A consumer that leaves early (by `with` or `close()`) holds up nobody. The last one to leave ends the
+        pipeline. An error in an element's place is raised for all. Arrays are shared and read-only: take a `.copy()` to
+        change one.
 
         >>> import asyncio
         >>> import asyncdata as ad
@@ -614,10 +620,10 @@ class Dataset(Transformations[T]):
     def at(self, index: int) -> T:
         """Return element `index` alone, as in the first epoch; `dataset[index]` is the same, from the end if negative.
 
-        `PlanError` if the elements cannot be had in any order, `IndexError` if there are not so many. Where nothing of
-        the plan waits, also of `from_source` and functions left to AUTOTUNE or said to be `pure`, it is made in the
-        calling thread in some 25 µs. Where there are threads that you asked for, processes, coroutine functions or
-        files a call starts a pipeline, which takes half a millisecond.
+        `PlanError` if the dataset has no random access, `IndexError` if there are not so many elements. It takes some
+        25 µs in the calling thread where nothing of the plan waits; this includes `from_source`, and functions that are
+        `pure` or AUTOTUNE's to place. Elsewhere (threads that you asked for, processes, coroutine functions, files) a
+        call starts a pipeline, which takes half a millisecond.
 
         >>> import asyncdata as ad
         >>> ad.Dataset.range(10**9).map(lambda x: x * x).at(10**6)
@@ -662,9 +668,9 @@ class Dataset(Transformations[T]):
     def fingerprint(self) -> str:
         """Return a hash of the pipeline: its steps, their arguments, functions, data in memory and the seeds given.
 
-        Two pipelines with the same one go on from each other's states, whichever share they read: compare it between
-        processes, or keep it beside results. Functions count by what they do, as for `cache(filename)`, in the code of
-        one minor version of Python; files by whole path, size and time of change.
+        Two pipelines with the same hash resume from each other's states, whichever share they read. Compare it between
+        processes, or keep it with results. Functions count by what they do, as for `cache(filename)`, within one minor
+        version of Python; files by whole path, size and time of change.
 
         >>> import asyncdata as ad
         >>> ad.Dataset.range(9).shuffle(4, seed=1).fingerprint() == ad.Dataset.range(9).shuffle(4, seed=2).fingerprint()
@@ -673,10 +679,10 @@ class Dataset(Transformations[T]):
         return fingerprint(self._plan)
 
     def explain(self) -> str:
-        """Return the plan before and after the rewrites, how it goes on from a state, and what each rewrite did.
+        """Return the plan before and after the rewrites, how it resumes from a state, and what each rewrite did.
 
-        A state goes on at the element, which is `exact`, but for what is named. Whatever is named, the elements are
-        the same. The datasets that `flat_map` and `interleave` will make are not seen here.
+        `exact` means that it resumes at the element. Otherwise the steps are named that do something again; the
+        elements are the same either way. The datasets that `flat_map` and `interleave` will make are not included.
 
         >>> import asyncdata as ad
         >>> print(ad.Dataset.range(9).skip(0).take(2).explain())

@@ -496,11 +496,11 @@ class DatasetIterator(Closable, Generic[T]):
         return bottleneck_of(self.stats())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what has been delivered, as JSON knows it: between any two elements, at once, also after `close`.
+        """Return what has been delivered, as a dict that JSON can hold: between any two elements, also after `close`.
 
-        A dataset that is built the same way goes on from it, in another process, with another placement or more
-        workers: `dataset.iterate(state=...)`, or `load_state_dict`. What was being worked on is done again, nothing
-        else; elements come in the same order, or where no order is promised each of them exactly once.
+        A dataset that is built the same way resumes from it, in another process, with another placement or other
+        parallelism: `dataset.iterate(state=...)`, or `load_state_dict`. Elements that were in work are made again. They
+        come in the same order, or exactly once each where no order is promised.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(10).map(lambda x: x * x).batch(2)
@@ -563,15 +563,15 @@ class DatasetIterator(Closable, Generic[T]):
             del self  # see Reader
 
     def skip(self, count: int) -> None:
-        """Leave out the next `count` elements, failed ones among them; past the end, all that are left.
+        """Skip the next `count` elements, failed ones among them; past the end, all that are left.
 
-        What goes wrong with a source that is read, such as a missing file, has a place as well, and is raised all the
-        same: here, or by the next call of `next`.
+        The failure of a source that is read, such as a missing file, is not skipped: it is raised here, or by the next
+        call of `next`.
 
-        Where the place of an element can be worked out (in ranges, slices, lists, `from_source`, records with an index,
-        a `shuffle` of these without a buffer, their maps, batches, shards and repetitions), nothing that is left out is
-        read or made, and a batch counts as full even if elements of it would have failed. Elsewhere they are read and
-        dropped.
+        Where the plan can compute where an element is (ranges, slices, lists, `from_source`, records with an index, a
+        `shuffle` of these without a buffer, and their maps, batches, shards and repetitions), skipped elements are
+        neither read nor made, and a batch counts as full even if elements of it would have failed. Elsewhere they are
+        read and dropped.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.range(10**9).shuffle(seed=1).batch(2).iterate() as batches:

@@ -216,13 +216,14 @@ class Transformations(Generic[T]):
         pure: bool = False,
         reads: Field | tuple[Field, ...] | None = None,
     ) -> Dataset[T]:
-        """Keep the elements for which `predicate` is true. It is called, or awaited, as the function of `map` is.
+        """Keep the elements for which `predicate` is true. It is called or awaited as the function of `map` is.
 
-        It only looks at its element: later steps may or may not see what it writes there. Change elements in a `map`.
+        The predicate must only look at its element: later steps may or may not see what it writes there. Use `map` to
+        change elements.
 
-        `pure=True` says of it what it says of a function of `map`: it may be called in any order, at once and again.
-        With `reads` it is given these fields of an element alone, one argument each: keys of a dict or places in a
-        tuple. `Options(reorder=True)` then puts it before maps that keep them, see `map(keeps=)`.
+        `pure=True` means the same as in `map`: the predicate may be called in any order, several times at once, and
+        again. With `reads` the predicate is given only these fields of an element, one argument each: keys of a dict or
+        places in a tuple. `Options(reorder=True)` then moves it before maps that keep these fields, see `map(keeps=)`.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(6).filter(lambda x: x % 2))
@@ -235,11 +236,11 @@ class Transformations(Generic[T]):
         return self._next(Filter.of(self._plan, call, num_parallel_calls, ordered, check_flag("filter", "pure", pure)))
 
     def scan(self, initial_state: Any, scan_func: Callable[[Any, T], Any]) -> Dataset[Any]:
-        """Call `scan_func(state, element)`, which returns the next state and what is given in the element's place.
+        """Call `scan_func(state, element)`, which returns the next state and the new element.
 
-        A coroutine function is awaited. An element that failed, or that the function fails on, leaves the state as it
-        is. A run goes on from a state of numbers, strings, bytes, arrays, and tuples, lists and dicts of these; of any
-        other kind it is worked out again from the beginning.
+        A coroutine function is awaited. A failed element, and one that the function fails on, leaves the state as it
+        is. A run resumes directly if the state consists of numbers, strings, bytes, arrays, tuples, lists and dicts.
+        With any other kind of state it is computed again from the beginning.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(5).scan(0, lambda total, x: (total + x, total + x)))
@@ -250,9 +251,9 @@ class Transformations(Generic[T]):
     def distinct(self, key: Callable[..., Any] | None = None, max_keys: int | None = None) -> Dataset[T]:
         """Keep the first element of each key: what `key(element)` returns, else the element itself.
 
-        Keys are numbers, strings, bytes, arrays, `None`, tuples and dicts of these; what is equal is the same key. Of
-        each one 12 bytes are remembered, and told by a state. With `max_keys` the oldest keys are forgotten, for
-        streams whose repetitions are not far apart.
+        Keys are numbers, strings, bytes, arrays, `None`, and tuples and dicts of these. Equal values are the same key.
+        12 bytes of each key are remembered, and saved in a state. With `max_keys` the oldest keys are forgotten, which
+        suits streams whose repetitions are close together.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_iterable(["a", "b", "A", "a"]).distinct(key=str.lower))
@@ -322,14 +323,14 @@ class Transformations(Generic[T]):
     ) -> Dataset[Any]:
         """Stack every `batch_size` consecutive elements into one, leaves along a new first axis.
 
-        Arrays and numbers become arrays of NumPy's dtype, anything else an object array; integers and floats together
-        are float64. The last batch may be shorter, or is dropped with `drop_remainder`. A failed element is raised
-        before the batch it would have been in. Batches are stacked in order whatever `num_parallel_calls` and
-        `deterministic` say.
+        Arrays and numbers become arrays of NumPy's dtype, anything else an object array. Integers and floats together
+        become float64. The last batch may be shorter; `drop_remainder` drops it. A failed element is raised before the
+        batch that it would have been in. Batches are stacked in order whatever `num_parallel_calls` and `deterministic`
+        say.
 
-        A batch that is not full `within` so many seconds after its first element came is given as it is, for sources
-        where nobody knows when the next element comes. Elements and their order are the same, in which batch one is
-        depends on when it came.
+        `within` is for sources where nobody knows when the next element comes: a batch that is not full so many seconds
+        after its first element is given as it is. Elements and their order are the same; which batch an element is in
+        depends on time.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(5).batch(2, drop_remainder=True))
@@ -346,12 +347,12 @@ class Transformations(Generic[T]):
     def padded_batch(
         self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: bool = False
     ) -> Dataset[Any]:
-        """Stack every `batch_size` consecutive elements into one, arrays of different shapes filled up at their ends.
+        """Stack every `batch_size` consecutive elements into one, arrays of different shapes padded at their ends.
 
-        `padded_shapes` is a structure like an element's with a shape for each leaf, for one axis also its size; where a
-        size is `None`, and without shapes everywhere, it is that of the largest in the batch. A leaf that is larger is
-        a `StructureError` in the batch's place. `padding_values` is one value for all leaves or such a structure; a
-        value must be one of the leaf's dtype. `None` is zero, False, or the empty string.
+        `padded_shapes` has the structure of an element, with a shape for each leaf, or a size if the leaf has one axis.
+        A size of `None` is that of the largest leaf in the batch; this is also the default. A larger leaf is a
+        `StructureError` in the batch's place. `padding_values` is one value for all leaves, or a structure of values of
+        the leaves' dtypes. `None` is zero, False, or the empty string.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_iterable([[1], [2, 3, 4], [5, 6]]).padded_batch(2, padding_values=-1))
@@ -371,8 +372,8 @@ class Transformations(Generic[T]):
     ) -> Dataset[Any]:
         """Collect every `batch_size` consecutive elements into one, arrays of different lengths as rows of a `Ragged`.
 
-        Arrays and lists become a `Ragged`, whether their lengths differ or not; only their first size may. Numbers,
-        strings and other leaves without an axis are stacked as `batch` does.
+        Arrays and lists become a `Ragged`, whether their lengths differ or not. Only their first sizes may differ.
+        Numbers, strings and other leaves without an axis are stacked as `batch` does.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_iterable([[1], [2, 3, 4], []]).ragged_batch(2))
@@ -385,8 +386,8 @@ class Transformations(Generic[T]):
     def unbatch(self) -> Dataset[Any]:
         """Split each element along the first axis of its leaves; lists into their items.
 
-        A leaf that has no axis, or rows of another number than the others, is a `StructureError` in its place, or a
-        `PlanError` now if that is known already.
+        A leaf without an axis, and leaves with different numbers of rows, are a `StructureError` in the element's
+        place, or a `PlanError` now if that is known already.
 
         >>> import asyncdata as ad
         >>> import numpy as np
@@ -400,12 +401,12 @@ class Transformations(Generic[T]):
     def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> Dataset[Any]:
         """Cut the rows of batches into batches of `batch_size`: `unbatch().batch(batch_size)`.
 
-        Of several sizes one batch has the first, the next the second and so on, in a cycle.
+        With several sizes, batches have these sizes in turn.
 
-        Batches are yours to write into. No copy is made of rows that lie in one array, are at least an eighth of it and
-        of more than 8 KB, if nobody else sees that: what a batching step right before it has made, or the function of a
-        `map`, which does not keep it. Such a part keeps the array in memory, and is copied where it is held for long,
-        as by `shuffle` or `cache`.
+        Batches are yours to write into. Rows are not copied if nobody else can see them: rows of a batch that the step
+        right before has made, or the function of a `map` that does not keep it. They must also lie in one array, be at
+        least an eighth of it, and have more than 8 KB. Such a batch keeps the whole array in memory; steps that hold
+        elements for long, as `shuffle` and `cache`, copy it.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(6).batch(2).rebatch(3))
@@ -421,9 +422,9 @@ class Transformations(Generic[T]):
     ) -> Dataset[Any]:
         """Give every `size` elements as a dataset of their own; the next one begins `shift` elements later.
 
-        `shift` is `size` unless given; `stride` is the distance between members. The last windows may have fewer, or
-        are left out with `drop_remainder`. Of elements with parts (tuples, dicts) a window is a structure of datasets,
-        one for each part. An element that failed is one, and is raised by each window that has it.
+        `shift` is `size` unless given; `stride` is the distance between members. The last windows may have fewer
+        members; `drop_remainder` drops them. If elements have parts (tuples, dicts), a window is a structure of
+        datasets, one for each part. A failed element is a member, and is raised where it is read.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(5).window(3, shift=1, drop_remainder=True).flat_map(lambda window: window.batch(3)))
@@ -505,11 +506,11 @@ class Transformations(Generic[T]):
         window_size: int | None = None,
         window_size_func: Callable[[Any], int] | None = None,
     ) -> Dataset[Any]:
-        """Put elements of the same key together: those of the dataset `reduce_func(key, window)` for each window.
+        """Put elements of the same key together: give the elements of `reduce_func(key, window)` for each window.
 
-        A window is a dataset of `window_size` elements of one key, or of as many as `window_size_func(key)` says. What
-        is left at the end comes in the order of the keys, which are any that can be in a dict. An element that failed,
-        or whose key cannot be told, is a failure in its place and in no window.
+        A window is a dataset of `window_size` elements of one key, or of as many as `window_size_func(key)` says.
+        Incomplete windows come at the end, in the order of their keys. A key is anything that can be a key of a dict. A
+        failed element, and one whose key function fails, is a failure in its place and in no window.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(7).group_by_window(lambda x: x % 2, lambda key, window: window.batch(3), 3)
@@ -530,12 +531,12 @@ class Transformations(Generic[T]):
         no_padding: bool = False,
         drop_remainder: bool = False,
     ) -> Dataset[Any]:
-        """Batch elements of about the same length, so that little is padded.
+        """Batch elements of about the same length, so that there is little padding.
 
-        Bucket i is for lengths below `bucket_boundaries[i]`, the last for all others; its batches have
-        `bucket_batch_sizes[i]` elements, padded as by `padded_batch`. With `pad_to_bucket_boundary` sizes that are
-        `None` in `padded_shapes`, or without shapes the first of each array, are one less than the boundary, and an
-        element that is longer than all is a failure in its place. With `no_padding` elements are stacked as they are.
+        Bucket i takes lengths below `bucket_boundaries[i]`, the last bucket all others. Its batches have
+        `bucket_batch_sizes[i]` elements, padded as by `padded_batch`. `pad_to_bucket_boundary` pads to one less than
+        the boundary where `padded_shapes` has `None` (without shapes: the first axis of each array); an element longer
+        than all boundaries is then a failure in its place. `no_padding` stacks elements as they are.
 
         >>> import asyncdata as ad
         >>> words = ad.Dataset.from_iterable([[1], [1, 2, 3, 4], [5, 6], [5, 6, 7]])
@@ -553,11 +554,11 @@ class Transformations(Generic[T]):
         return self._next(plan)
 
     def group_by_reducer(self, key_func: Callable[..., Any], reducer: Reducer) -> Dataset[Any]:
-        """Fold all elements that have a key in common into one, and give one element for each key, in key order.
+        """Fold all elements of a key into one, and give one element for each key, in key order.
 
-        `key_func` returns an element's key, a number or anything else that has a hash. All is read before the first
-        element comes; of each key the state that the `Reducer` carries along is held, and nothing else. An element that
-        fails is raised when it is read, and leaves the state of its key as it is.
+        `key_func` returns an element's key, a number or anything else that has a hash. The input is read to its end
+        before the first element comes; only the state of the `Reducer` is held for each key. A failed element is raised
+        when it is read, and leaves the state of its key as it is.
 
         >>> import asyncdata as ad
         >>> mean = ad.Reducer(
@@ -573,11 +574,12 @@ class Transformations(Generic[T]):
     ) -> Dataset[T]:
         """Give elements in random order, each chosen from a buffer of `buffer_size`; without one, from all of them.
 
-        The same seed gives the same orders, another one each epoch unless `reshuffle_each_iteration=False`. Without a
-        buffer nothing is held in memory and any place is as quick as the first, but the elements must be such as can
-        be had in any order: a range, slices, a list, `from_source`, `TFRecordDataset(index=True)`, and what maps, takes
-        or zips those; else `PlanError`. For other inputs a buffer as large as the dataset, or `UNKNOWN_CARDINALITY`,
-        shuffles everything.
+        The same seed gives the same orders: another order each epoch, unless `reshuffle_each_iteration=False`.
+
+        Without a buffer nothing is held in memory, and any place is as quick as the first. The input must then have
+        random access: a range, slices, a list, `from_source`, `TFRecordDataset(index=True)`, and maps, takes and zips
+        of those. Anything else is a `PlanError`: use a buffer as large as the dataset, or `UNKNOWN_CARDINALITY`, to
+        shuffle everything.
 
         >>> import asyncdata as ad
         >>> sorted(ad.Dataset.range(5).shuffle(3, seed=1))
@@ -595,12 +597,13 @@ class Transformations(Generic[T]):
         initial_dist: Sequence[float] | None = None,
         seed: int | None = None,
     ) -> Dataset[tuple[int, T]]:
-        """Bring classes into other proportions, by leaving out elements of those that come too often.
+        """Bring classes into other proportions, by dropping elements of classes that come too often.
 
-        `class_func` returns the class of an element, a number from 0; elements become pairs of class and element.
-        `target_dist` says how often each class is to come, `initial_dist` how often it does; without it that is
-        estimated from what has come so far. The rarest class, in proportion, is kept whole. Which elements stay
-        depends on `seed`, element and epoch alone, and where it is estimated on what came before.
+        `class_func` returns the class of an element, a number from 0. Elements become pairs of class and element.
+        `target_dist` is how often each class shall come. `initial_dist` is how often it comes now; without it that is
+        estimated from the elements so far. No element is dropped of the class that is rarest in proportion. Which
+        elements stay depends on `seed`, element and epoch alone, and on earlier elements where proportions are
+        estimated.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(1000).rejection_resample(lambda x: int(x % 10 == 0), [0.5, 0.5], [0.9, 0.1], seed=1)
@@ -644,7 +647,7 @@ class Transformations(Generic[T]):
     def unique(self) -> Dataset[T]:
         """Give each element once, where it comes first: numbers, strings, arrays and structures of them.
 
-        Elements are the same that are equal and, if arrays, of one dtype. All that came are remembered.
+        Two elements are the same if they are equal and, for arrays, of one dtype. All elements are remembered.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_iterable("abacab").unique())
@@ -696,26 +699,27 @@ class Transformations(Generic[T]):
         max_bytes: int | None = None,
         max_record_bytes: int = KEPT_RECORD_BYTES,
     ) -> Dataset[T]:
-        """Keep the elements of the first epoch for the following ones, in memory or a file; arrays become read-only.
+        """Keep the elements of the first epoch for the following ones, in memory or in a file; arrays become read-only.
 
-        What was read is kept when an epoch is left early, and the next one reads on from there. Put random
-        augmentation and `shuffle` after it. What failed is tried again in each epoch. In memory, with `max_bytes`, what
-        comes after so many is not kept, and the input goes on there in each epoch.
+        Put random augmentation and `shuffle` after it. An epoch that is left early keeps what was read, and the next
+        one reads on from there. Failed elements are tried again in each epoch. In memory, `max_bytes` limits what is
+        kept; the input runs for the rest.
 
-        With a `filename` elements are written as they are read, to `<filename>.partial` until all are there. Other
-        processes, at once or later, read the same file. Of several that begin it one writes; if that dies, the next
-        goes on. The file is not whole as long as an element fails, and each epoch goes on from there: put
-        `ignore_errors` before it. Of a file that is whole any element can be had, as `dataset[i]` and for `shuffle()`
-        without a buffer, and their number is known. The file tells the pipeline in words, with hashes of functions and
-        of data in memory, and those seeds that were chosen: another one is a `ResumeError`. A function counts by its
-        code, what it holds of numbers, strings, tuples and arrays when `cache` is called, and the functions of its
-        module that it calls; not by the objects, lists, dicts and sets that it holds, nor by variables of its module:
-        give the file another name when those are others. What differs in each run, such as a time in a default
-        argument, must not be in it.
-        With another minor version of Python, whose code is another one, functions and data are not compared. Elements
-        are arrays, numbers, bytes, str, None and tuples, lists, dicts, named tuples and dataclasses of these; reading
-        them runs no code. An element of which the file has more than `max_record_bytes` (4 GiB) is an error when it is
-        read; in memory there is no such limit, and giving one is a `PlanError`.
+        With a `filename`, elements are written as they are read, to `<filename>.partial` until all are there. Other
+        processes may read the same file, at once or later. If several begin it, one writes; if that one dies, the next
+        goes on. While an element fails the file stays incomplete: put `ignore_errors` before it. A complete file has a
+        known length and random access: `dataset[i]`, and `shuffle()` without a buffer.
+
+        The file describes its pipeline: the steps, hashes of functions and of data in memory, and the seeds that you
+        chose. Another pipeline is a `ResumeError`. What counts of a function is its code, the functions of its module
+        that it calls, and numbers, strings, tuples and arrays that it holds when `cache` is called. Objects, lists,
+        dicts and sets that it holds do not count, nor do variables of its module: use another filename when those
+        change. Values that differ in each run, such as a time in a default argument, make the file unusable for the
+        next run. Another minor version of Python has other bytecode, so functions and data are not compared.
+
+        Elements consist of arrays, numbers, bytes, str, None, tuples, lists, dicts, named tuples and dataclasses.
+        Reading them runs no code. An element of more than `max_record_bytes` (4 GiB) is an error when it is read from
+        the file; in memory there is no such limit, and giving one is a `PlanError`.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(3).map(print).cache()
@@ -736,12 +740,13 @@ class Transformations(Generic[T]):
         *,
         max_record_bytes: int = KEPT_RECORD_BYTES,
     ) -> Dataset[T]:
-        """Keep the elements in a file of the folder `path`, one for each pipeline: `cache(filename)` that finds a name.
+        """Keep the elements in a file in the folder `path`, one file for each pipeline: a `cache(filename)` that finds
+        its name.
 
-        A pipeline that has changed, in its steps, functions, data in memory, files or chosen seeds, fills a file of its
-        own, and so does another minor version of Python; others stay until you delete them. `cache` says what of a
-        function counts, and what `max_record_bytes` is.
-        There is no compression, and one file: for shards and readers of your own use `save` and `load`.
+        A pipeline with other steps, functions, data in memory, files or chosen seeds fills a file of its own, and so
+        does another minor version of Python. Files stay until you delete them. `cache` says what counts of a function,
+        and what `max_record_bytes` is. There is no compression and one file: use `save` and `load` for shards and a
+        reader of your own.
 
         >>> import asyncdata as ad, os, tempfile
         >>> folder = tempfile.mkdtemp()
@@ -763,12 +768,12 @@ class Transformations(Generic[T]):
         max_share: float | None = None,
         on_error: Callable[[Exception, Any], Any] | None = None,
     ) -> Dataset[T]:
-        """Drop elements that failed, as many as `max_errors` and `max_share` of those seen allow; without them, all.
+        """Drop elements that failed, as many as `max_errors` and `max_share` allow; without them, all.
 
-        An error that exceeds the budget is raised in its place, with a note that tells what was dropped; the next ones
-        are too. The share is of 1,000 elements while fewer were seen. `on_error(error, ticket)` is called where an
-        element is dropped; its ticket is its number in its source, or a path of such. With `log_warning` the logger
-        `asyncdata` tells of each one. What a state does again is told again.
+        An error beyond the budget is raised in its place, with a note that says what was dropped; so are all later
+        ones. `max_share` is a share of the elements so far, of 1,000 at least. `on_error(error, ticket)` is called for
+        each dropped element; its ticket is its number in its source, or a path of numbers. `log_warning` logs each one
+        to the logger `asyncdata`. Elements that are made again when a run resumes are reported again.
 
         >>> import asyncdata as ad
         >>> halves = ad.Dataset.range(3).map(lambda x: 1 // x)
@@ -780,10 +785,10 @@ class Transformations(Generic[T]):
         return self._next(IgnoreErrors.of(self._plan, budget, logged, on_error))
 
     def assert_cardinality(self, expected_cardinality: int) -> Dataset[T]:
-        """Say how many elements there are, where the plan cannot tell; a `StageError` if there are more or fewer.
+        """Say how many elements there are, where the plan cannot know; a `StageError` if there are more or fewer.
 
-        It comes after the last of fewer elements, and instead of the first of those that are too many; where the plan
-        knows better it is a `PlanError` right here. Failed elements count.
+        The error comes after the last element if there are too few, and in the place of the first one too many. If the
+        plan knows better it is a `PlanError` here. Failed elements count.
 
         >>> import asyncdata as ad
         >>> len(ad.Dataset.range(10).filter(lambda x: x % 2).assert_cardinality(5))
@@ -792,10 +797,10 @@ class Transformations(Generic[T]):
         return self._next(AssertCardinality.of(self._plan, expected_cardinality))
 
     def pad_to_cardinality(self, cardinality: int, mask_key: str = "valid") -> Dataset[Any]:
-        """Add elements of zeros until there are `cardinality`, and to each element whether it is a real one.
+        """Add elements of zeros until there are `cardinality`, and mark each element as real or added.
 
-        A dict gets the mask under `mask_key`, anything else becomes a pair of itself and the mask. Zeros have shapes
-        and types of the last element that did not fail. A `StageError` if there are more elements than that.
+        A dict gets the mark under `mask_key`; anything else becomes a pair of itself and the mark. Zeros have the
+        shapes and types of the last element that did not fail. More elements than that are a `StageError`.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_tensor_slices({"x": [7, 8]}).pad_to_cardinality(3))
@@ -839,8 +844,8 @@ class Transformations(Generic[T]):
     def rate_limit(self, per_second: float, burst: int = 1) -> Dataset[T]:
         """Read at most `per_second` elements a second, evenly, or up to `burst` at once after a pause.
 
-        Put it before what it is to spare: the requests of a `map` after it are as many. The first `burst` elements of
-        each iteration come at once, also of one that goes on from a state.
+        Put it before the step that makes requests: a `map` after it makes as many as elements come. The first `burst`
+        elements of each iteration come at once, also when it resumes from a state.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(3).rate_limit(1000))

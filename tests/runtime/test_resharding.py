@@ -16,6 +16,7 @@ import pytest
 import asyncdata as ad
 from asyncdata import PlanError, ResumeError
 from asyncdata.checkpoint import inspect_state, load, merge_states, save
+from asyncdata.runtime.resharding import Resharding, Share
 from tests.states import edited
 
 Build = Callable[[int, int], ad.Dataset[Any]]
@@ -386,3 +387,13 @@ def test_shares_of_what_has_no_order_are_of_what_has() -> None:
     """Else an element could be in the shares of two processes, and another one in none."""
     ds = ad.Dataset.range(200).map(lambda x: x, num_parallel_calls=8, deterministic=False)
     assert sorted(x for index in range(3) for x in ds.shard(3, index)) == list(range(200))
+
+
+def test_what_is_dealt_in_several_parts_comes_to_all_alike() -> None:
+    hands: list[str] = []
+    for number in range(3):
+        resharding = Resharding(Share(3, number), (0,))
+        hand = [*resharding.mine("ab"), *resharding.mine("cd"), *resharding.mine("ef")]
+        assert len(hand) == 2
+        hands += hand
+    assert sorted(hands) == [*"abcdef"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.testing import check_resumes, check_transform
+from asyncdata.transforms.mixture_position import DrawRecord
 from tests import reference
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed
@@ -345,3 +347,11 @@ def test_what_a_user_does_to_a_state_does_not_change_the_next() -> None:
         state = elements.state_dict()
         state["position"]["inputs"][0] = state["position"]["ended"] = "spoilt"
         assert json.dumps(elements.state_dict()) == expected
+
+
+def test_what_was_drawn_long_ago_is_not_kept() -> None:
+    ds = ad.Dataset.sample_from_datasets([ad.Dataset.counter(), ad.Dataset.counter()], seed=1)
+    with ds.with_options(ad.Options(disabled_rules=("inject_prefetch",), placement="current")).iterate() as elements:
+        for _ in range(300):  # each of them a block of its own
+            next(elements)
+        assert sum(type(found) is DrawRecord for found in gc.get_objects()) < 20
