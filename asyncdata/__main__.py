@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import asyncdata
-from asyncdata.cli import channel, ingest
+from asyncdata.cli import bench, channel, doctor, ingest
 from asyncdata.demo import command as demo
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ("main",)
 
-COMMANDS: Final = (demo, ingest, channel)
+COMMANDS: Final = (demo, doctor, bench, ingest, channel)
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 

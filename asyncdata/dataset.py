@@ -29,6 +29,7 @@ from asyncdata.integrations.loader import Loader
 from asyncdata.integrations.tensors import to_tensors
 from asyncdata.integrations.torch_dataset import torch_dataset
 from asyncdata.iterator import DatasetIterator, next_block
+from asyncdata.observe.progress import Progress, progress_of
 from asyncdata.options import INFINITE_CARDINALITY, Options
 from asyncdata.persistence.saved_dataset import Saved, save
 from asyncdata.runtime.optional_packages import require
@@ -638,6 +639,20 @@ class Dataset(Transformations[T]):
         return self.at(index)
 
     # what it is
+
+    def progress(self, description: str = "") -> Progress[T]:
+        """Iterate with a bar: elements, pace, time left, and for how much of its time the loop waited for elements.
+
+        It is the next epoch, as with `iterate`, and may be read by `for` or `async for`; the iterator itself is
+        `.elements`. The bar is tqdm's (`pip install 'asyncdata[observe]'`), on terminals and in notebooks; elsewhere
+        nothing is shown.
+
+        >>> import asyncdata as ad
+        >>> list(ad.Dataset.range(5).progress("numbers"))  # doctest: +SKIP
+        numbers: 100%|██████████| 5/5 [00:00<00:00, 9532.51 elements/s, waiting 3%]
+        [0, 1, 2, 3, 4]
+        """
+        return progress_of(self.iterate, self._plan.cardinality, description)
 
     def cardinality(self) -> int:
         """Return the number of elements, `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`.

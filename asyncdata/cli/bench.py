@@ -1,0 +1,72 @@
+"""The command `asyncdata bench`: the pace of a pipeline, and its ceiling if its source cost nothing."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from itertools import islice
+from typing import Any, Final
+
+from asyncdata.cli.doctor import observed
+from asyncdata.cli.pipeline_file import add_arguments, pipeline_of
+from asyncdata.dataset import Dataset
+from asyncdata.graph.node import Node, nodes_of
+from asyncdata.observe.table import memory, time_of
+from asyncdata.options import Options
+
+try:
+    from resource import RUSAGE_SELF, getrusage
+except ImportError:  # only Unix tells it
+    getrusage = None
+
+__all__ = ("add_parser", "run")
+
+KEPT: Final = 256
+DESCRIPTION = """
+Read a pipeline for some seconds, and print its pace, when the first element came, its memory and what limits it; then
+read it once more over elements of its source that are kept in memory, which tells what a faster source would give.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add `bench` to the subparsers of a command line."""
+    parser: ArgumentParser = commands.add_parser("bench", help="measure a pipeline", description=DESCRIPTION)
+    add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Measure the pipeline, and print what was found."""
+    ds = pipeline_of(arguments.pipeline)
+    stats, found = observed(ds, arguments.seconds, arguments.step)
+    print(f"pace           {stats.pace:,.1f} elements a second ({stats.elements:,} in {time_of(stats.seconds)})")
+    print(f"first element  after {time_of(stats.first_seconds)}")
+    print(f"waiting        {stats.waiting:.0%} of the reader's time")
+    print(f"memory         {memory(peak_bytes())} at most, in this process")
+    kept = over_kept(ds, stats.steps[0].items)
+    if kept is not None:
+        ceiling, _ = observed(kept, arguments.seconds, arguments.step)
+        print(f"ceiling        {ceiling.pace:,.1f} elements a second if the source cost nothing")
+    print(f"bottleneck     {found}")
+    return 0
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process has had; 0 if the system does not tell."""
+    return 0 if getrusage is None else getrusage(RUSAGE_SELF).ru_maxrss * 1024  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+def over_kept(ds: Dataset[Any], count: int) -> Dataset[Any] | None:
+    """Return the pipeline over so many elements of its source, some kept in memory again and again.
+
+    `None` where it has several sources, or keeps files of what it reads.
+    """
+    nodes = [*nodes_of(ds.plan)]
+    files = any(node.label().startswith(("cache(", "snapshot(")) for node in nodes)
+    if files or len([node for node in nodes if not node.inputs]) != 1 or not count:
+        return None
+    with Dataset[Any](nodes[0], Options(placement="thread")).iterate() as source:
+        kept = list(islice(source, KEPT))
+    plan: Node = Dataset.from_list(kept).repeat(max(1, count // len(kept))).plan
+    for node in nodes[1:]:
+        plan = node.with_inputs(plan)
+    return Dataset(plan, ds.__getstate__()[1])

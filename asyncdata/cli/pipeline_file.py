@@ -1,0 +1,70 @@
+"""A pipeline that a command line names: `FILE.py:NAME`, a dataset or a function that returns one."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from asyncdata.dataset import Dataset
+from asyncdata.errors import PlanError
+
+__all__ = ("add_arguments", "pipeline_of")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the pipeline, and for how long it is read."""
+    parser.add_argument(
+        "pipeline",
+        metavar="FILE.py:NAME",
+        help="a dataset in that file, or a function without arguments that returns one",
+    )
+    parser.add_argument("--seconds", type=positive, default=10.0, metavar="S", help="read for so long (default 10)")
+    parser.add_argument(
+        "--step", type=positive, default=0.0, metavar="S", help="seconds that a training step takes, slept (default 0)"
+    )
+
+
+def positive(text: str) -> float:
+    """Return `text` as a number of seconds."""
+    seconds = float(text)
+    if not 0 < seconds < 1e9:
+        raise ValueError(text)
+    return seconds
+
+
+def pipeline_of(spec: str) -> Dataset[Any]:
+    """Run the file, which the user has named, and return its dataset; `PlanError` if there is none."""
+    path, _, name = spec.partition(":")
+    if not Path(path).is_file():
+        raise PlanError(f"there is no file {path!r}: name one, and the dataset in it, as in pipeline.py:ds")
+    module = run(Path(path))
+    if not name:
+        raise PlanError(f"which dataset of {path}? {named(module)}")
+    if not hasattr(module, name):
+        raise PlanError(f"{path} has no {name!r}; {named(module)}")
+    found: Any = getattr(module, name)
+    found = found() if callable(found) else found
+    if not isinstance(found, Dataset):
+        raise PlanError(f"{spec} is a {type(found).__name__}, and no Dataset; {named(module)}")
+    return found  # pyright: ignore[reportUnknownVariableType]
+
+
+def run(path: Path) -> ModuleType:
+    """Import a file as Python does what stands beside a script: worker processes find its functions by name too."""
+    sys.path.insert(0, str(path.resolve().parent))
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    if found is None or found.loader is None:
+        raise PlanError(f"{path} is no Python file")
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def named(module: ModuleType) -> str:
+    """Say which datasets a module has."""
+    names = [name for name, value in vars(module).items() if isinstance(value, Dataset)]
+    return f"its datasets are {', '.join(names)}" if names else "there is no dataset in it"
