@@ -60,6 +60,7 @@ from asyncdata.formats.tf_example import (
 from asyncdata.formats.tfrecord import TFRecordWriter
 from asyncdata.iterator import DatasetIterator
 from asyncdata.memory.output_buffers import empty
+from asyncdata.observe.trace import trace
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
 from asyncdata.readers import FixedLengthRecordDataset, JsonLinesDataset, TextLineDataset, TFRecordDataset, WebDataset
 from asyncdata.sources.stateful import Stateful
@@ -113,6 +114,7 @@ __all__ = (
     "parse_example",
     "parse_single_example",
     "read_file",
+    "trace",
     "web",
     "with_retries",
     "with_timeout",

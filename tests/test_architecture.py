@@ -36,6 +36,8 @@ LAYERS = (
     ("transforms",),
     ("graph.optimizer",),
     ("observe.consumer", "observe.table"),
+    ("observe.timeline",),
+    ("observe.trace",),
     ("observe.statistics",),
     ("observe.bottleneck",),
     ("engines",),

@@ -16,6 +16,7 @@ from asyncdata.devices.staging import OnHost, Staging
 from asyncdata.executors.function_call import noted
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.queue import BlockQueue
+from asyncdata.runtime.spans import RECORDERS, record
 from asyncdata.runtime.tickets import Tickets
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 
@@ -140,7 +141,9 @@ class Sender:
         """Wait for the oldest copy, and let go of the memory that it read."""
         begin = time.perf_counter()
         self.copies[0].ready.wait()
-        self.worked += time.perf_counter() - begin
+        self.worked += (seconds := time.perf_counter() - begin)
+        if RECORDERS:
+            record(self.label, "device", seconds, 0)
         self.staging.give_back(self.copies.popleft().read)
 
     def drain(self) -> None:
@@ -168,4 +171,6 @@ class Sender:
         on_host = self.staging.pinned(leaves)
         batch.sent = self.device.send(on_host.arrays, batch.credit.arrays)
         self.copies.append(Copy(batch.sent.ready, on_host))
-        self.worked += time.perf_counter() - begin
+        self.worked += (seconds := time.perf_counter() - begin)
+        if RECORDERS:
+            record(self.label, "device", seconds, 1)

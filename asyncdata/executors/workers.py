@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -27,7 +28,21 @@ class Group:
     left.
     """
 
-    __slots__ = ("count", "cpu", "done", "error", "here", "pauses", "queued", "recalled", "result", "seconds", "what")
+    __slots__ = (
+        "count",
+        "cpu",
+        "done",
+        "ended",
+        "error",
+        "here",
+        "lane",
+        "pauses",
+        "queued",
+        "recalled",
+        "result",
+        "seconds",
+        "what",
+    )
 
     result: Block
 
@@ -41,6 +56,8 @@ class Group:
         )
         self.cpu = self.queued = 0.0
         self.here = False  # whether it was worked on in the engine's thread
+        self.ended = 0.0  # when that was; in which thread, task or process
+        self.lane = 0
         self.pauses = 0  # how often its thread gave up its core by itself
 
     @property
@@ -55,7 +72,8 @@ class Group:
             self.result, self.count = attempt(self.what, pace.term())
         except BaseException as error:  # SystemExit and the like end the pipeline, when its turn comes
             self.error = error
-        self.seconds = time.perf_counter() - begin
+        self.ended, self.lane = time.perf_counter(), threading.get_ident()
+        self.seconds = self.ended - begin
         pace.measured(self.count, self.seconds)
 
 
@@ -173,6 +191,7 @@ class TaskWorkers(Workers):
                 except BaseException as error:  # SystemExit and the like end the pipeline, when its turn comes
                     group.error = error
                 group.seconds = now_on(self.scope.loop) - begin
+                group.ended, group.lane = time.perf_counter(), id(signal)
                 group.done = True
                 finished(group)
             self.idle.append(signal)

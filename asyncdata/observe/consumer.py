@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from asyncdata.runtime.spans import RECORDERS, record
+
 __all__ = ("ConsumerTimes",)
 
 
@@ -23,7 +25,10 @@ class ConsumerTimes:
         self.begun = self.begun or self.begin
 
     def __exit__(self, *_: object) -> None:
-        self.waited += self.now() - self.begin
+        seconds = self.now() - self.begin
+        self.waited += seconds
+        if RECORDERS:
+            record("wait", "wait", seconds, 0)
         self.first = self.first or self.waited
 
     def end(self) -> None:

@@ -12,6 +12,7 @@ from weakref import ref
 
 from asyncdata.runtime.block import Block, Blocks, Failure
 from asyncdata.runtime.queue import BlockQueue
+from asyncdata.runtime.spans import RECORDERS, record
 
 __all__ = ("COST_BINS", "Meter", "Meters", "ThreadClock", "metered", "seconds_of_bin")
 
@@ -59,6 +60,10 @@ class Finished(Protocol):
     """The seconds that its thread computed; 0 if nobody knows."""
     here: bool
     """Whether it was worked on in the engine's thread."""
+    ended: float
+    """When it was done, in seconds of `time.perf_counter`; 0 if nobody knows."""
+    lane: int
+    """The thread, task or process that worked on it."""
 
 
 class ThreadClock:
@@ -120,13 +125,16 @@ class Meter:
         "pulled",
         "queue",
         "since",
+        "step",
         "window",
         "worked",
         "workers",
     )
 
-    def __init__(self, clock: ThreadClock, inside: Meter | None = None) -> None:
+    def __init__(self, clock: ThreadClock, inside: Meter | None = None, step: object = "") -> None:
         self.clock = clock
+        self.step = step
+        """Whose it is."""
         self.inside = inside
         """That of pipelines inside the step: their work is the step's, their elements are not. They have none."""
         self.items = self.failed = 0
@@ -158,6 +166,8 @@ class Meter:
         self.own += seconds
         self.clock.accounted += seconds
         self.since += seconds
+        if RECORDERS:
+            record(self.step, "engine", seconds, len(block))
         if count:
             self.gave(block, self.since / count)
             self.since = 0.0
@@ -180,11 +190,15 @@ class Meter:
     def awaited(self, block: Block, seconds: float) -> None:
         """Take note of a block that was waited for."""
         self.worked += seconds
+        if RECORDERS:
+            record(self.step, "worker", seconds, len(block))
         self.workers = 1
         self.gave(block, seconds)
 
     def collected(self, group: Finished) -> None:
         """Take note of what one of its workers made."""
+        if RECORDERS and group.ended:
+            record(self.step, "engine" if group.here else "worker", group.seconds, group.count, group.ended, group.lane)
         if group.here:  # not within a pull that is measured
             self.own += group.seconds
         else:
@@ -223,7 +237,9 @@ class Meters:
     def __init__(self, nodes: tuple[object, ...] = ()) -> None:
         self.clock = ThreadClock()
         self.output = Meter(self.clock, Meter(self.clock))
-        self.steps: dict[object, Meter] = {node: Meter(self.clock, Meter(self.clock)) for node in nodes}
+        self.steps: dict[object, Meter] = {
+            node: Meter(self.clock, Meter(self.clock, step=node), node) for node in nodes
+        }
 
 
 async def metered(source: Blocks, meter: Meter, leaf: bool) -> Blocks:
@@ -240,13 +256,15 @@ async def metered(source: Blocks, meter: Meter, leaf: bool) -> Blocks:
             meter.own += pull.own + unseen * min(pull.own, own)
             meter.waited(pull.seconds + unseen * min(pull.seconds, wall))
             own, wall = pull.own, pull.seconds
+            if RECORDERS:
+                record(meter.step, "engine", wall, 0 if block is None else len(block))
             if block is None:
                 return
             meter.gave(block, (wall if leaf else own) / len(block))
             yield block
             block = None
             unseen, credit = 0, min(credit + wall / SHARE - LOOK, MOST_CREDIT)
-            if credit >= 0 or clock.looking:
+            if credit >= 0 or clock.looking or RECORDERS:
                 continue
             most, credit = min(MOST_UNSEEN, int(SHARE * LOOK / max(wall, 1e-9))), 0.0
             async for block in source:
@@ -256,7 +274,7 @@ async def metered(source: Blocks, meter: Meter, leaf: bool) -> Blocks:
                 yield block
                 block = None  # noqa: PLW2901  what was given out is not held
                 unseen += 1
-                if unseen >= most or clock.looking:
+                if unseen >= most or clock.looking or RECORDERS:
                     break
             else:
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import time
 import traceback
@@ -79,6 +80,9 @@ class TaskResult(NamedTuple):
     done: int
     seconds: float
     queued: float
+    ended: float = 0.0
+    """When it was done, by the clock that all processes share, and which one did it."""
+    worker: int = 0
 
     @property
     def failures(self) -> list[RemoteError]:
@@ -279,15 +283,21 @@ def carry_out(work: GroupWork, task: Task, mark: Callable[[int], object], empty:
         done, count = one_by_one(work, block, task, mark), len(block)
     else:
         done, count = in_time(work, block, inf if task.whole else begin + LATE, empty)
-    seconds, waited = time.perf_counter() - begin, queued() - waited
+    ended, waited = time.perf_counter(), queued() - waited
+    outcome = outcome_of(work, task, done, count)
+    return outcome._replace(seconds=ended - begin, queued=waited, ended=ended, worker=os.getpid())
+
+
+def outcome_of(work: GroupWork, task: Task, done: Block, count: int) -> TaskResult:
+    """Return what came of a group as it travels; of so many elements."""
     places = None if len(done) == count else [done.tickets[index].number for index in range(len(done))]
     if work.rows is not None and done.columns:
-        return TaskResult(tuple(done.columns), places, count, seconds, waited)
+        return TaskResult(tuple(done.columns), places, count, 0.0, 0.0)
     if done.columns and all(part.complete for part in done.columns):  # all that was given has stayed
-        return TaskResult(tuple([part.shared() for part in done.columns]), places, count, seconds, waited)
+        return TaskResult(tuple([part.shared() for part in done.columns]), places, count, 0.0, 0.0)
     if task.sent.batches:
-        return TaskResult([[fit(item) for item in part.items] for part in done.items], None, count, seconds, waited)
-    return TaskResult([fit(item) for item in done.items] if done.failed else done.items, places, count, seconds, waited)
+        return TaskResult([[fit(item) for item in part.items] for part in done.items], None, count, 0.0, 0.0)
+    return TaskResult([fit(item) for item in done.items] if done.failed else done.items, places, count, 0.0, 0.0)
 
 
 def in_time(work: GroupWork, block: Block, end: float, empty: Empty) -> tuple[Block, int]:

@@ -154,6 +154,7 @@ class ProcessWorkers(Workers):
         if (self.copied or is_passing(reply.payload)) and self.work.rows is None:
             answer = answer.apart()
         group.seconds, group.queued = answer.seconds, answer.queued
+        group.ended, group.lane = answer.ended, answer.worker
         group.count = reached(group.what, answer)
         self.pace.measured(group.count, answer.worked)
         what = group.what
