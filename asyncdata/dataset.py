@@ -46,7 +46,7 @@ from asyncdata.transforms.zip import Zip
 from asyncdata.web.channel import Channel
 from asyncdata.web.durable import DurableChannel
 from asyncdata.web.received import Freshness
-from asyncdata.web.sources import channel_source
+from asyncdata.web.sources import channel_source, http_stream_source, websocket_source
 
 __all__ = ("Dataset",)
 
@@ -288,6 +288,51 @@ class Dataset(Transformations[T]):
         """
         freshness = Freshness.of(max_age, min_version)
         return Dataset(channel_source(channel, freshness, decode, ack, follow))
+
+    @staticmethod
+    def from_http_stream(
+        url: str,
+        *,
+        decode: Callable[[bytes], Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        idle_seconds: float = 300.0,
+        give_up_seconds: float = 300.0,
+    ) -> Dataset[Any]:
+        """What a web service streams: server-sent events, or NDJSON, as its Content-Type says; in order.
+
+        An item is what the JSON of an event's data, or of a line, says; or what `decode` makes of its bytes. One that
+        is no JSON is an error in its place. NDJSON ends with its body. Events go on: a connection that breaks, or says
+        nothing for `idle_seconds`, is made again with the id of the last event, so that a server which knows ids gives
+        each event once; it is given up `give_up_seconds` after something came last. A state goes on at such an id; one
+        that was saved before the first id came is refused. NDJSON that breaks off is a `ConnectionError`, and does not
+        go on from a state. `headers` are sent with each request. Needs `pip install 'asyncdata[web]'`.
+
+        >>> import asyncdata as ad
+        >>> changes = ad.Dataset.from_http_stream("https://stream.example/changes", headers={"Authorization": "..."})
+        """
+        return Dataset(http_stream_source(url, decode, headers, idle_seconds, give_up_seconds))
+
+    @staticmethod
+    def from_websocket(
+        url: str,
+        *,
+        decode: Callable[[bytes], Any] | None = None,
+        subscribe: str | bytes | Callable[[Any], str | bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+        give_up_seconds: float = 300.0,
+    ) -> Dataset[Any]:
+        """The messages of a WebSocket, in order, until the server closes it.
+
+        An item is what the JSON of a text message says, or a binary message as it is; or what `decode` makes of the
+        bytes of either. A connection that breaks is made again, until `give_up_seconds` after something came last;
+        what the server sends meanwhile is lost unless it is asked for: `subscribe` is sent first on each connection, a
+        message or a function that makes one of the last item (`None` before there is one). It does not go on from a
+        state. Needs `pip install 'asyncdata[web]'`.
+
+        >>> import asyncdata as ad
+        >>> trades = ad.Dataset.from_websocket("wss://feed.example/trades", subscribe='{"channel": "trades"}')
+        """
+        return Dataset(websocket_source(url, decode, subscribe, headers, give_up_seconds))
 
     @staticmethod
     def list_files(

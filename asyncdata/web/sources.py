@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from asyncdata.elements.validation import check_flag
 from asyncdata.errors import PlanError
 from asyncdata.graph.node import Node
+from asyncdata.sources.iterators import AsyncIterated
 from asyncdata.web.channel import Channel
+from asyncdata.web.decoding import Decode
 from asyncdata.web.durable import DurableChannel
+from asyncdata.web.http_stream import HttpStream
 from asyncdata.web.received import Freshness, Received
 from asyncdata.web.stored import Stored
+from asyncdata.web.websocket_stream import Subscribe, WebSocketStream
 
-__all__ = ("channel_source",)
+__all__ = ("channel_source", "http_stream_source", "websocket_source")
 
 
 def channel_source(channel: object, freshness: Freshness | None, decode: Any, ack: Any, follow: Any) -> Node:
@@ -27,9 +32,50 @@ def channel_source(channel: object, freshness: Freshness | None, decode: Any, ac
         return Received(channel, freshness)
     if ack not in ("state", "delivered"):
         raise PlanError(f"from_channel(ack=) must be 'state' or 'delivered', got {ack!r:.80}")
-    if decode is not None and not callable(decode):
-        raise PlanError(f"from_channel(decode=) must be a function of bytes, got {decode!r:.80}")
+    decode = decode_for("from_channel", decode)
     return Stored(folder_of(channel), decode, freshness, ack, check_flag("from_channel", "follow", follow))
+
+
+def http_stream_source(
+    url: object, decode: Any, headers: Mapping[str, str] | None, idle_seconds: Any, give_up_seconds: Any
+) -> Node:
+    """Return the source for the arguments of `from_http_stream`."""
+    check_url("from_http_stream", url, ("http://", "https://"))
+    idle = seconds_for("from_http_stream", "idle_seconds", idle_seconds)
+    give_up = seconds_for("from_http_stream", "give_up_seconds", give_up_seconds)
+    return AsyncIterated(
+        HttpStream(str(url), decode_for("from_http_stream", decode), dict(headers or {}), idle, give_up)
+    )
+
+
+def websocket_source(
+    url: object, decode: Any, subscribe: Any, headers: Mapping[str, str] | None, give_up_seconds: Any
+) -> Node:
+    """Return the source for the arguments of `from_websocket`."""
+    check_url("from_websocket", url, ("ws://", "wss://"))
+    give_up = seconds_for("from_websocket", "give_up_seconds", give_up_seconds)
+    if not (subscribe is None or isinstance(subscribe, (str, bytes)) or callable(subscribe)):
+        raise PlanError(f"from_websocket(subscribe=) must be a message or a function, got {subscribe!r:.80}")
+    decode = decode_for("from_websocket", decode)
+    first = cast("Subscribe | None", subscribe)
+    return AsyncIterated(WebSocketStream(str(url), decode, first, dict(headers or {}), give_up))
+
+
+def check_url(method: str, url: object, schemes: tuple[str, ...]) -> None:
+    if not isinstance(url, str) or not url.startswith(schemes):
+        raise PlanError(f"{method} needs a URL that begins with {' or '.join(schemes)}, got {url!r:.80}")
+
+
+def seconds_for(method: str, name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise PlanError(f"{method}({name}=) must be a number of seconds above 0, got {value!r:.80}")
+    return float(value)
+
+
+def decode_for(method: str, decode: Any) -> Decode | None:
+    if decode is not None and not callable(decode):
+        raise PlanError(f"{method}(decode=) must be a function of bytes, got {decode!r:.80}")
+    return decode
 
 
 def folder_of(channel: object) -> str:

@@ -75,6 +75,7 @@ def test_others_need_the_token(tmp_path: Path) -> None:
     assert list(ad.TFRecordDataset(sorted(map(str, tmp_path.glob("*.tfrecord"))))) == [b"\xff"]
 
 
+@pytest.mark.web
 def test_shards_go_on_where_one_was_killed_between_the_shard_and_its_note(tmp_path: Path) -> None:
     pytest.importorskip("msgspec")
     shards = Shards(tmp_path, "jsonl", 3, 60)

@@ -1,0 +1,69 @@
+"""Server-sent events: bytes in, events out, as the HTML standard parses them, without I/O."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple, final
+
+from asyncdata.errors import DataLossError
+
+__all__ = ("Event", "EventParser")
+
+LINE_END: Final = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
+BOM: Final = b"\xef\xbb\xbf"
+
+
+class Event(NamedTuple):
+    """An event: its data, and the id by which a client asks for what comes after it; empty if there was none yet."""
+
+    data: bytes
+    id: str
+    is_marked: bool
+    """Whether it has that id itself, and not an event before it."""
+
+
+@final
+class EventParser:
+    """Takes a stream as it arrives; what an event must not be longer than, one that goes on may not be either."""
+
+    def __init__(self, max_event_bytes: int) -> None:
+        self.most = max_event_bytes
+        self.rest = b""
+        self.begun = False
+        self.data: list[bytes] = []
+        self.size = 0
+        self.id = ""
+        self.is_marked = False
+        self.retry: float | None = None
+        """Seconds that the server wants a client to wait before it connects again."""
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Take the next bytes, and return the events that they complete; `DataLossError` for one that is too long."""
+        *lines, self.rest = LINE_END.split(self.rest + data)
+        found: list[Event] = []
+        for line in lines:
+            if not self.begun:
+                self.begun, line = True, line.removeprefix(BOM)  # noqa: PLW2901
+            if line:
+                self.take(line)
+            elif self.data:
+                found.append(Event(b"\n".join(self.data), self.id, self.is_marked))
+                self.data, self.size, self.is_marked = [], 0, False
+        if self.size + len(self.rest) > self.most:
+            raise DataLossError(f"an event has more than {self.most} bytes")
+        return found
+
+    def take(self, line: bytes) -> None:
+        """Take a line of an event; what no standard knows is left out."""
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        match name:
+            case b"data":
+                self.data.append(value)
+                self.size += len(value)
+            case b"id" if b"\0" not in value:
+                self.id, self.is_marked = value.decode("utf-8", "replace"), True
+            case b"retry" if value.isdigit():
+                self.retry = int(value[:9]) / 1000
+            case _:
+                return

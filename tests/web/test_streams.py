@@ -1,0 +1,274 @@
+"""What services stream comes in order, also over connections that break."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from tests.reference import Failed
+from tests.running import results
+
+pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
+
+pytest.importorskip("httpx")
+server = pytest.importorskip("websockets.asyncio.server")
+
+Answer = Callable[[dict[str, str], asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextmanager
+def running(start: Callable[[], Awaitable[Any]]) -> Iterator[int]:
+    """Run a server on a loop in a thread, and tell its port."""
+    ready, port = threading.Event(), [0]
+
+    async def body() -> None:
+        stop = asyncio.Event()
+        loops.append((asyncio.get_running_loop(), stop))
+        async with await start() as running:
+            port[0] = next(iter(running.sockets)).getsockname()[1]
+            ready.set()
+            await stop.wait()
+
+    loops: list[Any] = []
+    thread = threading.Thread(target=asyncio.run, args=(body(),))
+    thread.start()
+    assert ready.wait(30)
+    try:
+        yield port[0]
+    finally:
+        loop, stop = loops[0]
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+
+
+@contextmanager
+def http(answer: Answer) -> Iterator[str]:
+    """A server that answers each request by a function of its headers, and then closes the connection."""
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[1:-2]
+        try:
+            await answer({line.partition(":")[0].lower(): line.partition(":")[2].strip() for line in head}, writer)
+            await writer.drain()
+        finally:
+            writer.close()
+
+    with running(lambda: asyncio.start_server(connected, "127.0.0.1", 0)) as port:
+        yield f"http://127.0.0.1:{port}/stream?secret=1"
+
+
+def head(kind: str, status: str = "200 OK", more: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nConnection: close\r\n{more}\r\n".encode()
+
+
+def events(numbers: Any) -> bytes:
+    return b"".join(b"id: %d\ndata: %d\n\n" % (number, number) for number in numbers)
+
+
+def counting(count: int, each: int, asked: list[str]) -> Answer:
+    """Events up to a number, so many on each connection, then no more."""
+
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        asked.append(headers.get("last-event-id", ""))
+        first = int(asked[-1] or -1) + 1
+        if first >= count:
+            writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+            return
+        writer.write(head("text/event-stream") + b"retry: 1\n\n" + events(range(first, min(first + each, count))))
+
+    return answer
+
+
+def test_events_go_on_at_their_ids() -> None:
+    asked: list[str] = []
+    with http(counting(20, 7, asked)) as url:
+        assert list(ad.Dataset.from_http_stream(url)) == list(range(20))
+    assert asked == ["", "6", "13", "19"]
+
+
+def test_a_state_goes_on_at_the_id() -> None:
+    with http(counting(20, 7, [])) as url:
+        ds = ad.Dataset.from_http_stream(url)
+        with ds.iterate() as items:
+            found = [next(items) for _ in range(9)]
+            state = json.loads(json.dumps(items.state_dict()))
+        assert found + list(ds.iterate(state=state)) == list(range(20))
+
+
+def test_events_without_ids_between_those_that_have_one_are_given_once() -> None:
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        begun = [b"id: a\ndata: 0\n\n", b"data: 1\n\n", b"data: 2\n\n", b"id: b\ndata: 3\n\n", b"data: 4\n\n"]
+        match headers.get("last-event-id"):
+            case None:
+                writer.write(head("text/event-stream") + b"retry: 1\n\n" + b"".join(begun[:2]) + b"data: cut")
+            case "a":
+                writer.write(head("text/event-stream") + b"".join(begun[1:]))
+            case _:
+                writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+
+    with http(answer) as url:
+        assert list(ad.Dataset.from_http_stream(url)) == [0, 1, 2, 3, 4]
+
+
+def test_servers_that_fail_for_a_while_are_asked_again() -> None:
+    asked: list[str] = []
+
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        asked.append(headers.get("last-event-id", ""))
+        if len(asked) in (2, 3):
+            writer.write(head("text/plain", "503 Service Unavailable", "Content-Length: 0\r\n"))
+        elif len(asked) == 1:
+            writer.write(head("text/event-stream") + b"retry: 1\n\n" + events([1]))
+        else:
+            writer.write(head("text/event-stream") + events([2]))
+
+    with http(answer) as url, ad.Dataset.from_http_stream(url, decode=bytes).iterate() as items:
+        assert [next(items), next(items)] == [b"1", b"2"]
+    assert asked[:4] == ["", "1", "1", "1"]
+
+
+@pytest.mark.parametrize(
+    ("told", "error"),
+    [
+        (head("text/html", "404 Not Found"), ConnectionError),
+        (head("text/html"), ValueError),
+        (head("text/plain", "503 Service Unavailable", "Content-Length: 0\r\n"), ConnectionError),
+        (b"", ConnectionError),
+    ],
+)
+def test_what_is_no_stream_is_an_error(told: bytes, error: type[Exception]) -> None:
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        writer.write(told)
+
+    with http(answer) as url:
+        with pytest.raises(error, match="from_http_stream") as caught:
+            list(ad.Dataset.from_http_stream(url))
+        assert "secret" not in str(caught.value)
+
+
+def test_nobody_there_is_an_error_at_once() -> None:
+    for ds in (
+        ad.Dataset.from_http_stream("http://127.0.0.1:9/"),
+        ad.Dataset.from_websocket("ws://127.0.0.1:9/"),
+    ):
+        with pytest.raises(ConnectionError):
+            list(ds)
+
+
+def test_lines_end_with_their_body_and_one_that_is_wrong_fails_alone() -> None:
+    body = b'{"x": 1}\n\n{"x": }\r\n3\n"four"'
+
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        assert headers["authorization"] == "Bearer x"
+        length = f"Content-Length: {len(body)}\r\n"
+        writer.write(head("application/x-ndjson", more=length) + body[:20])
+        await writer.drain()
+        writer.write(body[20:])
+
+    with http(answer) as url:
+        found = results(ad.Dataset.from_http_stream(url, headers={"Authorization": "Bearer x"}))
+    assert found[0] == {"x": 1}
+    assert isinstance(found[1], Failed)
+    assert found[2:] == [3, "four"]
+
+
+def test_lines_that_break_off_are_an_error_and_have_no_states() -> None:
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        writer.write(head("application/x-ndjson", more="Content-Length: 100\r\n") + b"1\n2\n3")
+
+    with http(answer) as url:
+        ds = ad.Dataset.from_http_stream(url)
+        with ds.iterate() as items:
+            assert [next(items), next(items)] == [1, 2]
+            state = items.state_dict()
+            with pytest.raises(ConnectionError, match="broke off after 2 lines"):
+                next(items)
+            assert list(items) == []
+        with pytest.raises(ad.ResumeError, match="no event had an id"):
+            list(ds.iterate(state=state))
+
+
+def test_a_connection_that_says_nothing_is_made_again() -> None:
+    asked: list[str] = []
+    quiet = threading.Event()
+
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        asked.append(headers.get("last-event-id", ""))
+        writer.write(head("text/event-stream") + b"retry: 1\n\n" + events([len(asked)]))
+        await writer.drain()
+        if len(asked) == 1:
+            await asyncio.to_thread(quiet.wait, 30)
+
+    with http(answer) as url, ad.Dataset.from_http_stream(url, idle_seconds=0.1).iterate() as items:
+        assert [next(items), next(items)] == [1, 2]
+        quiet.set()
+    assert asked[:2] == ["", "1"]
+
+
+def test_giving_up(caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[str] = []
+
+    async def answer(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        asked.append("")
+        if len(asked) == 1:
+            writer.write(head("text/event-stream") + b"retry: 10\n\n" + events([1]))
+
+    with http(answer) as url, ad.Dataset.from_http_stream(url, give_up_seconds=0.2).iterate() as items:
+        assert next(items) == 1
+        with pytest.raises(ConnectionError):
+            next(items)
+    assert "the connection broke" in caplog.text
+    assert len(asked) > 1
+
+
+def test_messages_of_a_websocket_until_it_is_closed() -> None:
+    async def talk(socket: Any) -> None:
+        wanted = json.loads(await socket.recv())
+        for number in range(wanted["from"], wanted["from"] + 3):
+            await socket.send(json.dumps({"n": number}))
+        await socket.send(b"\x01")
+
+    with running(lambda: server.serve(talk, "127.0.0.1", 0)) as port:
+        ds = ad.Dataset.from_websocket(f"ws://127.0.0.1:{port}/", subscribe='{"from": 4}')
+        assert list(ds) == [{"n": 4}, {"n": 5}, {"n": 6}, b"\x01"]
+        assert len(list(ds.map(type))) == 4
+
+
+def test_a_websocket_that_breaks_is_asked_for_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncdata.web.reconnecting.FIRST_SECONDS", 0.001)
+
+    async def talk(socket: Any) -> None:
+        first = int(await socket.recv())
+        for number in range(first, min(first + 4, 10)):
+            await socket.send(str(number))
+        if first + 4 < 10:
+            socket.transport.abort() if first else await socket.close(1011)
+
+    with running(lambda: server.serve(talk, "127.0.0.1", 0)) as port:
+        after = lambda last: str(0 if last is None else last + 1)  # noqa: E731
+        ds = ad.Dataset.from_websocket(f"ws://127.0.0.1:{port}/", subscribe=after)
+        assert list(ds) == list(range(10))
+        with ds.iterate() as items:
+            next(items)
+            state = items.state_dict()
+        with pytest.raises(ad.ResumeError, match="keeps nothing"):
+            list(ds.iterate(state=state))
+
+
+def test_wrong_arguments() -> None:
+    for wrong in ("ftp://x", 3, b"http://x"):
+        with pytest.raises(ad.PlanError, match="needs a URL"):
+            ad.Dataset.from_http_stream(wrong)  # type: ignore[arg-type]
+        with pytest.raises(ad.PlanError, match="needs a URL"):
+            ad.Dataset.from_websocket(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ad.PlanError, match="idle_seconds"):
+        ad.Dataset.from_http_stream("http://x", idle_seconds=0)
+    with pytest.raises(ad.PlanError, match="subscribe"):
+        ad.Dataset.from_websocket("ws://x", subscribe=3)  # type: ignore[arg-type]
