@@ -32,6 +32,7 @@ from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.observe.progress import Progress, progress_of
 from asyncdata.options import INFINITE_CARDINALITY, Options
 from asyncdata.persistence.saved_dataset import Saved, save
+from asyncdata.persistence.shards import JSON_LINES, TFRECORDS, ShardedWrite
 from asyncdata.runtime.optional_packages import require
 from asyncdata.sources.in_memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
 from asyncdata.sources.iterators import AsyncIterated, Generated, Iterated, Restarted
@@ -533,6 +534,58 @@ class Dataset(Transformations[T]):
         """
         digests = contents(self._plan), chosen_seeds(self._plan)
         save(self, next_block, local_path(path), compression, shard_func, checkpoint_args, *digests)
+
+    def write_tfrecords(
+        self,
+        path: str | PathLike[str],
+        shards: int | None = None,
+        compression_type: str | None = None,
+        *,
+        shard_bytes: int = 1 << 28,
+        storage_options: Mapping[str, Any] | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> list[str]:
+        """Write elements that are `bytes` to TFRecord files in a folder, which may be a URL; return their paths.
+
+        Elements that follow each other are in one file: in `shards` files of as many elements each, where their number
+        is known, else in files of `shard_bytes` (256 MiB) before they are compressed by `"GZIP"` or `"ZLIB"`. Read in
+        the order of their names the files give the dataset. Each is there when it is whole, or not at all, and is named
+        `00000.tfrecord` and so on. If it is stopped, writing again goes on behind the last whole file; with other
+        steps, functions, data in memory, seeds or shards that is a `ResumeError`. `progress(elements, shards)` is
+        called after each file. `storage_options` are for `s3://`, `gs://` and `az://`.
+
+        >>> import asyncdata as ad, os, tempfile
+        >>> names = ad.Dataset.from_list([b"a", b"b", b"c"]).write_tfrecords(tempfile.mkdtemp(), shards=2)
+        >>> [os.path.basename(name) for name in names], list(ad.TFRecordDataset(names))
+        (['00000.tfrecord', '00001.tfrecord'], [b'a', b'b', b'c'])
+        """
+        told = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
+        job = (path, shards, shard_bytes, compression_type, storage_options, progress, told)
+        return ShardedWrite.of(TFRECORDS, *job).run(self)
+
+    def write_jsonl(
+        self,
+        path: str | PathLike[str],
+        shards: int | None = None,
+        compression_type: str | None = None,
+        *,
+        shard_bytes: int = 1 << 28,
+        storage_options: Mapping[str, Any] | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> list[str]:
+        """Write elements to files of JSON Lines in a folder, as `write_tfrecords` does; return their paths.
+
+        Elements are what JSON has, and arrays and numbers of NumPy, which become lists and numbers; tuples become
+        lists, and keys of dicts strings.
+
+        >>> import asyncdata as ad, tempfile
+        >>> ds = ad.Dataset.from_list([{"id": 1, "tags": ["a"]}, {"id": 2, "tags": []}])
+        >>> list(ad.JsonLinesDataset(ds.map(lambda row: row).write_jsonl(tempfile.mkdtemp())))
+        [{'id': 1, 'tags': ['a']}, {'id': 2, 'tags': []}]
+        """
+        told = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
+        job = (path, shards, shard_bytes, compression_type, storage_options, progress, told)
+        return ShardedWrite.of(JSON_LINES, *job).run(self)
 
     # iteration
 

@@ -32,7 +32,7 @@ from asyncdata.storage.retries import (
 )
 from asyncdata.storage.whole import PartsOrWhole
 
-__all__ = ("ObjectStore", "endpoint_of", "in_this_process")
+__all__ = ("ObjectStore", "Writable", "endpoint_of", "in_this_process")
 
 INSTALL: Final = "'asyncdata[remote]'"
 
@@ -47,6 +47,9 @@ EXIT: Final = 0.02
 lock later aborts the process."""
 
 PAGE: Final = 1000
+
+UPLOAD_PART: Final = 8 << 20
+"""Bytes of a part of an upload."""
 
 CHUNK: Final = 1 << 16
 """Bytes at least that come at once where an answer is read as it comes."""
@@ -296,17 +299,31 @@ class ObjectStore:
             await asyncio.sleep(pause)
 
 
-def opened(root: str, values: dict[str, Any]) -> Any:
-    """Return obstore's store, which makes each request once: retries are ours."""
+def opened(root: str, values: dict[str, Any], retries: Mapping[str, Any] | None = None) -> Any:
+    """Return obstore's store, which makes each request once unless told otherwise: retries are ours."""
     client = {"timeout": WHOLE, "read_timeout": STALL, **values.pop("client_options", {})}
     if (endpoint_of(values) or root).startswith("http://"):
         client.setdefault("allow_http", True)
     make = require("obstore.store", root, INSTALL).from_url
     try:
-        return make(root, client_options=client, retry_config={"max_retries": 0}, **values)
+        return make(root, client_options=client, retry_config=retries or {"max_retries": 0}, **values)
     except Exception as error:  # noqa: BLE001
         words = without_secrets(str(error).partition("\n")[0])
         raise PlanError(f"{without_secrets(root)}: {words}") from None
+
+
+class Writable:
+    """A bucket that objects are written to: obstore tries the parts of an upload again itself."""
+
+    def __init__(self, root: str, options: StorageOptions | None) -> None:
+        self.obstore = require("obstore", root, INSTALL)
+        values = {} if options is None else dict(options.values)
+        retries = values.pop("retry_config", None)
+        self.store = opened(root, values, {"max_retries": 10} if retries is None else dict(retries))
+
+    def put(self, path: str, content: Iterator[bytes]) -> None:
+        """Write an object, by one request or by an upload in parts, which is aborted where `content` raises."""
+        self.obstore.put(self.store, path, content, chunk_size=UPLOAD_PART)
 
 
 def endpoint_of(values: Mapping[str, Any]) -> str:

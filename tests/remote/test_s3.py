@@ -121,3 +121,33 @@ def test_the_example_of_pictures() -> None:
         "size of the state: True",
         "as if nothing had happened: True",
     ]
+
+
+def test_files_are_written(bucket: Bucket) -> None:
+    def build() -> ad.Dataset[bytes]:
+        return ad.Dataset.range(40).shuffle(seed=1).map(lambda x: b"%05d" % x * 100_000)
+
+    url = f"{bucket.url}/written"
+    names = build().write_tfrecords(url, shards=2, storage_options=bucket.options)  # each in two parts
+    assert list(ad.TFRecordDataset(names, storage_options=bucket.options)) == list(build())
+    assert build().write_tfrecords(url, shards=2, storage_options=bucket.options) == names
+    assert list(ad.Dataset.list_files(f"{url}/*", shuffle=False, storage_options=bucket.options)) == names
+
+
+def test_a_file_whose_writing_failed_is_not_there(bucket: Bucket) -> None:
+    stop = [25]
+
+    def fn(x: int) -> bytes:
+        if x == stop[0]:
+            raise ValueError("here")
+        return b"%05d" % x * 200_000
+
+    def write() -> list[str]:
+        ds = ad.Dataset.range(40).map(fn)
+        return ds.write_tfrecords(f"{bucket.url}/written", shards=2, storage_options=bucket.options)
+
+    with pytest.raises(ValueError, match="here"):
+        write()
+    written = ad.Dataset.list_files(f"{bucket.url}/written/*", storage_options=bucket.options)
+    assert [name[-14:] for name in written] == ["00000.tfrecord"]
+    assert "Uploads" not in bucket.client.list_multipart_uploads(Bucket="tests")

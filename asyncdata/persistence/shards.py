@@ -1,0 +1,296 @@
+"""Shards: files of a format that a dataset is written to, one after the other, each whole or not there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asyncdata.errors import PlanError, ResumeError, StructureError
+from asyncdata.formats.compression import compressor
+from asyncdata.formats.tfrecord import frame
+from asyncdata.graph.content_hash import changed
+from asyncdata.graph.node import check_count
+from asyncdata.runtime.checksum import has_checksum, with_checksum
+from asyncdata.storage import FileLock, StorageOptions, is_local, local_path, read_file
+from asyncdata.storage.sinks import Sink, check_writable, sink_for
+
+__all__ = ("JSON_LINES", "TFRECORDS", "Format", "ShardedWrite")
+
+WRITE_BYTES: Final = 1 << 20
+ACCOUNT: Final = ".asyncdata-write.json"
+
+
+class Iterated(Protocol):
+    """A dataset, as what is below it knows it."""
+
+    def iterate(self, *, state: Mapping[str, Any] | None = None) -> Any:
+        """Return an iterator, from a state on if there is one."""
+        ...
+
+
+@dataclass(frozen=True)
+class Format:
+    """What a shard is called, and how an element stands in it."""
+
+    method: str
+    extension: str
+    encode: Callable[[Any], bytes]
+
+
+def framed(element: Any) -> bytes:
+    """Return a record as it stands in a TFRecord file."""
+    if not isinstance(element, bytes):
+        raise StructureError(
+            f"write_tfrecords needs elements that are bytes, got {type(element).__name__}; make_example makes such "
+            "of a dict of features, and save() keeps elements of any kind"
+        )
+    return frame(element)
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON has for NumPy's arrays and numbers."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return cast("NDArray[Any]", value).tolist()
+    raise TypeError(f"{type(value).__name__} is nothing that JSON has")
+
+
+def json_line(element: Any) -> bytes:
+    """Return an element as a line of JSON."""
+    try:
+        text = json.dumps(element, default=plain, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise StructureError(f"write_jsonl: {error}: {element!r:.80}") from error
+    return text.encode() + b"\n"
+
+
+TFRECORDS: Final = Format("write_tfrecords", ".tfrecord", framed)
+JSON_LINES: Final = Format("write_jsonl", ".jsonl", json_line)
+ENDINGS: Final = {"GZIP": ".gz", "ZLIB": ".zz"}
+
+
+@dataclass(frozen=True)
+class ShardedWrite:
+    """What is written where: into how many files, or into as many of `shard_bytes` as are needed."""
+
+    format: Format
+    folder: str
+    shards: int | None
+    shard_bytes: int
+    compression: str | None
+    storage: StorageOptions | None = None
+    progress: Callable[[int, int], object] | None = None
+    contents: Sequence[str] = ()
+    seeds: Sequence[Sequence[int]] = ()
+    total: int = -1
+    done: list[Any] = field(default_factory=list[Any])
+
+    @classmethod
+    def of(
+        cls,
+        form: Format,
+        path: str | os.PathLike[str],
+        shards: int | None,
+        shard_bytes: int,
+        compression: str | None,
+        storage_options: Mapping[str, Any] | None,
+        progress: Callable[[int, int], object] | None,
+        told: tuple[Sequence[str], Sequence[Sequence[int]], int],
+    ) -> ShardedWrite:
+        """Return what a user asked for."""
+        contents, seeds, total = told
+        compressor(compression)  # raises where the mistake is made
+        check_count(form.method, "shard_bytes", shard_bytes, 1)
+        if shards is not None and check_count(form.method, "shards", shards, 1) and total < 0:
+            raise PlanError(
+                f"{form.method}(shards={shards}) needs to know how many elements there are, which this dataset does "
+                "not: leave it out, for shards of shard_bytes=, or say by assert_cardinality() how many there are"
+            )
+        storage = StorageOptions.of(form.method, storage_options)
+        folder = os.fspath(path)
+        folder = local_path(folder) if is_local(folder) else folder.rstrip("/")
+        check_writable(folder, storage)
+        layout = json.dumps(
+            [form.method, shards, shard_bytes if shards is None else 0, compression or ""], separators=(",", ":")
+        )
+        told_contents = [*contents, layout]
+        return cls(form, folder, shards, shard_bytes, compression, storage, progress, told_contents, seeds, total)
+
+    def run(self, dataset: Iterated) -> list[str]:
+        """Write the shards that are not there yet; return the paths of all."""
+        lock = None
+        if is_local(self.folder):
+            os.makedirs(self.folder, exist_ok=True)
+            lock = FileLock.take(Path(self.folder, ACCOUNT))
+            if lock is None:
+                raise FileExistsError(f"{self.format.method}: {self.folder} is being written by another process")
+        try:
+            told = self.told()
+            self.done.extend(told["shards"])
+            if not told["complete"]:
+                self.write(dataset, told["state"])
+        finally:
+            if lock is not None:
+                lock.release()
+        return [self.path(place) for place in range(len(self.done))]
+
+    def path(self, place: int) -> str:
+        """Return where a shard lies."""
+        return f"{self.folder}/{place:05}{self.format.extension}{ENDINGS.get(self.compression or '', '')}"
+
+    def told(self) -> dict[str, Any]:
+        """Return how far it has come; `ResumeError` if the folder is somebody else's."""
+        try:
+            told: dict[str, Any] = json.loads(content_of(f"{self.folder}/{ACCOUNT}", self.storage))
+        except (FileNotFoundError, ValueError):
+            told = {}
+        if not has_checksum(told):
+            return {"shards": [], "state": None, "complete": False}
+        seeds = dict[int, int](told["seeds"])
+        other = changed(told["contents"], list(self.contents)) is not None
+        if other or any(seeds.get(place, seed) != seed for place, seed in self.seeds):
+            raise ResumeError(
+                f"{self.format.method}: {self.folder} was written, or begun, with other steps, functions, data, seeds "
+                "or shards; delete it to begin anew, or give another one"
+            )
+        return told
+
+    def write(self, dataset: Iterated, state: Mapping[str, Any] | None) -> None:
+        """Write the shards from a state on."""
+        if state is None:
+            self.done.clear()
+        with dataset.iterate(state=state) as elements:
+            rest = iter(elements)
+            while (count := self.count(len(self.done))) >= 0:
+                first = [*islice(rest, min(1, count))]
+                if not first and self.shards is None and self.done:
+                    break
+                self.done.append(self.shard(first, rest, count))
+                state = None
+                with suppress(ResumeError):  # a source that cannot tell where it is: all is written anew
+                    state = elements.state_dict()
+                self.hold(state, complete=False)
+            if next(rest, rest) is not rest:
+                raise PlanError(f"{self.format.method}: there are more elements than the {self.total} that were known")
+        self.hold(None, complete=True)
+
+    def count(self, place: int) -> int:
+        """Return how many elements a shard has at most, -1 if there is none."""
+        if self.shards is None:
+            return 1 << 62
+        if place >= self.shards:
+            return -1
+        return self.total * (place + 1) // self.shards - self.total * place // self.shards
+
+    def shard(self, first: list[Any], rest: Iterator[Any], count: int) -> list[int]:
+        """Write one shard; return of how many elements and bytes it is."""
+        path = self.path(len(self.done))
+        sink = sink_for(path, self.storage)
+        try:
+            writer = ShardWriter(sink, compressor(self.compression))
+            most = self.shard_bytes if self.shards is None else 1 << 62
+            for element in chained(first, islice(rest, max(0, count - 1))):
+                writer.add(self.encoded(element, writer.count))
+                if writer.taken >= most:
+                    break
+            writer.finish()
+            sink.close()
+        except OSError as error:
+            error.add_note(f"in {self.format.method}, as {path} was written; writing again goes on with this file")
+            raise
+        finally:
+            sink.abort()
+        return [writer.count, writer.written]
+
+    def encoded(self, element: Any, number: int) -> bytes:
+        """Return an element as it stands in its file."""
+        try:
+            return self.format.encode(element)
+        except StructureError as error:
+            before = sum(elements for elements, _ in self.done)
+            error.add_note(f"element {before + number} of the dataset")
+            raise
+
+    def hold(self, state: Mapping[str, Any] | None, *, complete: bool) -> None:
+        """Write down how far it has come, and tell the user."""
+        seeds = [list(pair) for pair in self.seeds]
+        account = {"contents": self.contents, "seeds": seeds, "shards": self.done, "state": state, "complete": complete}
+        sink = sink_for(f"{self.folder}/{ACCOUNT}", self.storage)
+        try:
+            sink.write(json.dumps(with_checksum(account)).encode())
+            sink.close()
+        finally:
+            sink.abort()
+        if self.progress is not None and not complete:
+            self.progress(sum(elements for elements, _ in self.done), len(self.done))
+
+
+class ShardWriter:
+    """Compresses, and hands on a megabyte at a time."""
+
+    def __init__(self, sink: Sink, compress: Any) -> None:
+        self.sink = sink
+        self.compress = compress
+        self.gathered: list[bytes] = []
+        self.waiting = 0
+        self.count = self.taken = self.written = 0
+        """Elements, and bytes before and after they were compressed."""
+
+    def add(self, data: bytes) -> None:
+        """Append an element."""
+        self.gathered.append(data)
+        self.waiting += len(data)
+        self.taken += len(data)
+        self.count += 1
+        if self.waiting >= WRITE_BYTES:
+            self.hand_on()
+
+    def hand_on(self) -> None:
+        """Write what was gathered."""
+        self.put(self.compress.feed(b"".join(self.gathered)))
+        self.gathered, self.waiting = [], 0
+
+    def put(self, data: bytes) -> None:
+        """Write bytes as they are."""
+        self.sink.write(data)
+        self.written += len(data)
+
+    def finish(self) -> None:
+        """Write the rest."""
+        self.hand_on()
+        self.put(self.compress.finish())
+
+
+def chained(first: list[Any], rest: Iterator[Any]) -> Iterator[Any]:
+    """Yield what was read ahead, and then the rest, which is read no further than is asked for."""
+    yield from first
+    yield from rest
+
+
+def content_of(url: str, storage: StorageOptions | None) -> bytes:
+    """Return a small file, whether or not this thread has an event loop."""
+    found: list[bytes] = []
+    errors: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            found.append(asyncio.run(read_file(url, None if storage is None else storage.values)))
+        except BaseException as error:  # noqa: BLE001  it is raised in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=read, name="asyncdata-get")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return found[0]
