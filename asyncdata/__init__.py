@@ -62,7 +62,14 @@ from asyncdata.iterator import DatasetIterator
 from asyncdata.memory.output_buffers import empty
 from asyncdata.observe.trace import trace
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
-from asyncdata.readers import FixedLengthRecordDataset, JsonLinesDataset, TextLineDataset, TFRecordDataset, WebDataset
+from asyncdata.readers import (
+    FixedLengthRecordDataset,
+    JsonLinesDataset,
+    ParquetDataset,
+    TextLineDataset,
+    TFRecordDataset,
+    WebDataset,
+)
 from asyncdata.sources.stateful import Stateful
 from asyncdata.storage import CacheDir, read_file
 from asyncdata.transforms.group_by_reducer import Reducer
@@ -91,6 +98,7 @@ __all__ = (
     "JsonLinesDataset",
     "MissingDependencyError",
     "Options",
+    "ParquetDataset",
     "PlanError",
     "Ragged",
     "RaggedTensorSpec",

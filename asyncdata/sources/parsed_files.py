@@ -181,15 +181,13 @@ class ParsedFile(Node):
         tickets = FileTickets(file, ordinal, len(items), begin, found.passed, -1 if failed else found.end, found.lost)
         return Block(items, tickets, failed)
 
-    def contents_of(self, scope: Scope, offset: int) -> FileContents:
-        """Return the file's bytes from `offset` on, to be closed."""
+    def contents_of(self, scope: Scope, offset: int) -> Any:
+        """Return the file's bytes from `offset` on, to be closed: what `parts` reads, which can `begin`."""
         store, path = store_for(self.path, self.storage)
         stream = store.stream(path, self.block_bytes, offset, scope)
         return FileContents(stream, self.shown, self.compression, scope.in_thread)
 
-    async def parts(
-        self, contents: FileContents, entry: Entry, want: Demand, offset: int
-    ) -> AsyncGenerator[ParsedChunk, None]:
+    async def parts(self, contents: Any, entry: Entry, want: Demand, offset: int) -> AsyncGenerator[ParsedChunk, None]:
         """Yield elements as they are found, and in its place the error that ends the file early."""
         parser = self.parser(contents.compressed)
         parser.jump(offset)
@@ -222,7 +220,7 @@ def parsed(parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
         yield ParsedChunk(elements, begin, passed, -1 if parser.passed else parser.offset, parser.lost)
 
 
-async def begun(contents: FileContents) -> Entry | Exception:
+async def begun(contents: Any) -> Entry | Exception:
     """Return what is to be read, or what is wrong with that."""
     try:
         return await contents.begin()

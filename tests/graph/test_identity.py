@@ -26,6 +26,7 @@ from asyncdata.graph.content_hash import contents
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.sources.fixed_length import FixedFiles
 from asyncdata.sources.listing import Listing
+from asyncdata.sources.parquet import ParquetFile
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.group_by_reducer import Calls
 from asyncdata.transforms.padded_batch import Padding
@@ -116,6 +117,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Map": RANGE.map(number),
         "MapBatches": RANGE.map(number, batch=2),
         "PackSequences": ragged.pack_sequences(8),
+        "ParquetFile": ad.Dataset(ParquetFile(path)),
         "PadToCardinality": RANGE.apply(ad.experimental.pad_to_cardinality(10)),
         "PaddedBatch": ragged.padded_batch(2),
         "Permute": RANGE.shuffle(seed=1),

@@ -27,6 +27,9 @@ for module in pkgutil.walk_packages(ad.__path__, "asyncdata."):
 ABSTRACT = {"Called", "Groups", "InMemorySource", "IndexedSource", "OneForOne", "ParsedFile", "Pumped", "Unary"}
 """Bases, of which no pipeline has a node."""
 
+ELSEWHERE = {"ParquetFile"}
+"""Nodes whose packages these tests have not: `tests/sources/test_parquet.py` is for them."""
+
 
 ROUNDS = 10
 
@@ -93,6 +96,6 @@ def test_every_class_of_nodes_is_run_by_a_law(opened: set[str]) -> None:
         for strategy in drawn:
             run_some(strategy, opened)
         missing = {kind.__name__ for kind in kinds() if kind.__module__.startswith("asyncdata.")} - opened
-        if missing == ABSTRACT:
+        if missing - ELSEWHERE == ABSTRACT:
             break
-    assert missing == ABSTRACT
+    assert missing - ELSEWHERE == ABSTRACT

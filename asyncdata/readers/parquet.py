@@ -1,0 +1,66 @@
+"""ParquetDataset: the rows of Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from asyncdata.dataset import Dataset
+from asyncdata.errors import PlanError
+from asyncdata.formats.arrow_columns import arrow
+from asyncdata.readers.files import Filename, Filenames, StorageMapping, checked, files_of
+from asyncdata.sources.parquet import ParquetFile
+from asyncdata.storage import StorageOptions
+
+__all__ = ("ParquetDataset",)
+
+
+class ParquetDataset(Dataset[dict[str, Any]]):
+    """The rows of Parquet files, each a dict of values by column; batches are made of whole columns.
+
+    Numbers are NumPy's, strings `str`, lists arrays, structs dicts, and what is missing is `None`. Lists of a fixed
+    size are rows of one array in a batch. Files are read a row group at a time. One that cannot be read is a
+    `DataLossError` in its place, and the next one follows; a file that is none is one error, and the next file follows.
+    Needs pyarrow: `pip install 'asyncdata[parquet]'`.
+
+    >>> import asyncdata as ad, tempfile, pathlib
+    >>> import pyarrow, pyarrow.parquet  # doctest: +SKIP
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+    ...     path = pathlib.Path(folder) / "a.parquet"
+    ...     pyarrow.parquet.write_table(pyarrow.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}), path)
+    ...     next(iter(ad.ParquetDataset(path, columns=["id"]).batch(2)))
+    {'id': array([1, 2])}
+    """
+
+    def __init__(
+        self,
+        filenames: Filenames,
+        columns: Sequence[str] | None = None,
+        filters: Any = None,
+        num_parallel_reads: int | None = None,
+        *,
+        storage_options: StorageMapping = None,
+    ) -> None:
+        """Read `filenames`: a path, several, or a dataset of paths.
+
+        Of each row group only the bytes of `columns` are read, all without that. Rows that `filters` do not hold for
+        are left out: an expression of `pyarrow.compute`, or a list as `pyarrow.parquet.read_table` has it, such as
+        `[("year", ">", 2020)]`. Files are read one after the other, or `num_parallel_reads` at once, in turn.
+        `storage_options` are for files at URLs, as `list_files` has them.
+        """
+        method = "ParquetDataset"
+        arrow("pyarrow.parquet", method)  # raises where it is missing
+        if isinstance(columns, str):
+            raise PlanError(f"{method}(columns=) must be a list of names, got {columns!r:.80}")
+        storage = StorageOptions.of(method, storage_options)
+        chosen = None if columns is None else list(columns)
+        open_one = partial(parquet_file, columns=chosen, filters=filters, storage=storage)
+        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, None, storage))
+
+
+def parquet_file(
+    filename: Filename, columns: Sequence[str] | None, filters: Any, storage: StorageOptions | None
+) -> ParquetFile:
+    """Return the source for one file."""
+    return ParquetFile(checked("ParquetDataset", filename, storage), columns=columns, filters=filters, storage=storage)

@@ -1,0 +1,132 @@
+"""Parquet files as users read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.elements.column_store import ColumnStore
+from asyncdata.testing import check_resumes
+from tests.reference import Failed
+from tests.remote.web import web
+from tests.running import WAYS, results
+
+pytestmark = pytest.mark.formats
+
+ROWS = 40
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {
+        "id": np.arange(ROWS),
+        "half": np.arange(ROWS) / 2,
+        "name": [f"#{number}" for number in range(ROWS)],
+        "even": [number % 2 == 0 for number in range(ROWS)],
+        "parts": [[number] * (number % 3) for number in range(ROWS)],
+        "missing": [None if number % 7 == 3 else number for number in range(ROWS)],
+        "point": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(2.0 * ROWS, dtype=np.float32)), 2),
+        "who": [{"name": f"n{number}", "age": number} for number in range(ROWS)],
+        "time": pa.array(np.arange(ROWS), pa.timestamp("ms")),
+        "kind": pa.array(["u", "v"] * (ROWS // 2)).dictionary_encode(),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=13, write_page_checksum=True)
+    return tmp_path / "a.parquet"
+
+
+def expected(number: int) -> dict[str, Any]:
+    return {"id": number, "name": f"#{number}"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows(path: Path, way: Any) -> None:
+    found = way(ad.ParquetDataset([path, path], ["id", "name"]))
+    assert found == [expected(number) for number in range(ROWS)] * 2
+
+
+def test_all_kinds_of_values(path: Path) -> None:
+    row = list(ad.ParquetDataset(path))[5]
+    assert row["parts"].tolist() == [5, 5]
+    assert row["point"].tolist() == [10, 11]
+    assert row["who"] == {"name": "n5", "age": 5}
+    assert (row["half"], row["even"], row["missing"], row["kind"]) == (2.5, False, 5, "v")
+    assert row["time"] == np.datetime64(5, "ms")
+    assert list(ad.ParquetDataset(path))[3]["missing"] is None
+
+
+def test_batches_are_made_of_columns(path: Path) -> None:
+    with mock.patch.object(ColumnStore, "elements", side_effect=AssertionError):
+        batch = next(iter(ad.ParquetDataset(path, ["id", "point", "who"]).batch(20)))
+    assert batch["id"].tolist() == list(range(20))
+    assert batch["point"].shape == (20, 2)
+    assert batch["point"].dtype == np.float32
+    assert batch["who"]["age"].tolist() == list(range(20))
+    batch["id"][0] = 9
+
+
+@pytest.mark.parametrize("filters", [[("id", ">", 10)], "expression", [[("id", "<", 3)], [("name", "==", "#9")]]])
+def test_filters(path: Path, filters: Any) -> None:
+    filters = pytest.importorskip("pyarrow.compute").field("id") > 10 if filters == "expression" else filters
+    ds = ad.ParquetDataset(path, ["name"], filters)
+    kept = [0, 1, 2, 9] if isinstance(filters, list) and len(filters) == 2 else range(11, ROWS)
+    assert [row["name"] for row in ds] == [f"#{number}" for number in kept]
+    check_resumes(lambda: ad.ParquetDataset(path, ["name"], filters))
+    assert ds.fingerprint() != ad.ParquetDataset(path, ["name"]).fingerprint()
+
+
+def test_goes_on_at_any_row(path: Path) -> None:
+    check_resumes(lambda: ad.ParquetDataset(path, ["id"]))
+    check_resumes(lambda: ad.ParquetDataset([path, path], ["id"]).shuffle(9, seed=1).batch(4), places=12)
+    check_resumes(lambda: ad.ParquetDataset([path] * 3, ["id"], num_parallel_reads=2), places=12)
+
+
+def test_truncated_files_and_foreign_ones_are_one_error(path: Path, tmp_path: Path) -> None:
+    content, other = path.read_bytes(), tmp_path / "b.parquet"
+    for end in range(0, len(content), 97):
+        other.write_bytes(content[:end])
+        assert results(ad.ParquetDataset([other, path], ["id"])) == [
+            Failed("DataLossError"),
+            *({"id": number} for number in range(ROWS)),
+        ]
+    other.write_bytes(b"x" * 500)
+    with pytest.raises(ad.DataLossError, match=r"b\.parquet: it is no Parquet file: at byte 496 b'PAR1' was expected"):
+        list(ad.ParquetDataset(other))
+    other.write_bytes(b"x" * 500 + b"\xff\xff\xff\x7fPAR1")
+    with pytest.raises(ad.DataLossError, match="more than it has"):
+        list(ad.ParquetDataset(other))
+    assert results(ad.ParquetDataset(tmp_path / "none")) == [Failed("FileNotFoundError")]
+
+
+def test_a_corrupt_row_group_is_one_error_and_the_next_follows(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    metadata = pytest.importorskip("pyarrow.parquet").read_metadata(path)
+    chunk = metadata.row_group(1).column(0)
+    end = chunk.data_page_offset + chunk.total_compressed_size - (chunk.data_page_offset - chunk.dictionary_page_offset)
+    content[end - 3] ^= 0xFF
+    path.write_bytes(content)
+    rest = [{"id": number} for number in [*range(13), *range(26, ROWS)]]
+    found = results(ad.ParquetDataset(path, ["id"]))
+    assert found == [*rest[:13], Failed("DataLossError"), *rest[13:]]
+    check_resumes(lambda: ad.ParquetDataset(path, ["id"]))
+    with pytest.raises(ad.DataLossError, match=r"a\.parquet: row group 1 cannot be read"):
+        list(ad.ParquetDataset(path, ["id"]))
+
+
+def test_a_column_that_is_not_there(path: Path) -> None:
+    with pytest.raises(ad.PlanError, match="there is no column 'age', but"):
+        list(ad.ParquetDataset(path, ["id", "age"]))
+    with pytest.raises(ad.PlanError, match="must be a list of names"):
+        ad.ParquetDataset(path, "id")  # type: ignore[arg-type]
+
+
+def test_only_what_is_needed_is_requested(path: Path) -> None:
+    with web() as server:
+        url = server.put("a.parquet", path.read_bytes())
+        assert list(ad.ParquetDataset([url], ["id", "name"])) == [expected(number) for number in range(ROWS)]
+        check_resumes(lambda: ad.ParquetDataset([url], ["id"]), places=6)
