@@ -402,9 +402,12 @@ class ElementFile(RecordFile):
     """The elements of one file of a saved dataset, of which there are `count`."""
 
     method: ClassVar[str] = "load"
-    recognises: ClassVar[bool] = False  # the folder tells
 
     count: int = field(kw_only=True, metadata=PHYSICAL)
+
+    @property
+    def recognises(self) -> bool:
+        return False  # the folder tells
 
     @property
     def cardinality(self) -> int:

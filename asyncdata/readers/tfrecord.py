@@ -90,7 +90,7 @@ def records_of(
     size = block_size("TFRecordDataset", buffer_size)
     open_one = partial(
         record_file,
-        compression="" if index else compression,
+        compression=compression,
         block_bytes=size,
         indexes=indexes,
         max_record_bytes=most,

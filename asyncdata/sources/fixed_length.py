@@ -119,7 +119,6 @@ class FixedFile(ParsedFile):
     """The records of one file, as bytes. If its size is of no whole number of records, that is its one element."""
 
     method: ClassVar[str] = "FixedLengthRecordDataset"
-    recognises: ClassVar[bool] = False  # any bytes may be records
 
     files: FixedFiles = field(kw_only=True, repr=False)
 
@@ -138,6 +137,10 @@ class FixedFile(ParsedFile):
         async with aclosing(super().parts(contents, entry, want, offset)) as source:
             async for found in source:
                 yield found
+
+    @property
+    def recognises(self) -> bool:
+        return False  # any bytes may be records
 
     @property
     def cardinality(self) -> int:

@@ -82,14 +82,16 @@ class ParsedFile(Node):
     """The elements of one file. What is corrupt or missing fails in its place."""
 
     method: ClassVar[str]
-    recognises: ClassVar[bool] = True
-    """Whether the first bytes tell how a file is compressed, where nobody says."""
-
     path: str = field(metadata=ELSEWHERE)
     compression: str | None = field(default=None, repr=False)
     """None for what the first bytes tell, "" for none."""
     block_bytes: int = field(default=BLOCK_BYTES, metadata=PHYSICAL)
     storage: StorageOptions | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
+
+    @property
+    def recognises(self) -> bool:
+        """Whether the first bytes tell how a file is compressed, where nobody says."""
+        return True
 
     @property
     def shown(self) -> str:

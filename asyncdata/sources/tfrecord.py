@@ -29,6 +29,10 @@ class RecordFile(ParsedFile):
     indexes: IndexCache | None = field(default=None, metadata=PHYSICAL)
     max_record_bytes: int = field(default=MAX_RECORD_BYTES, kw_only=True, metadata=PHYSICAL)
 
+    @property
+    def recognises(self) -> bool:
+        return self.indexes is None  # an index is of files that are not compressed
+
     def parser(self, compressed: bool) -> RecordParser:
         return RecordParser(self.shown, compressed=compressed, most=self.max_record_bytes)
 

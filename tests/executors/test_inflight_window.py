@@ -22,6 +22,7 @@ from asyncdata.executors.inflight_window import InFlightWindow
 from asyncdata.executors.workers import Group, ThreadWorkers
 from asyncdata.runtime.block import Block, Demand, Failure
 from asyncdata.runtime.memory_budget import MemoryBudget
+from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.tickets import Ordinals
 from tests.reference import Boom
 from tests.running import impatient
@@ -29,10 +30,16 @@ from tests.running import impatient
 __all__ = ()
 
 
+def scope_with(budget: MemoryBudget, loop: asyncio.AbstractEventLoop | None = None) -> SimpleNamespace:
+    """What a window needs of a scope."""
+    owned, meter = SimpleNamespace(budget=budget), Meters().output
+    return SimpleNamespace(loop=loop or asyncio.get_running_loop(), owned=owned, meter=meter)
+
+
 def idle_lanes(workers: int, pace: ChunkSizer, submitted: list[Group]) -> SimpleNamespace:
     """Lanes that take groups and never do them."""
     return SimpleNamespace(
-        workers=workers, pace=pace, tuned=False, trying=False, submit=lambda group, _: submitted.append(group)
+        count=workers, pace=pace, tuned=False, trying=False, submit=lambda group, _: submitted.append(group)
     )
 
 
@@ -45,7 +52,7 @@ def cut(workers: int, megabytes: int, count: int) -> list[int]:
     element = np.zeros(megabytes * 10**6, np.uint8)
     loop = asyncio.new_event_loop()
     try:
-        scope = SimpleNamespace(loop=loop, owned=SimpleNamespace(budget=MemoryBudget(64 << 20)))
+        scope = scope_with(MemoryBudget(64 << 20), loop)
         window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True)
         window.known = True
         window.weigh(Block([element], Ordinals(0, 1)))
@@ -71,7 +78,7 @@ def test_the_rest_of_a_batch_that_was_begun_is_shared_out_to_all_workers() -> No
     lanes = idle_lanes(2, ChunkSizer(1.0), submitted)
     loop = asyncio.new_event_loop()
     try:
-        scope = SimpleNamespace(loop=loop, owned=SimpleNamespace(budget=MemoryBudget()))
+        scope = scope_with(MemoryBudget(), loop)
         window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True, rows=32)
         window.admit(Block(list(range(3)), Ordinals(0, 3)))
         window.learnt.weight, window.most, window.known, lanes.pace.each = 10_000, 1000, True, 1e-3
@@ -86,7 +93,7 @@ async def test_groups_stay_whole_while_all_workers_are_busy() -> None:
     submitted: list[Group] = []
     pace = ChunkSizer(1.0)
     lanes = idle_lanes(2, pace, submitted)
-    scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=MemoryBudget()))
+    scope = scope_with(MemoryBudget())
     window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True)
     window.known, window.most, pace.group = True, 1000, 20
     window.admit(Block([*range(50)], Ordinals(0, 50)))
@@ -101,7 +108,7 @@ async def test_groups_are_of_one_size_where_batches_are_large() -> None:
     submitted: list[Group] = []
     pace = ChunkSizer(1.0)
     lanes = idle_lanes(2, pace, submitted)
-    scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=MemoryBudget()))
+    scope = scope_with(MemoryBudget())
     window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True, rows=1000)
     window.known, window.most, pace.group = True, 1000, 200
     window.admit(Block([*range(780)], Ordinals(0, 780)))
@@ -115,7 +122,7 @@ async def test_what_is_read_ends_with_a_batch_that_workers_make_whole() -> None:
     """Else the few that are left go to a worker that idles, and the next batch is put together from two groups."""
     pace = ChunkSizer(1.0)
     lanes = idle_lanes(1, pace, [])
-    scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=MemoryBudget()))
+    scope = scope_with(MemoryBudget())
     window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True, rows=32)
     window.learnt.weight, window.most, window.known, pace.each, pace.group = 10_000, 1000, True, 1e-3, 4
     assert window.may_feed()
@@ -142,8 +149,8 @@ async def test_what_is_read_ends_with_a_batch_that_workers_make_whole() -> None:
 async def test_workers_make_batches_whole_that_do_not_take_long(
     weight: int, each: float, trying: bool, whole: int
 ) -> None:
-    lanes = SimpleNamespace(workers=2, pace=(pace := ChunkSizer(1.0)), tuned=trying, trying=trying)
-    scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=MemoryBudget()))
+    lanes = SimpleNamespace(count=2, pace=(pace := ChunkSizer(1.0)), tuned=trying, trying=trying)
+    scope = scope_with(MemoryBudget())
     window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True, rows=256)
     window.learnt.weight, window.known, pace.each = weight, True, each
     assert window.whole_batches() == whole
@@ -187,7 +194,7 @@ async def test_a_worker_that_finds_elements_dearer_just_as_more_are_read_changes
     would go back."""
     pace, wanted = ChunkSizer(1.0), list[int]()
     lanes = idle_lanes(2, pace, [])
-    scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=MemoryBudget()))
+    scope = scope_with(MemoryBudget())
     window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True)
     window.known, window.most = True, 1000
     demand = Demand()
@@ -246,7 +253,7 @@ def test_one_thread_makes_all_calls_in_order_whatever_it_gives_up(batched: bool)
 async def test_what_waits_does_not_keep_what_was_handed_out_of_it() -> None:
     """Of a group that was given up; it may wait for long, and elements may be large."""
     submitted: list[Group] = []
-    scope = SimpleNamespace(loop=asyncio.get_running_loop(), owned=SimpleNamespace(budget=MemoryBudget()))
+    scope = scope_with(MemoryBudget())
     window = InFlightWindow(cast("Any", scope), cast("Any", idle_lanes(1, ChunkSizer(1.0), submitted)), ordered=True)
     window.put_back(Block([np.zeros(10) for _ in range(10)], Ordinals(0, 10)))
     window.hand_out()

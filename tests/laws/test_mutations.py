@@ -171,14 +171,18 @@ def test_a_buffer_that_is_larger_than_any_is_refused() -> None:
 )
 def test_a_damaged_position_file_of_an_unfinished_cache_is_not_used(tmp_path: Path, change: dict[str, Any]) -> None:
     """The input begins anew then, and what was written stays."""
-    ds = R.shuffle(9, seed=1).cache(str(tmp_path / "cache"))
+
+    def build() -> ad.Dataset[Any]:
+        return ad.Dataset.range(20_000).shuffle(9, seed=1)
+
+    ds = build().cache(str(tmp_path / "cache"))
     with ds.iterate() as elements:
         found = [next(elements) for _ in range(5)]
     (place,) = tmp_path.glob("*.position")
     place.write_text(json.dumps({**json.loads(place.read_bytes()), **change}))
-    whole = list(R.shuffle(9, seed=1).cache(str(tmp_path / "cache")))
-    assert (whole[:5], whole) == (found, list(R.shuffle(9, seed=1)))
-    assert list(R.shuffle(9, seed=1).cache(str(tmp_path / "cache"))) == whole
+    whole = list(build().cache(str(tmp_path / "cache")))
+    assert (whole[:5], whole) == (found, list(build()))
+    assert list(build().cache(str(tmp_path / "cache"))) == whole
 
 
 def every_change(state: dict[str, Any]) -> Iterator[dict[str, Any]]:

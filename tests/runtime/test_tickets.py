@@ -14,6 +14,7 @@ import asyncdata as ad
 from asyncdata.engines.pipeline import Pipeline
 from asyncdata.graph.optimizer import optimize
 from asyncdata.runtime.memory_budget import MemoryBudget
+from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal
 from asyncdata.runtime.tickets import FRESH, Tickets
 
@@ -22,7 +23,7 @@ async def delivered(ds: ad.Dataset[Any], optimized: bool) -> list[tuple[Any, Any
     loop = asyncio.get_running_loop()
     queue = LoopQueue(BufferSize(64), LoopSignal(loop), reader := LoopSignal(loop))
     plan = optimize(ds.plan, ad.Options(optimize=optimized, disabled_rules=("inject_prefetch",))).plan
-    running = asyncio.ensure_future(Pipeline(plan, queue, (0,), None, FRESH, MemoryBudget()).run())
+    running = asyncio.ensure_future(Pipeline(plan, queue, (0,), None, FRESH, MemoryBudget(), Meters()).run())
     found: list[tuple[Any, Any]] = []
     while True:
         await reader.until(queue.may_read)
