@@ -344,7 +344,7 @@ def killed(*arguments: object, kills: int) -> int:
     return program.returncode
 
 
-@pytest.mark.parametrize("kills", first_by_default([1, 20], 1))
+@pytest.mark.parametrize("kills", first_by_default([1, 10], 1))
 def test_a_writer_that_is_killed_loses_nothing_it_acknowledged(kills: int, tmp_path: Path) -> None:
     """A client sends numbers by their keys, again where it got no answer."""
     assert killed(PROGRAMS / "writer.py", tmp_path / "channel", tmp_path / "acknowledged", kills=kills) == 0
@@ -354,7 +354,7 @@ def test_a_writer_that_is_killed_loses_nothing_it_acknowledged(kills: int, tmp_p
     assert set(acknowledged) == set(stored)
 
 
-@pytest.mark.parametrize("kills", first_by_default([1, 20], 1))
+@pytest.mark.parametrize("kills", first_by_default([1, 10], 1))
 def test_a_trainer_that_is_killed_goes_on_exactly(kills: int, tmp_path: Path) -> None:
     fill(tmp_path / "channel", 600, 3, segment_bytes=2000)
     assert killed(PROGRAMS / "trainer.py", tmp_path / "channel", tmp_path / "saved", kills=kills) == 0
