@@ -60,7 +60,7 @@ from asyncdata.formats.tf_example import (
 from asyncdata.formats.tfrecord import TFRecordWriter
 from asyncdata.iterator import DatasetIterator
 from asyncdata.memory.output_buffers import empty
-from asyncdata.observe.trace import trace
+from asyncdata.observe.trace import Trace, trace
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
 from asyncdata.readers import (
     FixedLengthRecordDataset,
@@ -111,6 +111,7 @@ __all__ = (
     "TFRecordWriter",
     "TensorSpec",
     "TextLineDataset",
+    "Trace",
     "VarLenFeature",
     "WebDataset",
     "WorkerCrashed",

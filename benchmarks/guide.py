@@ -1,6 +1,9 @@
 """The experiments of TensorFlow's guide "Better performance with the tf.data API", with the guide's own sleeps.
 
     python benchmarks/guide.py [--quick] [--json FILE]
+    python benchmarks/guide.py --plot FILE
+
+With `--plot` it measures nothing, and draws the guide's closing pair: what went on when, naive above optimised.
 
 Each sleeping experiment is held against the least time its sleeps allow (limits.py says what may overlap) and, where
 TensorFlow is installed, against tf.data, run by turns in the same process. A dataset is built before the clock starts.
@@ -9,13 +12,18 @@ The limit is compared with the best run, since the rest of the machine can only 
 
 from __future__ import annotations
 
+import sys
 import time
+from argparse import ArgumentParser
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import limits
 from artificial import Side, asyncdata_side, tensorflow_side
 from harness import AtLeast, AtMost, Report, Row, alternate, parse_arguments, tensorflow
+
+import asyncdata as ad
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,8 +182,33 @@ def measure(experiment: Sleeping | Working, sides: list[Side], arguments: Argume
         report.add(Row(name, ours, against="tf.data", reference=samples["tf.data"].median, bar=bar, samples=raw))
 
 
+def plot(file: Path) -> None:
+    """Draw two epochs of the closing pair, of 5 samples in each of 2 files."""
+    side = asyncdata_side()
+    naive, optimised = (
+        traced(ds, epochs=2) for ds in (side.as_written(side.naive_pipeline(5)), side.optimised_pipeline(5))
+    )
+    optimised.plot(file, above=naive, title="optimised", title_above="naive")
+
+
+def traced(dataset: Any, epochs: int) -> ad.Trace:
+    """Train, and return the trace of that."""
+    with ad.trace() as trace:
+        for _ in range(epochs):
+            for _ in dataset:
+                with trace.step():
+                    time.sleep(limits.STEP)
+    return trace
+
+
 def main() -> None:
     """Run every experiment and print the table."""
+    parser = ArgumentParser(add_help=False)
+    parser.add_argument("--plot", type=Path, metavar="FILE")
+    asked, sys.argv[1:] = parser.parse_known_args()
+    if asked.plot is not None:
+        plot(asked.plot)
+        return
     arguments = parse_arguments(__doc__ or "")
     report = Report("The experiments of the tf.data performance guide")
     tf = tensorflow()

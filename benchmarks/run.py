@@ -23,6 +23,7 @@ BENCHMARKS = (
     "guide",
     "loaders/autotune",
     "loaders/jpeg",
+    "loaders/observing",
     "loaders/processes",
     "loaders/placement",
     "loaders/records",

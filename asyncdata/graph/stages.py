@@ -134,7 +134,7 @@ class Fold:
                 begin = time.perf_counter()
                 out = step.feed(block)
                 size, now = len(out), time.perf_counter()
-                meter.made(out, now - begin, size)
+                meter.made(out, size, now - begin, size)
                 if size:
                     rested = begin  # the reader's turn to rest
                     if want.items > 1:  # else there is nothing to choose
@@ -284,10 +284,11 @@ class Apply:
                     begin = time.perf_counter()
                     result, done = work.attempt(group, pace.term())
                     seconds = time.perf_counter() - begin
-                    meter.made(result, seconds, done)
+                    items = len(result)
+                    meter.made(result, items, seconds, done)
                     learn(pace, result, done, seconds)
                     start += done
-                    if len(result):
+                    if items:
                         yield result
                     else:
                         await breathe()

@@ -78,15 +78,16 @@ class Trace:
         label = span.step.label() if isinstance(span.step, Node) else str(span.step)
         return Bar(label, span.kind, span.lane, max(0.0, span.begin - self._begun), span.end - self._begun, span.items)
 
-    def plot(self, path: str | PathLike[str], *, above: Trace | None = None, title: str = "") -> None:
+    def plot(
+        self, path: str | PathLike[str], *, title: str = "", above: Trace | None = None, title_above: str = ""
+    ) -> None:
         """Draw what was recorded as an SVG picture: a row for each step, time to the right.
 
         `above` is another trace, which is drawn above this one on the same scale, to compare the two.
         """
-        parts = [
-            *([("before", above.bars(), above.seconds)] if above is not None else []),
-            (title, self.bars(), self.seconds),
-        ]
+        parts = [(title, self.bars(), self.seconds)]
+        if above is not None:
+            parts.insert(0, (title_above, above.bars(), above.seconds))
         Path(path).write_text(timeline(parts), encoding="utf-8")
 
     def save(self, path: str | PathLike[str]) -> None:

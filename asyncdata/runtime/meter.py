@@ -161,22 +161,32 @@ class Meter:
         """Return the meter of what runs inside the step."""
         return self.inside or self
 
-    def made(self, block: Block, seconds: float, count: int) -> None:
-        """Take note of a block that was made on the engine's thread, of so many elements; it may be empty."""
+    def made(self, block: Block, items: int, seconds: float, count: int) -> None:
+        """Take note of a block of so many items that was made on the engine's thread of so many elements, if of any.
+
+        All in one function, as a block may be a single element.
+        """
         self.own += seconds
         self.clock.accounted += seconds
-        self.since += seconds
         if RECORDERS:
-            record(self.step, "engine", seconds, len(block))
-        if count:
-            self.gave(block, self.since / count)
-            self.since = 0.0
+            record(self.step, "engine", seconds, items)
+        if not count:
+            self.since += seconds
+            return
+        if self.since:
+            seconds, self.since = seconds + self.since, 0.0
+        each = seconds / count
+        each *= each
+        self.costs[frexp(each * each)[1]] += 1  # as `cost_bin` has it
+        self.items += items
+        if block.failed:
+            self.failed += failures(block)
 
     def timed(self, blocks: Iterator[Block]) -> Iterator[Block]:
         """Yield blocks that are made on the engine's thread when they are asked for."""
         begin = time.perf_counter()
         for block in blocks:
-            self.made(block, time.perf_counter() - begin, len(block))
+            self.made(block, len(block), time.perf_counter() - begin, len(block))
             yield block
             begin = time.perf_counter()
 

@@ -19,6 +19,7 @@ BENCHMARKS = {
     "import_time": "import asyncdata",
     "loaders/autotune": "sleeps of 20 ms",
     "loaders/jpeg": "asyncdata: first batch",
+    "loaders/observing": "a pull of one element",
     "loaders/processes": "longest wait when a worker is killed",
     "loaders/placement": "pairs of numbers, process",
     "loaders/random_access": "10 KB records, shuffle()",
@@ -34,7 +35,8 @@ BENCHMARKS = {
 }
 
 SLOW = {
-    f"loaders/{name}" for name in ("autotune", "jpeg", "placement", "processes", "random_access", "resume", "slowing")
+    f"loaders/{name}"
+    for name in ("autotune", "jpeg", "observing", "placement", "processes", "random_access", "resume", "slowing")
 }
 SLOW |= {"guide", "micro/catalogue", "micro/costs", "micro/memory", "micro/states"}
 EACH = [
