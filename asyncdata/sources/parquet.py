@@ -101,10 +101,13 @@ class ParquetFile(ParsedFile):
     """The rows of one file, as dicts of columns' values. Positions tell row groups by their numbers."""
 
     method: ClassVar[str] = "ParquetDataset"
-    recognises: ClassVar[bool] = False  # its pages are compressed, and not the file
 
     columns: Sequence[str] | None = field(default=None, kw_only=True)
     filters: Any = field(default=None, kw_only=True, repr=False, metadata=ELSEWHERE)
+
+    @property
+    def recognises(self) -> bool:
+        return False  # its pages are compressed, and not the file
 
     @property
     def signature(self) -> Any:
