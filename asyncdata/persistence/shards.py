@@ -22,7 +22,7 @@ from asyncdata.formats.tfrecord import frame
 from asyncdata.graph.content_hash import changed
 from asyncdata.graph.node import check_count
 from asyncdata.runtime.checksum import has_checksum, with_checksum
-from asyncdata.storage import FileLock, StorageOptions, is_local, local_path, read_file
+from asyncdata.storage import FileLock, StorageOptions, is_local, local_path, read_file, store_for
 from asyncdata.storage.sinks import Sink, check_writable, sink_for
 
 __all__ = ("JSON_LINES", "TFRECORDS", "Format", "ShardedWrite")
@@ -68,7 +68,7 @@ def plain(value: Any) -> Any:
 def json_line(element: Any) -> bytes:
     """Return an element as a line of JSON."""
     try:
-        text = json.dumps(element, default=plain, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(element, default=plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
         raise StructureError(f"write_jsonl: {error}: {element!r:.80}") from error
     return text.encode() + b"\n"
@@ -149,13 +149,19 @@ class ShardedWrite:
         return f"{self.folder}/{place:05}{self.format.extension}{ENDINGS.get(self.compression or '', '')}"
 
     def told(self) -> dict[str, Any]:
-        """Return how far it has come; `ResumeError` if the folder is somebody else's."""
+        """Return how far it has come; `ResumeError` if that is damaged, or of something else.
+
+        `FileExistsError` if there is a shard, and nothing that tells of it.
+        """
         try:
-            told: dict[str, Any] = json.loads(content_of(f"{self.folder}/{ACCOUNT}", self.storage))
-        except (FileNotFoundError, ValueError):
-            told = {}
-        if not has_checksum(told):
+            told: dict[str, Any] | None = json.loads(content_of(f"{self.folder}/{ACCOUNT}", self.storage))
+        except FileNotFoundError:
+            self.check_free()
             return {"shards": [], "state": None, "complete": False}
+        except ValueError:
+            told = None
+        if type(told) is not dict or not has_checksum(told):
+            raise ResumeError(f"{self.format.method}: {self.folder}/{ACCOUNT} is damaged; delete the folder's files")
         seeds = dict[int, int](told["seeds"])
         other = changed(told["contents"], list(self.contents)) is not None
         if other or any(seeds.get(place, seed) != seed for place, seed in self.seeds):
@@ -165,10 +171,21 @@ class ShardedWrite:
             )
         return told
 
+    def check_free(self) -> None:
+        """Raise if the first file is there already."""
+        store, path = store_for(self.path(0), self.storage)
+        with suppress(FileNotFoundError):
+            store.head(path)
+            raise FileExistsError(
+                f"{self.format.method}: {self.path(0)} is there already, and was not begun here; delete it, or give "
+                "another folder"
+            )
+
     def write(self, dataset: Iterated, state: Mapping[str, Any] | None) -> None:
         """Write the shards from a state on."""
         if state is None:
             self.done.clear()
+            self.hold(None, complete=False)  # what is there from now on is of this dataset
         with dataset.iterate(state=state) as elements:
             rest = iter(elements)
             while (count := self.count(len(self.done))) >= 0:
@@ -229,9 +246,12 @@ class ShardedWrite:
         try:
             sink.write(json.dumps(with_checksum(account)).encode())
             sink.close()
+        except OSError as error:
+            error.add_note(f"in {self.format.method}, as {self.folder}/{ACCOUNT} was written; writing again goes on")
+            raise
         finally:
             sink.abort()
-        if self.progress is not None and not complete:
+        if self.progress is not None and self.done and not complete:
             self.progress(sum(elements for elements, _ in self.done), len(self.done))
 
 

@@ -112,7 +112,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(sinks.LocalSink, "write", full)
         with pytest.raises(OSError, match="No space left") as caught:
             numbers().write_tfrecords(tmp_path)
-        assert "goes on with this file" in caught.value.__notes__[0]
+        assert "writing again goes on" in caught.value.__notes__[0]
     assert visible(tmp_path) == []
     assert list(ad.TFRecordDataset(numbers().write_tfrecords(tmp_path))) == list(numbers())
 
@@ -131,3 +131,25 @@ def test_web_servers_are_not_written_to() -> None:
     pytest.importorskip("obstore")
     with pytest.raises(PlanError, match="this machine"):
         numbers().write_tfrecords("http://example.org/x")
+
+
+def test_files_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "00000.tfrecord").write_bytes(b"mine")
+    with pytest.raises(FileExistsError, match=r"00000\.tfrecord is there already, and was not begun here"):
+        ad.Dataset.from_list([b"a"]).write_tfrecords(tmp_path)
+    assert (tmp_path / "00000.tfrecord").read_bytes() == b"mine"
+
+
+def test_a_damaged_account_is_an_error(tmp_path: Path) -> None:
+    ds = ad.Dataset.from_list([b"a", b"b"])
+    ds.write_tfrecords(tmp_path, shards=2)
+    account = tmp_path / ".asyncdata-write.json"
+    account.write_bytes(account.read_bytes().replace(b"true", b"null"))
+    with pytest.raises(ad.ResumeError, match="is damaged"):
+        ds.write_tfrecords(tmp_path, shards=2)
+
+
+def test_what_json_does_not_have_is_an_error_that_names_the_element(tmp_path: Path) -> None:
+    with pytest.raises(ad.StructureError, match="write_jsonl") as caught:
+        ad.Dataset.from_list([1.0, float("nan")]).write_jsonl(tmp_path)
+    assert caught.value.__notes__ == ["element 1 of the dataset"]
