@@ -579,8 +579,8 @@ class Dataset(Transformations[T]):
         lists, and keys of dicts strings.
 
         >>> import asyncdata as ad, tempfile
-        >>> ds = ad.Dataset.from_list([{"id": 1, "tags": ["a"]}, {"id": 2, "tags": []}])
-        >>> list(ad.JsonLinesDataset(ds.map(lambda row: row).write_jsonl(tempfile.mkdtemp())))
+        >>> ds = ad.Dataset.from_iterable([{"id": 1, "tags": ["a"]}, {"id": 2, "tags": []}])
+        >>> list(ad.JsonLinesDataset(ds.write_jsonl(tempfile.mkdtemp())))
         [{'id': 1, 'tags': ['a']}, {'id': 2, 'tags': []}]
         """
         told = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
