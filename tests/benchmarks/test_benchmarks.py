@@ -19,7 +19,7 @@ BENCHMARKS = {
     "import_time": "import asyncdata",
     "loaders/autotune": "sleeps of 20 ms",
     "loaders/jpeg": "asyncdata: first batch",
-    "loaders/observing": "a pull of one element",
+    "loaders/observing": "a pull of one element, each step",
     "loaders/processes": "longest wait when a worker is killed",
     "loaders/placement": "pairs of numbers, process",
     "loaders/random_access": "10 KB records, shuffle()",
