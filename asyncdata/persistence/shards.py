@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -23,6 +21,7 @@ from asyncdata.graph.content_hash import changed
 from asyncdata.graph.node import check_count
 from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.storage import FileLock, StorageOptions, is_local, local_path, read_file, store_for
+from asyncdata.storage.cached import blocking
 from asyncdata.storage.sinks import Sink, check_writable, sink_for
 
 __all__ = ("JSON_LINES", "TFRECORDS", "Format", "ShardedWrite")
@@ -154,7 +153,7 @@ class ShardedWrite:
         `FileExistsError` if there is a shard, and nothing that tells of it.
         """
         try:
-            told: dict[str, Any] | None = json.loads(content_of(f"{self.folder}/{ACCOUNT}", self.storage))
+            told: dict[str, Any] | None = json.loads(self.account())
         except FileNotFoundError:
             self.check_free()
             return {"shards": [], "state": None, "complete": False}
@@ -170,6 +169,11 @@ class ShardedWrite:
                 "or shards; delete it to begin anew, or give another one"
             )
         return told
+
+    def account(self) -> bytes:
+        """Return what was written down of how far it has come."""
+        options = None if self.storage is None else self.storage.values
+        return blocking(lambda: read_file(f"{self.folder}/{ACCOUNT}", options))
 
     def check_free(self) -> None:
         """Raise if the first file is there already."""
@@ -212,8 +216,7 @@ class ShardedWrite:
     def shard(self, first: list[Any], rest: Iterator[Any], count: int) -> list[int]:
         """Write one shard; return of how many elements and bytes it is."""
         path = self.path(len(self.done))
-        sink = sink_for(path, self.storage)
-        try:
+        with self.sink(path) as sink:
             writer = ShardWriter(sink, compressor(self.compression))
             most = self.shard_bytes if self.shards is None else 1 << 62
             for element in chained(first, islice(rest, max(0, count - 1))):
@@ -221,13 +224,20 @@ class ShardedWrite:
                 if writer.taken >= most:
                     break
             writer.finish()
+        return [writer.count, writer.written]
+
+    @contextmanager
+    def sink(self, path: str) -> Generator[Sink]:
+        """Have a file that is there when this is left, and not before; not at all after an error."""
+        sink = sink_for(path, self.storage)
+        try:
+            yield sink
             sink.close()
         except OSError as error:
             error.add_note(f"in {self.format.method}, as {path} was written; writing again goes on with this file")
             raise
         finally:
             sink.abort()
-        return [writer.count, writer.written]
 
     def encoded(self, element: Any, number: int) -> bytes:
         """Return an element as it stands in its file."""
@@ -242,15 +252,8 @@ class ShardedWrite:
         """Write down how far it has come, and tell the user."""
         seeds = [list(pair) for pair in self.seeds]
         account = {"contents": self.contents, "seeds": seeds, "shards": self.done, "state": state, "complete": complete}
-        sink = sink_for(f"{self.folder}/{ACCOUNT}", self.storage)
-        try:
+        with self.sink(f"{self.folder}/{ACCOUNT}") as sink:
             sink.write(json.dumps(with_checksum(account)).encode())
-            sink.close()
-        except OSError as error:
-            error.add_note(f"in {self.format.method}, as {self.folder}/{ACCOUNT} was written; writing again goes on")
-            raise
-        finally:
-            sink.abort()
         if self.progress is not None and self.done and not complete:
             self.progress(sum(elements for elements, _ in self.done), len(self.done))
 
@@ -295,22 +298,3 @@ def chained(first: list[Any], rest: Iterator[Any]) -> Iterator[Any]:
     """Yield what was read ahead, and then the rest, which is read no further than is asked for."""
     yield from first
     yield from rest
-
-
-def content_of(url: str, storage: StorageOptions | None) -> bytes:
-    """Return a small file, whether or not this thread has an event loop."""
-    found: list[bytes] = []
-    errors: list[BaseException] = []
-
-    def read() -> None:
-        try:
-            found.append(asyncio.run(read_file(url, None if storage is None else storage.values)))
-        except BaseException as error:  # noqa: BLE001  it is raised in the caller's thread
-            errors.append(error)
-
-    thread = threading.Thread(target=read, name="asyncdata-get")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return found[0]

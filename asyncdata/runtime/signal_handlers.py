@@ -55,8 +55,15 @@ class DeferredHandlers:
             self.put_back()
         finally:
             self.caller = None
-        for number in self.came:
-            handlers[number](number, None)
+        self.handle(handlers, 0)
+
+    def handle(self, handlers: dict[int, Handler], place: int) -> None:
+        """Call the handlers of the signals that came from this one on, also where one of them raises."""
+        if place < len(self.came):
+            try:
+                handlers[self.came[place]](self.came[place], None)
+            finally:
+                self.handle(handlers, place + 1)
 
     def put_back(self) -> None:
         """Have the handlers that were there before; one of them may raise meanwhile."""

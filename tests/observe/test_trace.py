@@ -116,4 +116,6 @@ def test_bars_that_are_as_good_as_one_are_drawn_as_one() -> None:
 
 
 def test_an_empty_trace_is_a_picture_too() -> None:
-    ElementTree.fromstring(timeline([("nothing", [], 0.0)]))
+    picture = ElementTree.fromstring(timeline([("nothing", [], 0.0)]))
+    assert picture.tag == "{http://www.w3.org/2000/svg}svg"
+    assert any((text.text or "").startswith("nothing") for text in picture.iter("{http://www.w3.org/2000/svg}text"))

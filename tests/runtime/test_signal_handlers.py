@@ -16,6 +16,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.devices.simulated import Accelerator
 from asyncdata.runtime.queue import LoopSignal
+from asyncdata.runtime.signal_handlers import DeferredHandlers
 from asyncdata.testing import leaves_nothing
 from tests.marks import first_by_default
 from tests.reference import Boom, failed
@@ -269,3 +270,25 @@ def test_nothing_is_lost_or_waited_for_where_real_signals_stop_a_private_loop(bu
     assert len(found) + failed == 2000
     assert found == sorted({*found})
     assert alarms > 3
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR2"), reason="needs signals that programs may use")
+def test_each_signal_that_was_kept_is_handled_though_a_handler_raises() -> None:
+    came: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        came.append(number)
+        raise AlarmError
+
+    numbers = [signal.SIGUSR1, signal.SIGUSR2]
+    before = [signal.signal(number, handle) for number in numbers]
+    try:
+        with pytest.raises(AlarmError), DeferredHandlers():
+            for number in numbers:
+                signal.raise_signal(number)
+            assert came == []
+        assert came == numbers
+        assert [signal.getsignal(number) for number in numbers] == [handle, handle]
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
