@@ -1,4 +1,4 @@
-"""TFRecord: frames with masked CRC32C around records, plain or compressed with GZIP or ZLIB.
+"""TFRecord: frames with masked CRC32C around records, plain or compressed.
 
 A file is a sequence of frames: length (uint64), masked CRC of the length, the record, masked CRC of the record, all
 little-endian. Reading is two steps without I/O, a `decompressor` and a `RecordParser`, fed by whoever has the bytes.
@@ -18,6 +18,7 @@ from asyncdata.errors import ClosedError, DataLossError, PlanError
 from asyncdata.formats.compression import compressor, decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES, offset_in, record_too_long
 from asyncdata.runtime import forks
+from asyncdata.runtime.crc32c import checksum, crc32c
 
 if TYPE_CHECKING:
     import os
@@ -63,23 +64,6 @@ HEAD: Final = np.dtype([("length", "<u8"), ("crc", "<u4")])
 unpack_length = struct.Struct("<Q").unpack_from
 unpack_crc = struct.Struct("<I").unpack_from
 pack_crc = struct.Struct("<I").pack
-
-
-@cache
-def checksum() -> Callable[[bytes | NDArray[np.uint8]], int]:
-    """Return the function that makes a CRC32C.
-
-    It is imported when it is needed: on a free-threaded interpreter its library can bring the lock back for good.
-    """
-    with forks.IMPORTING:
-        import google_crc32c
-
-    return google_crc32c.value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-
-
-def crc32c(data: bytes) -> int:
-    """Return the CRC32C of `data`."""
-    return checksum()(data)
 
 
 def masked_crc(data: bytes) -> int:

@@ -21,7 +21,6 @@ from asyncdata.formats.tfrecord import (
     MANY,
     Buffer,
     RecordParser,
-    crc32c,
     crcs_of_lengths,
     intact,
     length_intact,
@@ -32,6 +31,7 @@ from asyncdata.formats.tfrecord import (
     scan,
     unpack_length,
 )
+from asyncdata.runtime.crc32c import crc32c
 
 if TYPE_CHECKING:
     import os

@@ -18,8 +18,8 @@ from typing import Any, Final, final
 from asyncdata.errors import PlanError
 from asyncdata.runtime import forks
 from asyncdata.runtime.checksum import has_checksum, with_checksum
+from asyncdata.runtime.crc32c import crc32c
 from asyncdata.storage.base import Buffer, Entry
-from asyncdata.storage.crc import crc32c
 from asyncdata.storage.locks import module
 
 __all__ = ("CacheDir", "Found", "Keeping")
