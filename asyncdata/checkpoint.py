@@ -347,8 +347,7 @@ def checked(state: Any) -> Mapping[str, Any]:
         raise ResumeError("the state has no position")
     if "checksum" in saved and not has_checksum(saved):
         raise ResumeError(
-            "the state is damaged: its checksum is another than that of what it says; take an earlier one, or start "
-            "without a state"
+            "the state is damaged: its checksum does not match its contents; use an earlier state, or start without one"
         )
     return saved
 

@@ -328,7 +328,7 @@ def shaped(content: bytes, shard: type[int | str], *more: str) -> Any:
     except (KeyError, TypeError, PlanError) as error:
         raise ValueError(f"it does not tell of shards: {error!r}") from error
     if "checksum" in account and not has_checksum(account):
-        raise ValueError("its checksum is another than that of what it says")
+        raise ValueError("its checksum does not match its contents")
     return account
 
 
