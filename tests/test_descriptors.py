@@ -66,7 +66,7 @@ def check_few(limit: int, pipeline: tuple[str, ...], folder: Path) -> None:
 FEW = [(28, PIPELINES[4]), (24, PIPELINES[2]), (14, PIPELINES[9]), (16, PIPELINES[0])]
 
 
-@pytest.mark.parametrize(("limit", "pipeline"), first_by_default(FEW, 3))
+@pytest.mark.parametrize(("limit", "pipeline"), first_by_default(FEW, 2))
 def test_few_descriptors_are_an_error_and_no_wait(limit: int, pipeline: tuple[str, ...], folder: Path) -> None:
     check_few(limit, pipeline, folder)
 

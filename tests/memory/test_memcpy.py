@@ -133,7 +133,10 @@ def test_a_copy_that_was_late_is_followed_by_some_that_nobody_helps_with(monkeyp
 
 @pytest.mark.skipif(not lock_is_held(), reason="threads do not take turns")
 def test_no_thread_that_computes_comes_between_rows():
-    """Each time it would keep the lock for `sys.getswitchinterval()`, 5 ms."""
+    """Each time it would keep the lock for `sys.getswitchinterval()`, 5 ms.
+
+    Where this thread loses its core for longer than that, another one comes between all the same.
+    """
     turns, over = [0], threading.Event()
 
     def compute():
@@ -148,9 +151,12 @@ def test_no_thread_that_computes_comes_between_rows():
         thread.start()
         sys.setswitchinterval(0.1)
         gather(parts, out)  # once, and the thread is found to compute
-        seen = turns[0]
-        gather(parts, out)
-        assert turns[0] == seen
+        undisturbed = 0
+        for _ in range(20):
+            seen = turns[0]
+            gather(parts, out)
+            undisturbed += turns[0] == seen
+        assert undisturbed > 0
     finally:
         sys.setswitchinterval(interval)
         over.set()
