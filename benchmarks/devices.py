@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import io
 import itertools
+import os
 import sys
 import time
 from importlib.util import find_spec
@@ -62,7 +63,7 @@ class Machine:
         if self.torch is None:
             self.device.kernel(batch)
             return
-        batch.view(-1)[:1024].sum()
+        (next(iter(batch.values())) if isinstance(batch, dict) else batch).view(-1)[:1024].sum()
         for _ in range(matrices):
             self.torch.mm(self.matrix, self.matrix)
 
@@ -135,17 +136,19 @@ def registered(machine: Machine) -> list[Any]:
     return ds.with_options(ad.Options(placement="process")).to_list()
 
 
-def dataloader(machine: Machine) -> Iterator[Any]:
-    """PyTorch's DataLoader with pin_memory, and a copy on the stream that computes."""
+def dataloader(machine: Machine, batch: dict[str, Any] | None = None) -> Iterator[Any]:
+    """PyTorch's DataLoader with pin_memory, and a copy on the stream that computes; of a `batch` if one is given."""
     data = machine.torch.utils.data
     torch = machine.torch
+    batches = [batch or {"x": torch.zeros(machine.bytes, dtype=torch.uint8)} for _ in range(SPREAD)]
 
     class Batches(data.IterableDataset):
         def __iter__(self) -> Iterator[Any]:
-            return itertools.cycle([torch.zeros(machine.bytes, dtype=torch.uint8) for _ in range(SPREAD)])
+            return itertools.cycle(batches)
 
-    for batch in data.DataLoader(Batches(), batch_size=None, pin_memory=machine.cuda):
-        yield batch.to(machine.name, non_blocking=True)
+    for tensors in data.DataLoader(Batches(), batch_size=None, pin_memory=machine.cuda):
+        sent = {name: tensor.to(machine.name, non_blocking=True) for name, tensor in tensors.items()}
+        yield next(iter(sent.values()))
 
 
 def timm_style(machine: Machine) -> Iterator[Any]:
@@ -166,15 +169,15 @@ def spdl(machine: Machine) -> Iterator[Any]:
     """SPDL's transfer: a copy to pinned memory and one to the device in a thread, which waits for it."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from spdl.io import transfer_tensor
+    from spdl.io import transfer_tensor_h2d
 
     torch = machine.torch
     sources = itertools.cycle([torch.zeros(machine.bytes, dtype=torch.uint8) for _ in range(SPREAD)])
     with ThreadPoolExecutor(1) as executor:
-        ahead = [executor.submit(transfer_tensor, next(sources)) for _ in range(2)]
+        ahead = [executor.submit(transfer_tensor_h2d, next(sources)) for _ in range(2)]
         while True:
             batch = ahead.pop(0).result()
-            ahead.append(executor.submit(transfer_tensor, next(sources)))
+            ahead.append(executor.submit(transfer_tensor_h2d, next(sources)))
             yield batch
 
 
@@ -239,7 +242,7 @@ def decode(encoded: bytes) -> Any:
     from PIL import Image
 
     with Image.open(io.BytesIO(encoded)) as image:
-        return np.asarray(image.convert("RGB").resize((224, 224)))
+        return np.array(image.convert("RGB").resize((224, 224)))
 
 
 def jpegs(count: int) -> list[bytes]:
@@ -276,6 +279,33 @@ def network(torch: Any, device: str, quick: bool) -> Any:
     return nn.Sequential(stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10)).to(device)
 
 
+def small_arrays(machine: Machine, report: Report) -> None:
+    """Report a batch of many small arrays, which DataLoader with pin_memory sends one by one."""
+    batch = {f"{number}": np.zeros(4096, np.float32) for number in range(64)}
+    tensors = {name: machine.torch.from_numpy(array) for name, array in batch.items()}
+    seconds, theirs = machine.seconds(ours(machine, [batch] * SPREAD)), machine.seconds(dataloader(machine, tensors))
+    report.add(Row("64 arrays of 16 KB, a batch", 1e3 * seconds, "ms", "DataLoader", 1e3 * theirs))
+
+
+def pictures_by_dataloader(machine: Machine, encoded: list[bytes], size: int) -> Iterator[Any]:
+    """PyTorch's DataLoader with a worker process for each core, which decodes and stacks."""
+    data = machine.torch.utils.data
+
+    class Pictures(data.Dataset):
+        def __len__(self) -> int:
+            return 1 << 30
+
+        def __getitem__(self, place: int) -> Any:
+            return decode(encoded[place % len(encoded)])
+
+    workers = len(os.sched_getaffinity(0))
+    loader = data.DataLoader(
+        Pictures(), size, num_workers=workers, pin_memory=machine.cuda, sampler=itertools.count(), drop_last=True
+    )
+    for batch in loader:
+        yield batch.to(machine.name, non_blocking=True)
+
+
 def training(machine: Machine, report: Report, quick: bool) -> None:
     """Report a training step on pictures that are decoded meanwhile, and the share of time that the device waited."""
     torch, size, steps = machine.torch, 8 if quick else 256, 2 if quick else 40
@@ -289,17 +319,27 @@ def training(machine: Machine, report: Report, quick: bool) -> None:
         loss.backward()
         optimizer.step()
 
-    ds = ad.Dataset.from_list(jpegs(32)).repeat().map(decode, num_parallel_calls=ad.AUTOTUNE, executor="process")
-    with ds.batch(size, drop_remainder=True).prefetch_to_device(machine.device).iterate() as batches:
+    encoded = jpegs(32)
+    ds = ad.Dataset.from_list(encoded).repeat().map(decode, num_parallel_calls=ad.AUTOTUNE, executor="process")
+    pipeline = ds.batch(size, drop_remainder=True).prefetch_to_device(machine.device)
+    with pipeline.iterate() as batches:
         alone = busy_seconds(machine, step, itertools.repeat(next(batches)), steps)
         both = busy_seconds(machine, step, batches, steps)
-    report.add(Row("training step on decoded JPEGs", 1e3 * both, "ms", "computation", 1e3 * alone))
+        decoding = busy_seconds(machine, id, batches, steps)
+    theirs = busy_seconds(machine, step, pictures_by_dataloader(machine, encoded, size), steps)
+    least = max(alone, decoding)
+    report.add(Row("training step on decoded JPEGs", 1e3 * both, "ms", "max(computing, decoding)", 1e3 * least))
+    report.add(Row("the same with DataLoader", 1e3 * theirs, "ms", "max(computing, decoding)", 1e3 * least))
+    report.add(Row("computing alone", 1e3 * alone, "ms"))
+    report.add(Row("decoding alone", 1e3 * decoding, "ms"))
     report.add(Row("share of time that the device waited", max(0.0, 100 * (1 - alone / both)), "%"))
+    report.add(Row("the same with DataLoader", max(0.0, 100 * (1 - alone / theirs)), "%"))
 
 
-def busy_seconds(machine: Machine, step: Callable[[Any], None], batches: Iterable[Any], steps: int) -> float:
-    """Return how long a step takes."""
-    for batch in itertools.islice(batches, 1):
+def busy_seconds(machine: Machine, step: Callable[[Any], object], batches: Iterable[Any], steps: int) -> float:
+    """Return how long a step takes, after two that are not counted, and the batches that are ready by then."""
+    batches = iter(batches)
+    for batch in itertools.islice(batches, 2):
         step(batch)
     machine.synchronize()
     begin = time.perf_counter()
@@ -333,6 +373,8 @@ def main() -> None:
     machine = Machine(arguments.device, arguments.quick)
     report = Report(f"prefetch_to_device on {arguments.device}")
     overlap(machine, report, transfer(machine, report))
+    if machine.torch is not None:
+        small_arrays(machine, report)
     if machine.torch is not None and is_installed("PIL"):
         training(machine, report, arguments.quick)
     report.finish(arguments.json)
