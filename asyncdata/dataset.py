@@ -32,7 +32,8 @@ from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.observe.progress import Progress, progress_of
 from asyncdata.options import INFINITE_CARDINALITY, Options
 from asyncdata.persistence.saved_dataset import Saved, save
-from asyncdata.persistence.shards import JSON_LINES, TFRECORDS, ShardedWrite
+from asyncdata.persistence.shard_formats import JsonLines, ParquetRows, Samples, TFRecords
+from asyncdata.persistence.shards import ShardedWrite
 from asyncdata.runtime.optional_packages import require
 from asyncdata.sources.in_memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
 from asyncdata.sources.iterators import AsyncIterated, Generated, Iterated, Restarted
@@ -561,7 +562,7 @@ class Dataset(Transformations[T]):
         """
         told = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
         job = (path, shards, shard_bytes, compression_type, storage_options, progress, told)
-        return ShardedWrite.of(TFRECORDS, *job).run(self)
+        return ShardedWrite.of(TFRecords(), *job).run(self)
 
     def write_jsonl(
         self,
@@ -585,7 +586,62 @@ class Dataset(Transformations[T]):
         """
         told = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
         job = (path, shards, shard_bytes, compression_type, storage_options, progress, told)
-        return ShardedWrite.of(JSON_LINES, *job).run(self)
+        return ShardedWrite.of(JsonLines(), *job).run(self)
+
+    def write_webdataset(
+        self,
+        path: str | PathLike[str],
+        shards: int | None = None,
+        compression_type: str | None = None,
+        *,
+        shard_bytes: int = 1 << 28,
+        storage_options: Mapping[str, Any] | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> list[str]:
+        """Write samples to tar archives in a folder, as `write_tfrecords` does; return their paths.
+
+        An element is a dict of what `WebDataset` reads by extension: a `str` for `txt`, an `int` for `cls`, what JSON
+        has for `json`, an array for `npy`, and `bytes` for these and any other. `"__key__"` names the sample and is its
+        number without that; other names `__like_this__` are left out. A sample that would not be read as it is raises
+        `StructureError`: of a key with a dot, or that of the sample before it.
+
+        >>> import asyncdata as ad, tempfile
+        >>> ds = ad.Dataset.range(2).map(lambda x: {"jpg": b"(a picture)", "cls": x})
+        >>> list(ad.WebDataset(ds.write_webdataset(tempfile.mkdtemp())))[1]
+        {'__key__': '000000001', 'jpg': b'(a picture)', 'cls': 1}
+        """
+        told = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
+        job = (path, shards, shard_bytes, compression_type, storage_options, progress, told)
+        return ShardedWrite.of(Samples(), *job).run(self)
+
+    def write_parquet(
+        self,
+        path: str | PathLike[str],
+        shards: int | None = None,
+        compression_type: str | None = None,
+        *,
+        schema: Any = None,
+        shard_bytes: int = 1 << 28,
+        storage_options: Mapping[str, Any] | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> list[str]:
+        """Write rows to Parquet files in a folder, as `write_tfrecords` does; return their paths.
+
+        An element is a dict of values by column; a column that it does not have is None. `schema` is a `pyarrow.Schema`
+        for all files. Without it the first row group (about 32 MB) tells the types: arrays of one shape are of a fixed
+        size, and arrays of one axis and several lengths are lists. A later value that does not fit is a
+        `StructureError`. Pages are compressed by `"SNAPPY"`, `"ZSTD"`, `"GZIP"`, `"BROTLI"`, `"LZ4"` or `""`, none.
+        `shard_bytes` are compressed ones, and a file ends with a row group. Needs `pip install 'asyncdata[parquet]'`.
+
+        >>> import asyncdata as ad, tempfile
+        >>> ds = ad.Dataset.range(3).map(lambda x: {"id": x, "name": f"n{x}"})
+        >>> names = ds.write_parquet(tempfile.mkdtemp(), shards=1)  # doctest: +SKIP
+        >>> next(iter(ad.ParquetDataset(names, ["id"]).batch(3)))  # doctest: +SKIP
+        {'id': array([0, 1, 2])}
+        """
+        told = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
+        job = (path, shards, shard_bytes, None, storage_options, progress, told)
+        return ShardedWrite.of(ParquetRows(schema, compression_type, shard_bytes), *job).run(self)
 
     # iteration
 

@@ -34,7 +34,8 @@ def column_of(column: Any) -> Any:
     if pa.types.is_dictionary(kind):
         return column_of(column.cast(kind.value_type))
     if isinstance(kind, pa.BaseExtensionType):
-        return column_of(pa.chunked_array([part.storage for part in column.chunks], kind.storage_type))
+        stored = column_of(pa.chunked_array([part.storage for part in column.chunks], kind.storage_type))
+        return shaped(stored, kind) if isinstance(kind, pa.FixedShapeTensorType) else stored
     if pa.types.is_struct(kind) and not column.null_count and kind.num_fields:
         fields = zip([kind.field(place).name for place in range(kind.num_fields)], column.flatten(), strict=True)
         return {name: column_of(part) for name, part in fields}
@@ -60,10 +61,21 @@ def lists_of_one_length(pa: Any, column: Any, size: int) -> Any:
     return values.to_numpy().reshape(len(column), size)
 
 
+def shaped(rows: npt.NDArray[Any], kind: Any) -> npt.NDArray[Any]:
+    """Return arrays of one shape, whose numbers these are, as rows of one array; as objects where some are missing."""
+    axes = kind.permutation or range(len(kind.shape))
+    if rows.dtype != object:
+        return rows.reshape(len(rows), *kind.shape).transpose(0, *(1 + axis for axis in axes))
+    for place, row in enumerate(rows):
+        if row is not None:
+            rows[place] = row.reshape(kind.shape).transpose(*axes)
+    return rows
+
+
 def objects_of(pa: Any, column: Any) -> npt.NDArray[Any]:
     """Return what NumPy has no numbers for as objects: lists of numbers as arrays, what is missing as None."""
     kind = column.type
-    listed = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    listed = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if pa.types.is_string(kind) or pa.types.is_binary(kind) or (listed and is_plain(pa, kind.value_type)):
         return column.to_numpy()
     found = np.empty(len(column), object)

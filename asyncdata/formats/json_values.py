@@ -1,4 +1,4 @@
-"""Values of JSON, as Python's `json` reads them, in less time where msgspec is installed."""
+"""Values of JSON, as Python's `json` reads and writes them; read in less time where msgspec is installed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from asyncdata.errors import MissingDependencyError
 from asyncdata.runtime.optional_packages import require
 
-__all__ = ("NO_JSON", "decoder", "json_value", "read_json")
+__all__ = ("NO_JSON", "decoder", "json_bytes", "json_value", "read_json")
 
 NO_JSON = (ValueError, RecursionError)
 """What is raised for what is no JSON, or nested too deep."""
@@ -36,3 +39,15 @@ def decoder() -> Callable[[bytes], Any]:
         return require("msgspec.json", "JSON").Decoder().decode
     except MissingDependencyError:
         return read_json
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return a value as JSON in UTF-8 on one line, NumPy's as lists and numbers; `ValueError` or `TypeError`."""
+    return json.dumps(value, default=plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON has for NumPy's arrays and numbers."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return cast("NDArray[Any]", value).tolist()
+    raise TypeError(f"{type(value).__name__} is nothing that JSON has")

@@ -9,14 +9,18 @@ from asyncdata.errors import PlanError
 from asyncdata.formats.json_values import json_value
 from asyncdata.formats.npy import array_of
 
-__all__ = ("Decoder", "Decoders")
+__all__ = ("INTEGERS", "JSON", "TEXTS", "Decoder", "Decoders")
 
 Decoder: TypeAlias = Callable[[bytes], Any]
 
+TEXTS: Final = ("txt", "text", "transcript")
+INTEGERS: Final = ("cls", "cls2", "class", "count", "index", "inx", "id")
+JSON: Final = ("json", "jsn")
+
 STANDARD: Final[Mapping[str, Decoder]] = {
-    **dict.fromkeys(("txt", "text", "transcript"), lambda data: str(data, "utf-8")),
-    **dict.fromkeys(("cls", "cls2", "class", "count", "index", "inx", "id"), int),
-    **dict.fromkeys(("json", "jsn"), json_value),
+    **dict.fromkeys(TEXTS, lambda data: str(data, "utf-8")),
+    **dict.fromkeys(INTEGERS, int),
+    **dict.fromkeys(JSON, json_value),
     "npy": array_of,
 }
 

@@ -9,22 +9,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Final, Protocol
 
 from asyncdata.errors import PlanError, ResumeError, StructureError
 from asyncdata.formats.compression import compressor
-from asyncdata.formats.tfrecord import frame
 from asyncdata.graph.content_hash import changed
 from asyncdata.graph.node import check_count
+from asyncdata.persistence.shard_formats import Encoder, ShardFormat
 from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.storage import FileLock, StorageOptions, is_local, local_path, read_file, store_for
 from asyncdata.storage.cached import blocking
 from asyncdata.storage.sinks import Sink, check_writable, sink_for
 
-__all__ = ("JSON_LINES", "TFRECORDS", "Format", "ShardedWrite")
+__all__ = ("ShardedWrite",)
 
 WRITE_BYTES: Final = 1 << 20
 ACCOUNT: Final = ".asyncdata-write.json"
@@ -38,43 +35,6 @@ class Iterated(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Format:
-    """What a shard is called, and how an element stands in it."""
-
-    method: str
-    extension: str
-    encode: Callable[[Any], bytes]
-
-
-def framed(element: Any) -> bytes:
-    """Return a record as it stands in a TFRecord file."""
-    if not isinstance(element, bytes):
-        raise StructureError(
-            f"write_tfrecords needs elements that are bytes, got {type(element).__name__}; make_example makes such "
-            "of a dict of features, and save() keeps elements of any kind"
-        )
-    return frame(element)
-
-
-def plain(value: Any) -> Any:
-    """Return what JSON has for NumPy's arrays and numbers."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        return cast("NDArray[Any]", value).tolist()
-    raise TypeError(f"{type(value).__name__} is nothing that JSON has")
-
-
-def json_line(element: Any) -> bytes:
-    """Return an element as a line of JSON."""
-    try:
-        text = json.dumps(element, default=plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError) as error:
-        raise StructureError(f"write_jsonl: {error}: {element!r:.80}") from error
-    return text.encode() + b"\n"
-
-
-TFRECORDS: Final = Format("write_tfrecords", ".tfrecord", framed)
-JSON_LINES: Final = Format("write_jsonl", ".jsonl", json_line)
 ENDINGS: Final = {"GZIP": ".gz", "ZLIB": ".zz"}
 
 
@@ -82,7 +42,7 @@ ENDINGS: Final = {"GZIP": ".gz", "ZLIB": ".zz"}
 class ShardedWrite:
     """What is written where: into how many files, or into as many of `shard_bytes` as are needed."""
 
-    format: Format
+    format: ShardFormat
     folder: str
     shards: int | None
     shard_bytes: int
@@ -97,7 +57,7 @@ class ShardedWrite:
     @classmethod
     def of(
         cls,
-        form: Format,
+        form: ShardFormat,
         path: str | os.PathLike[str],
         shards: int | None,
         shard_bytes: int,
@@ -119,9 +79,8 @@ class ShardedWrite:
         folder = os.fspath(path)
         folder = local_path(folder) if is_local(folder) else folder.rstrip("/")
         check_writable(folder, storage)
-        layout = json.dumps(
-            [form.method, shards, shard_bytes if shards is None else 0, compression or ""], separators=(",", ":")
-        )
+        laid_out = [form.method, shards, shard_bytes if shards is None else 0, compression or "", *form.layout]
+        layout = json.dumps(laid_out, separators=(",", ":"))
         told_contents = [*contents, layout]
         return cls(form, folder, shards, shard_bytes, compression, storage, progress, told_contents, seeds, total)
 
@@ -136,6 +95,8 @@ class ShardedWrite:
         try:
             told = self.told()
             self.done.extend(told["shards"])
+            if "memo" in told:
+                self.format.go_on(told["memo"])
             if not told["complete"]:
                 self.write(dataset, told["state"])
         finally:
@@ -211,19 +172,24 @@ class ShardedWrite:
             return 1 << 62
         if place >= self.shards:
             return -1
-        return self.total * (place + 1) // self.shards - self.total * place // self.shards
+        return -(-self.total * (place + 1) // self.shards) + -self.total * place // self.shards
 
     def shard(self, first: list[Any], rest: Iterator[Any], count: int) -> list[int]:
         """Write one shard; return of how many elements and bytes it is."""
         path = self.path(len(self.done))
         with self.sink(path) as sink:
-            writer = ShardWriter(sink, compressor(self.compression))
+            before = sum(elements for elements, _ in self.done)
+            writer = ShardWriter(sink, self.format.encoder(before), compressor(self.compression))
             most = self.shard_bytes if self.shards is None else 1 << 62
-            for element in chained(first, islice(rest, max(0, count - 1))):
-                writer.add(self.encoded(element, writer.count))
-                if writer.taken >= most:
-                    break
-            writer.finish()
+            try:
+                for element in chained(first, islice(rest, max(0, count - 1))):
+                    writer.add(element)
+                    if writer.taken >= most:
+                        break
+                writer.finish()
+            except StructureError as error:
+                error.add_note(f"element {before + writer.count} of the dataset")
+                raise
         return [writer.count, writer.written]
 
     @contextmanager
@@ -239,19 +205,12 @@ class ShardedWrite:
         finally:
             sink.abort()
 
-    def encoded(self, element: Any, number: int) -> bytes:
-        """Return an element as it stands in its file."""
-        try:
-            return self.format.encode(element)
-        except StructureError as error:
-            before = sum(elements for elements, _ in self.done)
-            error.add_note(f"element {before + number} of the dataset")
-            raise
-
     def hold(self, state: Mapping[str, Any] | None, *, complete: bool) -> None:
         """Write down how far it has come, and tell the user."""
         seeds = [list(pair) for pair in self.seeds]
         account = {"contents": self.contents, "seeds": seeds, "shards": self.done, "state": state, "complete": complete}
+        if self.format.memo:
+            account["memo"] = self.format.memo
         with self.sink(f"{self.folder}/{ACCOUNT}") as sink:
             sink.write(json.dumps(with_checksum(account)).encode())
         if self.progress is not None and self.done and not complete:
@@ -259,22 +218,27 @@ class ShardedWrite:
 
 
 class ShardWriter:
-    """Compresses, and hands on a megabyte at a time."""
+    """Encodes and compresses, and hands on a megabyte at a time."""
 
-    def __init__(self, sink: Sink, compress: Any) -> None:
+    def __init__(self, sink: Sink, encoder: Encoder, compress: Any) -> None:
         self.sink = sink
+        self.encoder = encoder
         self.compress = compress
         self.gathered: list[bytes] = []
         self.waiting = 0
         self.count = self.taken = self.written = 0
         """Elements, and bytes before and after they were compressed."""
 
-    def add(self, data: bytes) -> None:
+    def add(self, element: Any) -> None:
         """Append an element."""
+        self.gather(self.encoder.add(element))
+        self.count += 1
+
+    def gather(self, data: bytes) -> None:
+        """Take some of the file's bytes."""
         self.gathered.append(data)
         self.waiting += len(data)
         self.taken += len(data)
-        self.count += 1
         if self.waiting >= WRITE_BYTES:
             self.hand_on()
 
@@ -290,6 +254,7 @@ class ShardWriter:
 
     def finish(self) -> None:
         """Write the rest."""
+        self.gather(self.encoder.finish())
         self.hand_on()
         self.put(self.compress.finish())
 

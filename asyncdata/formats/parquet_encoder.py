@@ -1,0 +1,230 @@
+"""Rows as a Parquet file: gathered to row groups, whose columns' types the first group tells; without I/O."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncdata.errors import StructureError
+from asyncdata.formats.arrow_columns import arrow
+
+__all__ = ("ParquetEncoder", "RowTypes")
+
+METHOD: Final = "write_parquet"
+
+GROUP_BYTES: Final = 1 << 25
+"""About so many bytes of values are a row group."""
+
+GROUP_ROWS: Final = 1 << 17
+"""So many rows at most."""
+
+
+class Gathered(io.RawIOBase):
+    """A file that keeps what is written until it is taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[bytes] = []
+        self.at = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.at
+
+    def write(self, data: Any, /) -> int:
+        self.parts.append(bytes(data))
+        self.at += len(self.parts[-1])
+        return len(self.parts[-1])
+
+    def taken(self) -> bytes:
+        """Return what was written since the last call."""
+        parts, self.parts = self.parts, []
+        return b"".join(parts)
+
+
+@dataclass
+class RowTypes:
+    """The schema of all files of a dataset; without one, the first row group tells it."""
+
+    schema: Any = None
+
+    def text(self) -> str:
+        """Return it as text, "" if there is none yet."""
+        return "" if self.schema is None else base64.b64encode(self.schema.serialize()).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> RowTypes:
+        """Return the schema that was made text of."""
+        pa = arrow("pyarrow", METHOD)
+        return cls(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))))
+
+
+class ParquetEncoder:
+    """The row groups of one file, made of rows: dicts of values by column."""
+
+    def __init__(self, types: RowTypes, codec: str = "SNAPPY", group_bytes: int = GROUP_BYTES) -> None:
+        self._types = types
+        self._codec = codec
+        self._group_bytes = min(group_bytes, GROUP_BYTES)
+        self._rows: list[Mapping[str, Any]] = []
+        self._size = 0
+        self._file = Gathered()
+        self._writer: Any = None
+
+    def add(self, element: Any) -> bytes:
+        """Take a row; return a row group once it is complete."""
+        if not isinstance(element, Mapping):
+            raise StructureError(f"{METHOD} needs rows: dicts of values by column, got {type(element).__name__}")
+        row = cast("Mapping[str, Any]", element)
+        self._rows.append(row)
+        self._size += sum(map(size_of, row.values()))
+        return self._group() if self._size >= self._group_bytes or len(self._rows) == GROUP_ROWS else b""
+
+    def finish(self) -> bytes:
+        """Return the last row group, and what tells of all."""
+        self._write()
+        self._open().close()
+        return self._file.taken()
+
+    def _group(self) -> bytes:
+        """Return the rows that were gathered as a row group."""
+        self._write()
+        return self._file.taken()
+
+    def _write(self) -> None:
+        if self._rows:
+            if self._types.schema is None:
+                self._types.schema = schema_of(self._rows)
+            table = table_of(self._rows, self._types.schema)
+            self._open().write_table(table, row_group_size=len(self._rows))
+            self._rows, self._size = [], 0
+
+    def _open(self) -> Any:
+        if self._writer is None:
+            known = self._types.schema
+            schema = arrow("pyarrow", METHOD).schema([]) if known is None else known
+            pq = arrow("pyarrow.parquet", METHOD)
+            self._writer = pq.ParquetWriter(self._file, schema, compression=self._codec, write_page_checksum=True)
+        return self._writer
+
+
+def size_of(value: Any) -> int:
+    """Return about how many bytes a value takes."""
+    if isinstance(value, (bytes, str)):
+        return len(value)
+    return int(getattr(value, "nbytes", 8))
+
+
+def schema_of(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the columns that rows have, and the types that all their values are of."""
+    pa = arrow("pyarrow", METHOD)
+    names: dict[Any, None] = dict.fromkeys(name for row in rows for name in row)
+    fields: list[Any] = []
+    for name in names:
+        if not isinstance(name, str):
+            raise StructureError(f"{METHOD}: the name of a column is a str, got {name!r:.80}")
+        try:
+            fields.append(pa.field(name, type_of(pa, [row.get(name) for row in rows])))
+        except (ValueError, TypeError, NotImplementedError) as error:
+            raise StructureError(f"{METHOD}: the column {name!r} has no type: {error}") from error
+    return pa.schema(fields)
+
+
+def type_of(pa: Any, values: Sequence[Any]) -> Any:
+    """Return the type of a column: arrays of one shape are of a fixed size."""
+    arrays = [cast("npt.NDArray[Any]", value) for value in values if isinstance(value, np.ndarray) and value.ndim]
+    if not arrays or arrays[0].dtype.kind not in "biuf":
+        return pa.infer_type([listed(value) for value in values])
+    there = sum(value is not None for value in values)
+    if len(arrays) < there or len({array.dtype for array in arrays}) > 1:
+        raise ValueError("arrays of one dtype, and None, can be in one column")
+    shapes = {array.shape for array in arrays}
+    kind = pa.from_numpy_dtype(arrays[0].dtype)
+    if {len(shape) for shape in shapes} == {1}:
+        alike = len(shapes) == 1 and len(arrays) > 1  # one array tells nothing of the others
+        return pa.list_(kind, arrays[0].size) if alike else pa.list_(kind)
+    if len(shapes) > 1:
+        raise ValueError(f"arrays of several axes must have one shape, got {sorted(shapes)[:3]}")
+    return pa.fixed_shape_tensor(kind, arrays[0].shape)
+
+
+def listed(value: Any) -> Any:
+    """Return an array without axes, or of what Arrow has no arrays of, as values of Python."""
+    return cast("npt.NDArray[Any]", value).tolist() if isinstance(value, np.ndarray) else value
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
+    """Return rows as columns of these types; `StructureError` for what does not fit them."""
+    pa = arrow("pyarrow", METHOD)
+    known = set(schema.names)
+    for row in rows:
+        if not known.issuperset(row):
+            raise StructureError(
+                f"{METHOD}: a row has the column {min(set(map(str, row)) - known)!r}, which was not in the first row "
+                f"group, but {schema.names}; give schema=, or the same columns in each row"
+            )
+    return pa.Table.from_arrays([column_of(pa, field, rows) for field in schema], schema=schema)
+
+
+def column_of(pa: Any, field: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the values of a column."""
+    values = [row.get(field.name) for row in rows]
+    try:
+        return array_of(pa, values, field.type)
+    except (ValueError, TypeError, NotImplementedError, OverflowError) as error:
+        for value in values:
+            try:
+                array_of(pa, [value], field.type)
+            except (ValueError, TypeError, NotImplementedError, OverflowError):
+                break
+        else:
+            value = values
+        raise StructureError(
+            f"{METHOD}: the column {field.name!r} is {field.type}, which {value!r:.80} does not fit: {error}; the "
+            "first row group told the types, give schema= for others"
+        ) from error
+
+
+def check_kept(pa: Any, found: Any, kind: Any) -> None:
+    """Raise if values of the type `found` would lose something as those of `kind`, which Arrow says nothing of."""
+    if pa.types.is_struct(found) and pa.types.is_struct(kind):
+        types = {kind.field(place).name: kind.field(place).type for place in range(kind.num_fields)}
+        for place in range(found.num_fields):
+            field = found.field(place)
+            if field.name not in types:
+                raise ValueError(f"there is no field {field.name!r}")
+            check_kept(pa, field.type, types[field.name])
+    elif is_listed(pa, found) and is_listed(pa, kind):
+        check_kept(pa, found.value_type, kind.value_type)
+    elif pa.types.is_integer(kind) and (pa.types.is_floating(found) or pa.types.is_decimal(found)):
+        raise ValueError("they are no integers")
+
+
+def is_listed(pa: Any, kind: Any) -> bool:
+    """Tell whether values are lists."""
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def array_of(pa: Any, values: Sequence[Any], kind: Any) -> Any:
+    """Return values as an array of Arrow."""
+    if isinstance(kind, pa.FixedShapeTensorType):
+        shape = tuple(kind.shape)
+        if any(value is not None and np.shape(value) != shape for value in values):
+            raise ValueError(f"the shape {shape} is needed")
+        rows = [None if value is None else np.ravel(value) for value in values]
+        return pa.ExtensionArray.from_storage(kind, array_of(pa, rows, kind.storage_type))
+    if pa.types.is_fixed_size_list(kind) and all(type(value) is np.ndarray for value in values):
+        rows = np.stack(cast("list[npt.NDArray[Any]]", values)) if values else np.empty((0, kind.list_size))
+        if rows.ndim == 2 and rows.shape[1] == kind.list_size:
+            return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1), kind.value_type), type=kind)
+    plain = values if is_listed(pa, kind) else [listed(value) for value in values]
+    check_kept(pa, pa.infer_type(plain), kind)
+    return pa.array(plain, kind, from_pandas=False)

@@ -1,0 +1,122 @@
+"""Samples as members of a tar archive, as WebDataset has them: what `sample_decoders` reads, written; without I/O."""
+
+from __future__ import annotations
+
+import io
+import operator
+import tarfile
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+import numpy as np
+
+from asyncdata.errors import StructureError
+from asyncdata.formats.json_values import json_bytes
+from asyncdata.formats.sample_decoders import INTEGERS, JSON, TEXTS
+from asyncdata.formats.tar import BLOCK, padded
+from asyncdata.formats.webdataset import key_of
+
+__all__ = ("SampleEncoder",)
+
+KEY: Final = "__key__"
+
+
+class SampleEncoder:
+    """The members of one archive, made of samples; `before` of them are in earlier archives.
+
+    >>> archive = SampleEncoder()
+    >>> data = archive.add({"__key__": "a", "cls": 3}) + archive.finish()
+    >>> len(data), data[:5], data[512:513]
+    (2048, b'a.cls', b'3')
+    """
+
+    def __init__(self, before: int = 0) -> None:
+        self._number = before
+        self._key = ""
+
+    def add(self, element: Any) -> bytes:
+        """Return the members of a sample; `StructureError` for what would not be read as it is."""
+        if not isinstance(element, Mapping):
+            raise StructureError(
+                f"write_webdataset needs samples: dicts of values by extension, such as {{'jpg': bytes, 'cls': int}}, "
+                f"got {type(element).__name__}"
+            )
+        sample = cast("Mapping[Any, Any]", element)
+        key = sample.get(KEY, f"{self._number:09}")
+        if key == self._key:
+            raise StructureError(f"write_webdataset: the sample before it has the {KEY} {key!r} too")
+        members = [member(key, name, value) for name, value in sample.items() if not is_about(name)]
+        if not members:
+            raise StructureError(f"write_webdataset: the sample {key!r} has nothing but its key")
+        self._key = key
+        self._number += 1
+        return b"".join(members)
+
+    def finish(self) -> bytes:
+        """Return the mark of an archive's end."""
+        self._key = ""
+        return bytes(2 * BLOCK)
+
+
+def is_about(name: Any) -> bool:
+    """Tell whether a name is no extension, but of what tells of the sample, as `__key__` and `__url__` do."""
+    return isinstance(name, str) and name.startswith("__") and name.endswith("__")
+
+
+def member(key: Any, extension: Any, value: Any) -> bytes:
+    """Return one member with its header."""
+    name = f"{key}.{extension}"
+    if key_of(name) != (key, extension) or "\0" in name:
+        raise StructureError(
+            f"write_webdataset: {KEY} {key!r} and extension {extension!r} make the member {name!r}, which is not read "
+            "as such: a key has no dot in its last part, and an extension no capitals and no slash"
+        )
+    content = encoded(extension, value)
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    header = info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+    return b"".join((header, content, bytes(padded(len(content)) - len(content))))
+
+
+def encoded(extension: str, value: Any) -> bytes:
+    """Return a value as the bytes that it is read from."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(cast("bytes", value))
+    encode = next((ENCODERS[name] for name in (extension, extension.rpartition(".")[2]) if name in ENCODERS), None)
+    if encode is None:
+        raise StructureError(
+            f"write_webdataset: a member .{extension} is written of bytes, got {type(value).__name__}; values are "
+            f"written as {', '.join(f'.{name}' for name in ENCODERS)}"
+        )
+    try:
+        return encode(value)
+    except (TypeError, ValueError) as error:
+        raise StructureError(
+            f"write_webdataset: {value!r:.80} is nothing for a member .{extension}: {error}"
+        ) from error
+
+
+def text(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError(f"a str is needed, got {type(value).__name__}")
+    return value.encode()
+
+
+def integer(value: Any) -> bytes:
+    return b"%d" % operator.index(value)
+
+
+def npy(value: Any) -> bytes:
+    if not isinstance(value, (np.ndarray, np.generic)):
+        raise TypeError(f"an array is needed, got {type(value).__name__}")
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.asarray(cast("Any", value)), allow_pickle=False)
+    return file.getvalue()
+
+
+ENCODERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
+    **dict.fromkeys(TEXTS, text),
+    **dict.fromkeys(INTEGERS, integer),
+    **dict.fromkeys(JSON, json_bytes),
+    "npy": npy,
+}

@@ -1,0 +1,143 @@
+"""The formats that datasets are written in: what a file is called, and how elements stand in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, Protocol
+
+from asyncdata.errors import PlanError, StructureError
+from asyncdata.formats.arrow_columns import arrow
+from asyncdata.formats.json_values import json_bytes
+from asyncdata.formats.parquet_encoder import ParquetEncoder, RowTypes
+from asyncdata.formats.sample_encoder import SampleEncoder
+from asyncdata.formats.tfrecord import frame
+
+__all__ = ("Encoder", "JsonLines", "ParquetRows", "Samples", "ShardFormat", "TFRecords")
+
+CODECS: Final = ("SNAPPY", "ZSTD", "GZIP", "BROTLI", "LZ4")
+
+
+class Encoder(Protocol):
+    """Elements of one file in, its bytes out."""
+
+    def add(self, element: Any) -> bytes:
+        """Return the bytes that are ready once there is one more element; `StructureError` if it is none for it."""
+        ...
+
+    def finish(self) -> bytes:
+        """Return the rest of the file."""
+        ...
+
+
+class ShardFormat:
+    """A format, for the files of one dataset."""
+
+    method: ClassVar[str]
+    extension: ClassVar[str]
+
+    layout: tuple[str, ...] = ()
+    """What was asked for and changes the files."""
+
+    @property
+    def memo(self) -> str:
+        """What later files have to know of the first ones."""
+        return ""
+
+    def go_on(self, memo: str) -> None:
+        """Take what was written down when writing was stopped."""
+
+    def encoder(self, before: int) -> Encoder:
+        """Return what makes the next file, which follows `before` elements."""
+        raise NotImplementedError
+
+
+class Each:
+    """Elements that stand in a file one after the other, each by itself."""
+
+    def __init__(self, encode: Callable[[Any], bytes]) -> None:
+        self._encode = encode
+
+    def add(self, element: Any) -> bytes:
+        """Return an element's bytes."""
+        return self._encode(element)
+
+    def finish(self) -> bytes:
+        """Return nothing: there is no mark of the end."""
+        return b""
+
+
+class TFRecords(ShardFormat):
+    """Elements that are bytes as TFRecord files have them."""
+
+    method = "write_tfrecords"
+    extension = ".tfrecord"
+
+    def encoder(self, before: int) -> Each:
+        return Each(framed)
+
+
+class JsonLines(ShardFormat):
+    """What JSON has, a line for each element."""
+
+    method = "write_jsonl"
+    extension = ".jsonl"
+
+    def encoder(self, before: int) -> Each:
+        return Each(json_line)
+
+
+class Samples(ShardFormat):
+    """Samples in tar archives."""
+
+    method = "write_webdataset"
+    extension = ".tar"
+
+    def encoder(self, before: int) -> SampleEncoder:
+        return SampleEncoder(before)
+
+
+class ParquetRows(ShardFormat):
+    """Rows in Parquet files, all of one schema: the one that is told, or that of the first row group."""
+
+    method = "write_parquet"
+    extension = ".parquet"
+
+    def __init__(self, schema: Any, compression: str | None, group_bytes: int) -> None:
+        pa = arrow("pyarrow", self.method)  # raises where it is missing
+        if schema is not None and not isinstance(schema, pa.Schema):
+            raise PlanError(f"{self.method}(schema=) must be a pyarrow.Schema, got {schema!r:.80}")
+        codec = "NONE" if compression == "" else compression or "SNAPPY"
+        if codec != "NONE" and codec not in CODECS:
+            raise PlanError(f"{self.method}(compression_type=) must be one of {CODECS}, or '' for none, got {codec!r}")
+        self._codec = codec
+        self._group_bytes = group_bytes
+        self._columns = RowTypes(schema)
+        self.layout = (codec, "" if schema is None else self.memo)
+
+    @property
+    def memo(self) -> str:
+        return self._columns.text()
+
+    def go_on(self, memo: str) -> None:
+        self._columns = RowTypes.from_text(memo)
+
+    def encoder(self, before: int) -> ParquetEncoder:
+        return ParquetEncoder(self._columns, self._codec, self._group_bytes)
+
+
+def framed(element: Any) -> bytes:
+    """Return a record as it stands in a TFRecord file."""
+    if not isinstance(element, bytes):
+        raise StructureError(
+            f"write_tfrecords needs elements that are bytes, got {type(element).__name__}; make_example makes such "
+            "of a dict of features, and save() keeps elements of any kind"
+        )
+    return frame(element)
+
+
+def json_line(element: Any) -> bytes:
+    """Return an element as a line of JSON."""
+    try:
+        return json_bytes(element) + b"\n"
+    except (TypeError, ValueError) as error:
+        raise StructureError(f"write_jsonl: {error}: {element!r:.80}") from error
