@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,23 @@ def test_one_element_takes_little(server: Web, tmp_path: Path) -> None:
     (url,), (made,) = served(server, tmp_path, [2000])
     assert list(ad.TFRecordDataset(url).take(1)) == made[:1]
     assert sum(request.stop - request.start for request in server.requests) <= 4 << 20
+
+
+def test_an_epoch_over_s3_asks_for_parts_and_nothing_else(server: Web, tmp_path: Path) -> None:
+    counts = [120, 0, 1, 60, *[2] * 16]
+    found = [records(tmp_path / "one.tfrecord", count) for count in counts]
+    for place, (content, _) in enumerate(found):
+        server.put(f"bucket/{place:02}.tfrecord", content)
+    options = {"endpoint": server.url, "region": "x", "skip_signature": True}
+    names = [f"s3://bucket/{place:02}.tfrecord" for place in range(len(counts))]
+    with ad.TFRecordDataset(names, num_parallel_reads=4, storage_options=options).iterate() as elements:
+        read = [one for one in elements if elements.state_dict()]
+    assert sorted(read) == sorted(one for _, made in found for one in made)
+    asked = Counter(request.path for request in server.of("GET"))
+    parts = [2, 1, 1, 2, *[1] * 16]  # of 1 and 2 MB
+    assert asked == {f"/bucket/{place:02}.tfrecord": count for place, count in enumerate(parts)}
+    assert len(server.requests) == asked.total() + len(server.of("HEAD"))
+    assert [request.path for request in server.of("HEAD")] == ["/bucket/01.tfrecord"]  # it has no first byte
 
 
 def stopped(ds: ad.Dataset[Any], count: int) -> tuple[list[Any], dict[str, Any]]:
@@ -257,12 +275,17 @@ def test_parts_stay_small_where_the_budget_is(server: Web, tmp_path: Path) -> No
 def test_many_parts_under_faults_are_whole(server: Web) -> None:
     content = random.Random(3).randbytes(1 << 20)
     url = server.put("x", content)
-    rng = random.Random(4)
-    faults = [503, 429, "cut", "reset"]
-    server.fault = lambda number, request: rng.choice(faults) if rng.random() < 0.2 else None
+    rng, drawn = random.Random(4), Counter[Any]()
+
+    def fault(number: int, request: Request) -> str | int | None:
+        found = rng.choice([503, 429, "cut", "reset", "slow"]) if rng.random() < 0.2 else None
+        drawn[found] += 1
+        return found
+
+    server.fault = fault
     spans = [(start := rng.randrange(1 << 20), start + rng.randrange(1, 100_000)) for _ in range(10_000)]
     patient = {"retry_config": {"max_retries": 20, "backoff": {"init_backoff": 0.001}}}
-    store, path = store_for(url, StorageOptions(patient))
+    store, path = store_for(url, StorageOptions({**patient, "client_options": {"read_timeout": "200ms"}}))
 
     async def read() -> None:
         slots = asyncio.Semaphore(32)
@@ -274,6 +297,8 @@ def test_many_parts_under_faults_are_whole(server: Web) -> None:
         await asyncio.gather(*[one(*span) for span in spans])
 
     asyncio.run(read())
+    assert len(drawn) == 6
+    assert drawn.total() - drawn[None] > 1500
 
 
 def test_a_server_that_gives_no_parts(server: Web, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,11 +59,33 @@ def moto() -> Iterator[str]:
     process.wait()
 
 
-def test_google_storage(moto: str) -> None:
+def client_of(endpoint: str) -> Any:
     boto3 = pytest.importorskip("boto3")
-    client = boto3.client(
-        "s3", endpoint_url=moto, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
+    return boto3.client(
+        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
     )
+
+
+def test_keys_that_obstore_cannot_ask_for_are_loud(moto: str) -> None:
+    client = client_of(moto)
+    client.create_bucket(Bucket="odd")
+    for key in ("good/", "good/a.txt", "bad/a.txt", "bad//b.txt"):
+        client.put_object(Bucket="odd", Key=key, Body=b"")
+    options = {"endpoint": moto, "region": "us-east-1", "access_key_id": "a", "secret_access_key": "b"}
+    found = ad.Dataset.list_files("s3://odd/good/*", storage_options=options)  # folders that consoles make do no harm
+    assert list(found) == ["s3://odd/good/a.txt"]
+    for pattern in ("s3://odd/bad/*", "s3://odd/bad//*", "s3://odd/**"):
+        with pytest.raises(OSError, match="bad//b.txt"):
+            ad.Dataset.list_files(pattern, storage_options=options)
+    with pytest.raises(OSError, match=r"bad//b\.txt"):
+        list(ad.TextLineDataset("s3://odd/bad//b.txt", storage_options=options))
+    with pytest.raises(OSError, match="part that is empty"):
+        ad.Dataset.from_tensor_slices([b"x"]).write_tfrecords("s3://odd/new//here", storage_options=options)
+    assert client.list_objects_v2(Bucket="odd", Prefix="new")["KeyCount"] == 0
+
+
+def test_google_storage(moto: str) -> None:
+    client = client_of(moto)
     client.create_bucket(Bucket="bucket")
     for number in range(3):
         client.put_object(Bucket="bucket", Key=f"d/{number}.txt", Body=b"%d\n" % number * 1000)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import asyncdata as ad
+from asyncdata.errors import DataLossError, ResumeError
 from tests.remote.conftest import Bucket
 
 pytestmark = pytest.mark.remote
@@ -39,8 +42,8 @@ def test_records_are_listed_and_read(bucket: Bucket, tmp_path: Path) -> None:
     assert list(ds) == [one for some in made for one in some]
 
 
-def test_random_stops_and_resumes_with_shuffle(bucket: Bucket, tmp_path: Path) -> None:
-    put_records(bucket, tmp_path, [6] * 32)
+def test_200_random_stops_and_resumes_with_shuffle(bucket: Bucket, tmp_path: Path) -> None:
+    made = put_records(bucket, tmp_path, [60] * 32)
 
     def build() -> ad.Dataset[Any]:
         names = ad.Dataset.list_files(f"{bucket.url}/**", seed=3, storage_options=bucket.options)
@@ -49,17 +52,33 @@ def test_random_stops_and_resumes_with_shuffle(bucket: Bucket, tmp_path: Path) -
         ).shuffle(20, seed=5)
 
     whole = list(build())
-    assert len(whole) == 32 * 6
-    rng, found, state = random.Random(1), [], None
-    while len(found) < len(whole):
+    assert sorted(whole) == sorted(one for some in made for one in some)
+    stops = sorted(random.Random(1).sample(range(len(whole)), 200))
+    found, state = [], None
+    for count in [*stops, len(whole)]:
         with build().iterate() if state is None else build().iterate(state=state) as elements:
-            for _ in range(rng.randrange(1, 12)):
-                try:
-                    found.append(next(elements))
-                except StopIteration:
-                    break
+            found += islice(elements, count - len(found))
             state = json.loads(json.dumps(elements.state_dict()))
     assert found == whole
+
+
+def test_a_replaced_object_is_noticed(bucket: Bucket, tmp_path: Path) -> None:
+    rng = random.Random(7)
+    path = tmp_path / "records"
+    with ad.TFRecordWriter(path) as writer:
+        for _ in range(40):
+            writer.write(rng.randbytes(1_000_000))
+    content = path.read_bytes()
+    url = bucket.put("one.tfrecord", content)
+    ds = ad.TFRecordDataset(url, storage_options=bucket.options)
+    with ds.with_options(ad.Options(ram_budget=1 << 20)).iterate() as elements:
+        next(elements)
+        state = elements.state_dict()
+        bucket.put("one.tfrecord", content[:-1] + b"x")
+        with pytest.raises(DataLossError, match=r"one\.tfrecord: the object was replaced while it was read"):
+            list(elements)
+    with pytest.raises(ResumeError, match="replaced by another one"):
+        list(ds.iterate(state=state))
 
 
 def test_wrong_keys_and_missing_buckets(bucket: Bucket) -> None:
@@ -151,3 +170,42 @@ def test_a_file_whose_writing_failed_is_not_there(bucket: Bucket) -> None:
     written = ad.Dataset.list_files(f"{bucket.url}/written/*", storage_options=bucket.options)
     assert [name[-14:] for name in written] == ["00000.tfrecord"]
     assert "Uploads" not in bucket.client.list_multipart_uploads(Bucket="tests")
+
+
+KILLED = """
+import json, sys, asyncdata as ad
+def fn(x):
+    if x == 35:
+        print("in the middle", flush=True)
+        sys.stdin.readline()
+    return b"%07d" % x * 300_000
+ds = ad.Dataset.range(40).map(fn)
+ds.write_tfrecords(sys.argv[1], shards=2, storage_options=json.loads(sys.argv[2]))
+"""
+
+
+def uploads(bucket: Bucket) -> list[str]:
+    """The keys of the uploads that are not complete."""
+    found = bucket.client.list_multipart_uploads(Bucket="tests", Prefix=bucket.folder)
+    return [one["Key"].rpartition("/")[2] for one in found.get("Uploads", [])]
+
+
+def test_nothing_is_seen_of_an_upload_whose_process_was_killed(bucket: Bucket) -> None:
+    command = [sys.executable, "-c", KILLED, f"{bucket.url}/written", json.dumps(bucket.options)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pattern = f"{bucket.url}/written/*"
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"in the middle\n"
+        while uploads(bucket) != ["00001.tfrecord"]:
+            assert process.poll() is None
+        process.send_signal(signal.SIGKILL)
+    names = [f"{bucket.url}/written/{place:05}.tfrecord" for place in range(2)]
+    assert list(ad.Dataset.list_files(pattern, storage_options=bucket.options)) == names[:1]
+    first = bucket.client.head_object(Bucket="tests", Key=f"{bucket.folder}/written/00000.tfrecord")
+    subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=True, capture_output=True, timeout=60)
+    assert list(ad.Dataset.list_files(pattern, shuffle=False, storage_options=bucket.options)) == names
+    read = ad.TFRecordDataset(names, storage_options=bucket.options).enumerate()
+    assert sum(one == b"%07d" % place * 300_000 for place, one in read) == 40
+    again = bucket.client.head_object(Bucket="tests", Key=f"{bucket.folder}/written/00000.tfrecord")
+    assert again["LastModified"] == first["LastModified"]

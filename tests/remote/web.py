@@ -29,7 +29,9 @@ class Web:
         self.files: dict[str, bytes] = {}
         self.requests: list[Request] = []
         self.fault: Callable[[int, Request], str | int | None] = lambda number, request: None
-        """What is wrong with a request by its number: a status, "cut" in the middle, "reset", "short"; or nothing."""
+        """What is wrong with a request by its number: a status, "cut" in the middle, "reset", "slow"; or nothing."""
+        self.slow = threading.Event()
+        """What answers that are slow wait for, in their middle."""
         self.gate: threading.Event | None = None
         """What answers wait for."""
         self.ranges = True
@@ -87,6 +89,8 @@ class Handler(BaseHTTPRequestHandler):
     def empty(self, status: int) -> None:
         self.send_response(status)
         self.send_header("Content-Length", "0")
+        if status in {429, 503}:
+            self.send_header("Retry-After", "3600")
         self.end_headers()
 
     def body(self, content: bytes, start: int, stop: int, part: bool, fault: str | None) -> None:
@@ -105,7 +109,11 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
             return
-        self.wfile.write(content[start:stop])
+        middle = start if fault != "slow" else start + (stop - start) // 2
+        self.wfile.write(content[start:middle])
+        if fault == "slow":
+            self.web.slow.wait(30)
+        self.wfile.write(content[middle:stop])
 
 
 class Server(ThreadingHTTPServer):
@@ -128,6 +136,7 @@ def web() -> Iterator[Web]:
         try:
             yield served
         finally:
+            served.slow.set()
             if served.gate is not None:
                 served.gate.set()
             server.shutdown()
