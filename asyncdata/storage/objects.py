@@ -18,6 +18,7 @@ from asyncdata.runtime.optional_packages import require
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner, Stream
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.options import StorageOptions
+from asyncdata.storage.parts_or_whole import PartsOrWhole
 from asyncdata.storage.patterns import Pattern
 from asyncdata.storage.read_ahead import LARGEST_PART, Part, ReadAhead
 from asyncdata.storage.retries import (
@@ -30,7 +31,6 @@ from asyncdata.storage.retries import (
     explained,
     without_secrets,
 )
-from asyncdata.storage.whole import PartsOrWhole
 
 __all__ = ("ObjectStore", "Writable", "endpoint_of", "in_this_process")
 
