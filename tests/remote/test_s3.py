@@ -134,7 +134,7 @@ def test_the_example_of_pictures() -> None:
     done = subprocess.run(
         [sys.executable, path], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.stderr == ""
+    assert done.returncode == 0, done.stderr  # which may say that the machine was too busy for its event loop
     assert done.stdout.splitlines() == [
         "batches 8 of (8, 32, 32, 3) uint8",
         "size of the state: True",
