@@ -317,6 +317,11 @@ class Node:
         return self.waits
 
     @property
+    def reads_elsewhere(self) -> bool:
+        """Whether another machine must be asked before there is a first element, which takes a while."""
+        return any(node.reads_elsewhere for node in self.inputs)
+
+    @property
     def once(self) -> bool:
         """Whether it can be run only once, because a source is an iterator."""
         return any(node.once for node in self.inputs)

@@ -134,6 +134,10 @@ class ParsedFile(Node):
         return places
 
     @property
+    def reads_elsewhere(self) -> bool:
+        return not is_local(self.path)
+
+    @property
     def resume_note(self) -> str | None:
         return f"{self.label()} is decompressed from its beginning" if self.compression else None
 

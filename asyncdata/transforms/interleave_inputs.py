@@ -280,7 +280,8 @@ class SerialInputs:
 class ParallelInputs:
     """Keeps as many inner datasets being read as the cycle has slots; one that is read to its end makes way.
 
-    No more than that stand by for a slot: of short ones, the buffers could else hold all there are.
+    No more than that stand by for a slot: of short ones, the buffers could else hold all there are. Where they read
+    from other machines, one more is begun ahead, so that its first answer is not waited for when it is its turn.
     """
 
     def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: CyclePlace) -> None:
@@ -294,6 +295,7 @@ class ParallelInputs:
         self.turn = asyncio.Semaphore(workers) if workers < node.cycle_length else nullcontext()
         self.gate = None if node.tuner is None else ReadLimiter(node.tuner)
         self.reading = 0
+        self.ahead = 0
         self.first = (node.block_length + 1, 0)
         self.standby: deque[CycleSlot | Refused] = deque()
         self.numbers = count()
@@ -307,7 +309,7 @@ class ParallelInputs:
         return bool(self.standby) or self.ended
 
     def vacant(self) -> bool:
-        return max(self.reading, len(self.standby)) < self.node.cycle_length
+        return max(self.reading - self.ahead, len(self.standby)) < self.node.cycle_length
 
     async def run(self) -> None:
         """Open inner datasets as long as there is a vacancy."""
@@ -334,6 +336,7 @@ class ParallelInputs:
         depth = BufferSize(AUTOTUNE, self.scope.owned.budget.share(copies=2), self.first)
         queue = LoopQueue(depth, LoopSignal(self.scope.loop), self.signal)
         self.reading += 1
+        self.ahead = int(plan.reads_elsewhere)  # the next dataset is likely of the same kind
         self.standby.append(ReaderSlot(outer, begin, queue, self.signal))
         number, inner = next(self.numbers), self.scope.at(outer[0])
         self.tasks[number] = self.scope.spawn(lambda: self.read(queue, plan, inner, Start.of(begin), number))

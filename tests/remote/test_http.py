@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,21 @@ def test_an_epoch_over_s3_asks_for_parts_and_nothing_else(server: Web, tmp_path:
     assert asked == {f"/bucket/{place:02}.tfrecord": count for place, count in enumerate(parts)}
     assert len(server.requests) == asked.total() + len(server.of("HEAD"))
     assert [request.path for request in server.of("HEAD")] == ["/bucket/01.tfrecord"]  # it has no first byte
+
+
+@pytest.mark.parametrize("cycle", [1, 2])
+def test_the_next_file_of_an_interleave_is_opened_ahead(server: Web, tmp_path: Path, cycle: int) -> None:
+    urls, made = served(server, tmp_path, [300] * 4)
+    names = ad.Dataset.from_tensor_slices(urls)
+    ds = names.interleave(ad.TFRecordDataset, cycle_length=cycle, num_parallel_calls=cycle)
+    with ds.with_options(ad.Options(ram_budget=1 << 20)).iterate() as elements:  # so that no file fits in a buffer
+        found = [next(elements)]
+        assert server.asked_for(f"{cycle:02}.tfrecord")
+        found += islice(elements, 200)
+        assert {request.path for request in server.requests} == {f"/{place:02}.tfrecord" for place in range(cycle + 1)}
+        state = json.loads(json.dumps(elements.state_dict()))
+    found += ds.iterate(state=state)
+    assert sorted(found) == sorted(one for some in made for one in some)
 
 
 def stopped(ds: ad.Dataset[Any], count: int) -> tuple[list[Any], dict[str, Any]]:

@@ -37,11 +37,16 @@ class Web:
         self.ranges = True
         """Whether it gives parts of files."""
         self.url = ""
-        self.lock = threading.Lock()
+        self.lock = threading.Condition()
 
     def put(self, path: str, content: bytes) -> str:
         self.files[f"/{path}"] = content
         return f"{self.url}/{path}"
+
+    def asked_for(self, path: str) -> bool:
+        """Wait until somebody asks for a file; whether that has happened in time."""
+        with self.lock:
+            return self.lock.wait_for(lambda: any(one.path == f"/{path}" for one in self.requests), 30)
 
     def of(self, method: str) -> list[Request]:
         return [request for request in self.requests if request.method == method]
@@ -69,6 +74,7 @@ class Handler(BaseHTTPRequestHandler):
         with self.web.lock:
             self.web.requests.append(request)
             number = len(self.web.requests)
+            self.web.lock.notify_all()
         if self.web.gate is not None:
             self.web.gate.wait(30)
         fault = self.web.fault(number, request)
