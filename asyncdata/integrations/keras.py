@@ -25,17 +25,20 @@ class KerasBatches:
     """The methods of what `Dataset.to_keras` returns; Keras's class is its other base.
 
     Batches come one epoch after the other, whatever numbers Keras asks for: it draws those at random. Before it trains
-    a model for the first time Keras looks at one batch, to learn its shape: then the epoch begins again.
+    a model for the first time Keras looks at one batch, to learn its shape: then the epoch begins again. With JAX on an
+    accelerator it asks for each batch while it trains with the one before.
     """
 
     def __init__(self, dataset: Dataset[Any]) -> None:
         super().__init__()
         self.loader = Loader[Any](dataset)
+        self._ahead = batches_ahead()
         self._go_on(self.loader.state_dict())
 
     def _go_on(self, state: Mapping[str, Any]) -> None:
         self._batches = iter(self.loader)
         self._began: Mapping[str, Any] | None = state  # until the first epoch has begun
+        self._trained: Mapping[str, Any] | None = None  # the state without the batch that Keras has ahead
         self._given = 0
 
     @property
@@ -45,6 +48,8 @@ class KerasBatches:
 
     def __getitem__(self, index: int) -> Any:
         self._given += 1
+        if self._ahead:
+            self._trained = self.loader.state_dict()
         batch = next(self._batches, NONE_LEFT)
         if batch is NONE_LEFT:
             self._batches = iter(self.loader)
@@ -54,18 +59,31 @@ class KerasBatches:
     def on_epoch_begin(self) -> None:
         """Begin where the last epoch ended, or at the beginning again if Keras has only looked at it."""
         if self._began is not None and self._given:
-            if self._given == 1 != self.num_batches:
+            if self._given == 1 + self._ahead != self.num_batches:
                 self.load_state_dict(self._began)
             self._began = None
 
+    def on_epoch_end(self) -> None:
+        """Count the last batch of the epoch."""
+        self._trained = None
+
     def state_dict(self) -> dict[str, Any]:
-        """Return the place in the training, as a loader does: which batches Keras has been given."""
-        return self.loader.state_dict()
+        """Return the place in the training, as a loader does: which batches Keras has trained with.
+
+        Where Keras has a batch ahead, the last batch of an epoch counts when the epoch has ended.
+        """
+        return self.loader.state_dict() if self._trained is None else dict(self._trained)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where this stood when it gave `state`: Keras's next epoch begins there, and is as long as any."""
         self.loader.load_state_dict(state)
         self._go_on(state)
+
+
+def batches_ahead() -> int:
+    """Return how many batches Keras has asked for besides the one that it trains with."""
+    keras = require("keras", "to_keras()")
+    return int(keras.backend.backend() == "jax" and require("jax", "to_keras()").default_backend() != "cpu")
 
 
 @cache

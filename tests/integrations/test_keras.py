@@ -16,13 +16,16 @@ pytestmark = pytest.mark.integrations
 PROGRAM = Path(__file__).parent / "programs" / "keras_loop.py"
 
 
-@pytest.mark.parametrize("backend", ["torch", "jax", pytest.param("tensorflow", marks=pytest.mark.tensorflow)])
-def test_each_epoch_comes_whole_and_a_stopped_training_goes_on_at_the_batch(backend: str) -> None:
+@pytest.mark.parametrize(
+    "words", ["torch", "jax", "jax ahead", pytest.param("tensorflow", marks=pytest.mark.tensorflow)]
+)
+def test_each_epoch_comes_whole_and_a_stopped_training_goes_on_at_the_batch(words: str) -> None:
+    backend, *arguments = words.split()
     pytest.importorskip(backend)
     root = PROGRAM.parents[3]
     environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(root)}
     done = subprocess.run(
-        [sys.executable, PROGRAM], env=environment, capture_output=True, text=True, timeout=170, check=False
+        [sys.executable, PROGRAM, *arguments], env=environment, capture_output=True, text=True, timeout=170, check=False
     )
     assert done.returncode == 0, done.stderr
 
