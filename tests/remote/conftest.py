@@ -7,8 +7,8 @@ import socket
 import subprocess
 import sysconfig
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,27 @@ def answers(port: int) -> bool:
         connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
         return connection.recv(1) != b""
     return False
+
+
+def accepts(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+@contextmanager
+def started(command: list[str], port: int, ready: Callable[[int], bool]) -> Iterator[None]:
+    """Run a server, from when it is ready until the block is left."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            end = time.monotonic() + 60
+            while not ready(port):
+                assert process.poll() is None
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            yield
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,9 @@
-"""Reading from real servers of other kinds: Google's storage as moto has it, and FTP by fsspec."""
+"""Reading from real servers of other kinds: Google's storage as moto has it, FTP and SFTP by fsspec."""
 
 from __future__ import annotations
 
-import socket
-import subprocess
+import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-from tests.remote.conftest import answers, free_ports
+from tests.remote.conftest import accepts, answers, free_ports, started
 
 pytestmark = pytest.mark.remote
 
@@ -30,22 +28,25 @@ FTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 
 
-def started(command: list[str], port: int, ready: object) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 60
-    while not ready(port):
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    return process
-
-
-def accepts(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
-    except OSError:
-        return False
-    return True
+SFTP = """
+import asyncio, asyncssh, sys
+class Server(asyncssh.SSHServer):
+    def begin_auth(self, username):
+        return True
+    def password_auth_supported(self):
+        return True
+    def validate_password(self, username, password):
+        return (username, password) == ("reader", "secret-word")
+def files(channel):
+    return asyncssh.SFTPServer(channel, chroot=sys.argv[2].encode())
+async def main():
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    server = await asyncssh.create_server(
+        Server, "127.0.0.1", int(sys.argv[1]), server_host_keys=[key], sftp_factory=files
+    )
+    await server.wait_closed()
+asyncio.run(main())
+"""
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +54,8 @@ def moto() -> Iterator[str]:
     pytest.importorskip("moto.server")
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = started(command, port, answers)
-    yield f"http://127.0.0.1:{port}"
-    process.kill()
-    process.wait()
+    with started(command, port, answers):
+        yield f"http://127.0.0.1:{port}"
 
 
 def client_of(endpoint: str) -> Any:
@@ -104,24 +103,34 @@ def test_google_storage(moto: str) -> None:
         list(ad.TextLineDataset("gs://bucket/missing", storage_options=options))
 
 
+def check_lines(root: str, options: dict[str, Any], folder: Path) -> None:
+    """Files of lines are listed, read, gone on with, and missing."""
+    (folder / "a.txt").write_bytes(b"one\n" * 500_000)
+    (folder / "b.txt").write_bytes(b"two\n")
+    names = ad.Dataset.list_files(f"{root}/*.txt", shuffle=False, storage_options=options)
+    assert list(names) == [f"{root}/a.txt", f"{root}/b.txt"]
+    ds = ad.TextLineDataset(names, storage_options=options)
+    with ds.iterate() as lines:
+        found = [next(lines) for _ in range(400_000)]
+        state = json.loads(json.dumps(lines.state_dict()))
+    found += ds.iterate(state=state)
+    assert found == [b"one"] * 500_000 + [b"two"]
+    with pytest.raises(FileNotFoundError):
+        list(ad.TextLineDataset(f"{root}/missing.txt", storage_options=options))
+
+
 def test_ftp(tmp_path: Path) -> None:
     pytest.importorskip("pyftpdlib")
-    (tmp_path / "a.txt").write_bytes(b"one\n" * 500_000)
-    (tmp_path / "b.txt").write_bytes(b"two\n")
     (port,) = free_ports(1)
-    process = started([sys.executable, "-c", FTP, str(port), str(tmp_path)], port, accepts)
-    try:
+    with started([sys.executable, "-c", FTP, str(port), str(tmp_path)], port, accepts):
         options = {"username": "reader", "password": "secret-word", "port": port}
-        names = ad.Dataset.list_files("ftp://127.0.0.1/*.txt", shuffle=False, storage_options=options)
-        assert list(names) == ["ftp://127.0.0.1/a.txt", "ftp://127.0.0.1/b.txt"]
-        ds = ad.TextLineDataset(names, storage_options=options)
-        with ds.iterate() as lines:
-            found = [next(lines) for _ in range(400_000)]
-            state = lines.state_dict()
-        found += ds.iterate(state=state)
-        assert found == [b"one"] * 500_000 + [b"two"]
-        with pytest.raises(FileNotFoundError):
-            list(ad.TextLineDataset("ftp://127.0.0.1/missing.txt", storage_options=options))
-    finally:
-        process.kill()
-        process.wait()
+        check_lines("ftp://127.0.0.1", options, tmp_path)
+
+
+def test_sftp(tmp_path: Path) -> None:
+    pytest.importorskip("asyncssh")
+    pytest.importorskip("paramiko")
+    (port,) = free_ports(1)
+    with started([sys.executable, "-c", SFTP, str(port), str(tmp_path)], port, accepts):
+        options = {"username": "reader", "password": "secret-word", "port": port}
+        check_lines("sftp://127.0.0.1", options, tmp_path)
