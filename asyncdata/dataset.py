@@ -37,7 +37,7 @@ from asyncdata.persistence.shards import ShardedWrite
 from asyncdata.runtime.optional_packages import require
 from asyncdata.sources.in_memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
 from asyncdata.sources.iterators import AsyncIterated, Generated, Iterated, Restarted
-from asyncdata.sources.listing import Pattern, listed
+from asyncdata.sources.listing import Pattern, buffer_for, listed
 from asyncdata.storage import local_path
 from asyncdata.tee import Consumer, consumers
 from asyncdata.transformations import Transformations, check_structures, dataset_for
@@ -362,7 +362,7 @@ class Dataset(Transformations[T]):
         """
         in_order = check_choice("list_files", "shuffle", shuffle) is False
         files: Dataset[str] = Dataset(listed("list_files", file_pattern, in_order, storage_options))
-        return files if in_order else files.shuffle(len(files), seed=seed)
+        return files if in_order else files.shuffle(buffer_for(files.plan), seed=seed)
 
     @staticmethod
     def load(

@@ -31,8 +31,15 @@ class Files:
     @classmethod
     def of(cls, names: Sequence[str]) -> Self:
         """Return what tells these files, as they are now, from others."""
-        files = names_and_sizes(names)
-        return cls(len(files), hashed(files, 4), in_groups(files, group_size(len(files))))
+        names = [without_query(name) for name in names]
+        size, folder, groups = group_size(len(names)), folder_of(names), list[str]()
+        whole = blake2b(b"[", digest_size=4)  # of the text of one list, of which no more than a group is made at once
+        for place in range(0, len(names), size):
+            text = repr(in_folder(names[place : place + size], folder))
+            groups.append(blake2b(text.encode(), digest_size=2).hexdigest())
+            whole.update(f"{', ' if place else ''}{text[1:-1]}".encode())
+        whole.update(b"]")
+        return cls(len(names), whole.hexdigest(), groups)
 
     @classmethod
     def parse(cls, words: str) -> Self | None:
@@ -86,8 +93,17 @@ def stamp(name: str) -> tuple[str, int, int]:
 def names_and_sizes(names: Sequence[str]) -> list[tuple[str, int]]:
     """Return the files' names, from the folder on that holds them all, as it may be moved, and their sizes."""
     names = [without_query(name) for name in names]
+    return in_folder(names, folder_of(names))
+
+
+def folder_of(names: Sequence[str]) -> int:
+    """Return how long the name of the folder is that holds all files."""
     prefix = os.path.commonprefix(names)  # noqa: RUF071  of URLs as well; it is cut at a separator
-    folder = len(prefix) - len(os.path.basename(prefix))
+    return len(prefix) - len(os.path.basename(prefix))
+
+
+def in_folder(names: Sequence[str], folder: int) -> list[tuple[str, int]]:
+    """Return the files' names without that of the folder, and their sizes."""
     return [(name[folder:], size_of(name)) for name in names]
 
 

@@ -19,7 +19,7 @@ from asyncdata.runtime.tickets import END, ExplicitTickets, Position, ReplayedTi
 from asyncdata.sources.in_memory import Items
 from asyncdata.storage import Entry, StorageOptions, is_local, store_for
 
-__all__ = ("Listing", "Pattern", "listed", "matching")
+__all__ = ("Listing", "Pattern", "buffer_for", "listed", "matching")
 
 Pattern: TypeAlias = str | bytes | PathLike[str]
 
@@ -145,4 +145,11 @@ def some(method: str, patterns: Sequence[str], found: list[str]) -> list[str]:
     """Return what was found, sorted; `FileNotFoundError` if that is nothing."""
     if not found:
         raise FileNotFoundError(f"{method}: no file matches {', '.join(patterns) or 'an empty list'}")
-    return sorted(found)
+    found.sort()
+    return found
+
+
+def buffer_for(files: Node) -> int | None:
+    """Return how large a buffer shuffles all names; of many objects none does, as it takes as much memory as they."""
+    many = isinstance(files, Items) and len(files.items) > MANY and not is_local(files.items[0])
+    return None if many else files.cardinality

@@ -118,6 +118,24 @@ def test_many_names_are_listed_as_they_are_read(bucket: Bucket, monkeypatch: pyt
         assert found == list(build().shuffle(5, seed=1))
 
 
+def test_many_names_are_shuffled_without_a_buffer(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncdata.sources.listing.MANY", 10)
+    urls = sorted(bucket.put(f"d/{number:02}", b"x") for number in range(40))
+
+    def build() -> ad.Dataset[str]:
+        return ad.Dataset.list_files(f"{bucket.url}/d/*", seed=4, storage_options=bucket.options)
+
+    ds = build()
+    assert "shuffle()" in ds.explain()
+    whole = list(ds)
+    assert (sorted(whole), whole == urls, len(ds)) == (urls, False, 40)
+    assert list(ds) != whole  # the next epoch's order
+    with build().iterate() as names:
+        found = [next(names) for _ in range(17)]
+        state = json.loads(json.dumps(names.state_dict()))
+    assert found + list(build().iterate(state=state)) == whole
+
+
 def test_tables(bucket: Bucket) -> None:
     bucket.put("table/a.csv", b"id,name\n1,one\n2,two\n")
     bucket.put("table/b.csv", b"id,name\n3,three\n")
