@@ -61,6 +61,13 @@ class Device(Protocol):
         """
         ...
 
+    def part(self, packed: Any, start: int, like: Any) -> Any:
+        """Return the array that lies in an array of bytes from a byte on, with the shape and dtype of one on the host.
+
+        Both are on the device. Devices without pinned memory are not asked.
+        """
+        ...
+
     def arrive(self, sent: Sent) -> None:
         """Let the consumer's current stream wait for the copy, and say that it uses the arrays."""
         ...

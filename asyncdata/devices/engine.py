@@ -43,18 +43,20 @@ class DeviceEngine:
     def start(self) -> None:
         """Begin to copy."""
         ENGINES.add(self)
-        SENDERS.add(self.sender)
+        THREADS.difference_update([thread for thread in THREADS if thread.ident and not thread.is_alive()])
+        THREADS.add(self.sender.thread)
         forks.register(self)
         try:
             self.sender.thread.start()
         except RuntimeError as error:  # there can be no more threads
+            THREADS.discard(self.sender.thread)
             self.queue.finish(error)
             raise
 
     def disown(self) -> None:
         """Leave the device to the parent in a forked child."""
         ENGINES.discard(self)
-        SENDERS.discard(self.sender)
+        THREADS.discard(self.sender.thread)
         self.queue.stopped = True
         forks.keep_for_ever(self)
 
@@ -120,17 +122,16 @@ class DeviceEngine:
 
 
 ENGINES: Final[weakref.WeakSet[DeviceEngine]] = weakref.WeakSet()
-SENDERS: Final[weakref.WeakSet[Sender]] = weakref.WeakSet()
-"""Those of engines that were dropped too: a thread keeps its sender until it has ended."""
+THREADS: Final[set[threading.Thread]] = set()
+"""Those of engines that were dropped too, until they have ended: what they let go of last is memory of a device."""
 
 
 @atexit.register
 def end_engines() -> None:
     """End what still copies when the interpreter exits: a thread may not be in the midst of a device's library then."""
     deadline = time.monotonic() + END_TIMEOUT
-    senders = list(SENDERS)
     for engine in list(ENGINES):
         engine.stop(AT_EXIT)
-    for sender in senders:
-        if sender.thread.ident is not None:
-            sender.thread.join(max(0.0, deadline - time.monotonic()))
+    for thread in list(THREADS):
+        if thread.ident is not None:
+            thread.join(max(0.0, deadline - time.monotonic()))

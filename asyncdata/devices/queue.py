@@ -155,14 +155,14 @@ class DeviceQueue(BlockQueue):
         self.device.arrive(sent)
         self.lent, self.lent_arrays = True, sent.arrays if self.ring else None
         try:
-            return put_together(batch.item, self.arrays(batch.paths, sent))
+            return put_together(batch.item, self.arrays(batch))
         except Exception as error:
             return noted(error, self.label, batch.tickets[0])
 
-    def arrays(self, paths: Sequence[str], sent: Sent) -> Sequence[Any]:
+    def arrays(self, batch: Batch) -> Sequence[Any]:
         """Return the arrays that the consumer gets; its own need no credit, as those of the batch are free at once."""
         if self.static is None:
-            return sent.arrays
-        written = self.static.write(self.device, paths, sent.arrays)
+            return batch.arrays
+        written = self.static.write(self.device, batch.paths, batch.arrays)
         self.give_back()
         return written

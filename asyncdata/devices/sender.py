@@ -33,7 +33,7 @@ class Credit(NamedTuple):
 class Batch:
     """One element on its way to the device; `last` if it is the last one of a block of the pipeline."""
 
-    __slots__ = ("credit", "failure", "item", "last", "paths", "sent", "tickets")
+    __slots__ = ("arrays", "credit", "failure", "item", "last", "paths", "sent", "tickets")
 
     def __init__(self, item: Any, tickets: Tickets, last: bool, credit: Credit) -> None:
         self.item = item
@@ -41,6 +41,8 @@ class Batch:
         self.last = last
         self.credit = credit
         self.sent: Sent | None = None
+        self.arrays: Sequence[Any] = ()
+        """The arrays of the element on the device, which lie in those that were sent."""
         self.paths: Sequence[str] = ()
         self.failure: Failure | None = item if type(item) is Failure else None
 
@@ -169,8 +171,10 @@ class Sender:
         begin = time.perf_counter()
         batch.item, leaves, batch.paths = taken_apart(batch.item, self.device.is_sent)
         on_host = self.staging.pinned(leaves)
-        batch.sent = self.device.send(on_host.arrays, batch.credit.arrays)
-        self.copies.append(Copy(batch.sent.ready, on_host))
+        sent = self.device.send(on_host.sources(), batch.credit.arrays)
+        self.copies.append(Copy(sent.ready, on_host))
+        batch.arrays = on_host.parts(self.device, sent.arrays)
+        batch.sent = sent
         self.worked += (seconds := time.perf_counter() - begin)
         if RECORDERS:
             record(self.label, "device", seconds, 1)

@@ -107,11 +107,14 @@ class SimulatedEvent:
 class SimulatedArray:
     """An array on a simulated accelerator."""
 
-    __slots__ = ("__weakref__", "accelerator", "dtype", "memory", "shape")
+    __slots__ = ("__weakref__", "accelerator", "dtype", "memory", "owner", "shape", "start")
 
     def __init__(self, accelerator: Accelerator, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.accelerator = accelerator
         self.memory = memory
+        self.start = 0
+        self.owner: SimulatedArray | None = None
+        """The array in whose memory this lies, from byte `start` on."""
         self.shape = shape
         self.dtype = dtype
 
@@ -119,6 +122,11 @@ class SimulatedArray:
     def nbytes(self) -> int:
         """How many bytes its numbers take."""
         return prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def place(self) -> slice:
+        """Where its numbers lie in the memory."""
+        return slice(self.start, self.start + self.nbytes)
 
     def numpy(self) -> npt.NDArray[Any]:
         """Return its numbers, once the current stream has come to this point."""
@@ -199,12 +207,12 @@ class Accelerator:
         """Read arrays on the current stream; return a list that will hold what was there when that was executed."""
         found: list[npt.NDArray[Any]] = []
         memories = [array.memory for array in arrays]
-        shapes = [(array.shape, array.dtype, array.nbytes) for array in arrays]
+        shapes = [(array.shape, array.dtype, array.place) for array in arrays]
 
         def execute() -> None:
             found.extend(
-                memory.data[:size].view(dtype).reshape(shape).copy()
-                for memory, (shape, dtype, size) in zip(memories, shapes, strict=True)
+                memory.data[place].view(dtype).reshape(shape).copy()
+                for memory, (shape, dtype, place) in zip(memories, shapes, strict=True)
             )
 
         self.submit(self.current, execute, reads=memories)
@@ -410,6 +418,13 @@ class SimulatedDevice:
                 accelerator.copy(stream, source, arrays[-1])
             return Sent(arrays, accelerator.record(stream))
 
+    def part(self, packed: Any, start: int, like: Any) -> Any:
+        array = SimulatedArray(
+            self.accelerator, packed.memory, tuple(like.shape), as_array(like).dtype if is_tensor(like) else like.dtype
+        )
+        array.start, array.owner = start, packed
+        return array
+
     def arrive(self, sent: Sent) -> None:
         current = self.accelerator.current
         if isinstance(sent.ready, SimulatedEvent):
@@ -421,10 +436,10 @@ class SimulatedDevice:
         return self.accelerator.leave()
 
     def write(self, target: Any, array: Any) -> None:
-        size, source, to = array.nbytes, array.memory, target.memory
+        source, to, place, target_place = array.memory, target.memory, array.place, target.place
 
         def execute() -> None:
-            to.data[:size] = source.data[:size]
+            to.data[target_place] = source.data[place]
 
         self.accelerator.submit(self.accelerator.current, execute, reads=[source], writes=[to])
 

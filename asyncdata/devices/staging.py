@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from asyncdata.devices.base import Device
-from asyncdata.devices.pinned_memory import Array, HostMemory, PinnedMemory
+from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
 from asyncdata.elements.tensors import array_and_dtype, from_array_and_dtype, is_tensor
 
 __all__ = ("OnHost", "Staging")
 
 ALIGN: Final = 256
 ROOM: Final = 1 << 16
+SMALL: Final = 1 << 16
+"""Arrays of up to so many bytes are copied to the device as one, whose memory is taken for as long as one is used."""
+
+NONE: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class OnHost(NamedTuple):
-    """Arrays as a device may read them, and the slot that some of them were copied to."""
+    """The arrays of an element as a device may read them.
+
+    `slot` is the memory that some of them were copied to. It begins with the small ones, which are copied to the device
+    as one: `starts` tells where they begin, by their places, and `packed` is that part of the slot.
+    """
 
     arrays: Sequence[Any]
-    slot: HostMemory | None
+    slot: HostMemory | None = None
+    starts: Mapping[int, int] = NONE
+    packed: HostMemory | None = None
+
+    def sources(self) -> Sequence[Any]:
+        """Return what is copied to the device."""
+        if self.packed is None:
+            return self.arrays
+        return [self.packed, *(array for place, array in enumerate(self.arrays) if place not in self.starts)]
+
+    def parts(self, device: Device, copies: Sequence[Any]) -> Sequence[Any]:
+        """Return the arrays on the device, of the copies of the sources."""
+        if self.packed is None:
+            return copies
+        packed, others = copies[0], iter(copies[1:])
+        return [
+            device.part(packed, start, array) if (start := self.starts.get(place)) is not None else next(others)
+            for place, array in enumerate(self.arrays)
+        ]
 
 
 class Staging:
@@ -35,23 +62,26 @@ class Staging:
         """Return arrays in pinned memory, if the device is faster with that."""
         memory = self.device.pinned_memory
         if memory is None:
-            return OnHost(leaves, None)
-        arrays: list[Array | None] = [None if is_tensor(leaf) else memory.direct(np.asarray(leaf)) for leaf in leaves]
+            return OnHost(leaves)
+        arrays: list[Any] = [None if is_tensor(leaf) else memory.direct(np.asarray(leaf)) for leaf in leaves]
         elsewhere = {
             place: array_and_dtype(leaf) if is_tensor(leaf) else (np.asarray(leaf), "")
             for place, leaf in enumerate(leaves)
             if arrays[place] is None
         }
         if not elsewhere:
-            return OnHost(arrays, None)
+            return OnHost(arrays)
         slot = self.slot(memory, sum(aligned(array.nbytes) for array, _ in elsewhere.values()))
-        start = 0
-        for place, (array, dtype) in elsewhere.items():
+        starts, start, small = dict[int, int](), 0, 0
+        for place in sorted(elsewhere, key=lambda place: elsewhere[place][0].nbytes > SMALL):
+            array, dtype = elsewhere[place]
             copy = np.ndarray(array.shape, array.dtype.newbyteorder("="), slot, start)
             np.copyto(copy, array)
             arrays[place] = from_array_and_dtype(copy, dtype) if is_tensor(leaves[place]) else copy
+            if array.nbytes <= SMALL:
+                starts[place], small = start, start + aligned(array.nbytes)
             start += aligned(array.nbytes)
-        return OnHost(arrays, slot)
+        return OnHost(arrays, slot) if len(starts) < 2 else OnHost(arrays, slot, starts, slot[:small])
 
     def slot(self, memory: PinnedMemory, need: int) -> HostMemory:
         """Return a slot of so many bytes; one that is too small makes way for it."""

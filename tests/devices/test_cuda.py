@@ -170,3 +170,46 @@ def test_the_interpreter_exits_in_the_midst_of_it(torch: Any, how: str, line: st
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (run.returncode, run.stdout, run.stderr) == (0, f"{1 << 20}\n", "")
+
+
+FORKS = """
+import os, sys
+import numpy as np, torch
+import asyncdata as ad
+
+def full(x):
+    return np.full(1 << 20, x, np.int32)
+
+def child_of(state):
+    if (child := os.fork()) == 0:
+        os._exit(0)
+    print(state, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+ds = ad.Dataset.range(10**6).map(full).prefetch_to_device("cuda", mode=sys.argv[1])
+with ds.iterate() as batches:
+    kept = next(batches)
+    kept = next(batches)
+    child_of("running")
+child_of("closed")
+batches = iter(ds)
+next(batches)
+del batches
+child_of("dropped")
+data = torch.utils.data.TensorDataset(torch.arange(8))
+for _ in zip(ds, torch.utils.data.DataLoader(data, num_workers=2)):
+    pass
+child_of("beside a DataLoader")
+"""
+
+
+@pytest.mark.parametrize("mode", ["fresh", "ring"])
+def test_forked_children_leave_the_gpu_to_their_parent(torch: Any, mode: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", FORKS, mode],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    states = ("running", "closed", "dropped", "beside a DataLoader")
+    assert (run.stdout, run.stderr) == ("".join(f"{state} 0\n" for state in states), "")

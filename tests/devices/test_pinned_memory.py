@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.devices.simulated import Accelerator
+from asyncdata.devices.simulated import Accelerator, SimulatedDevice
 from asyncdata.devices.staging import Staging
 from asyncdata.memory.buffer_pool import POOL, plain_memory
 
@@ -108,3 +108,31 @@ def test_an_array_that_is_read_only_or_a_part_of_another_is_read_where_it_lies()
     assert direct.ctypes.data == whole[10:20].ctypes.data
     assert accelerator.pinned_memory.direct(whole[:, 10]) is None, "no one piece"
     assert accelerator.pinned_memory.direct(np.ones(3)) is None, "memory of somebody else"
+
+
+@pytest.mark.parametrize("mode", ["fresh", "ring"])
+def test_small_arrays_are_sent_as_one(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    send = SimulatedDevice.send
+
+    def noted(self: Any, leaves: Any, into: Any) -> Any:
+        counts.append(len(leaves))
+        return send(self, leaves, into)
+
+    def sample(x: int) -> Any:
+        small = {f"{place}": np.full(place, x, dtype) for place, dtype in enumerate((np.int8, np.float64, np.bool_))}
+        return {"first": np.full(20_000, x), **small, "number": np.int16(x), "last": np.full(30_000, x)}
+
+    monkeypatch.setattr(SimulatedDevice, "send", noted)
+    accelerator = Accelerator()
+    ds = ad.Dataset.range(20).map(sample)
+    found = [
+        {key: array.numpy() for key, array in element.items()}
+        for element in ds.prefetch_to_device(accelerator, mode=mode)
+    ]
+    assert (counts, accelerator.races) == ([3] * 20, [])
+    for x, element in enumerate(found):
+        want = sample(x)
+        assert {key: (value.dtype, value.tolist()) for key, value in element.items()} == {
+            key: (value.dtype, value.tolist()) for key, value in want.items()
+        }
