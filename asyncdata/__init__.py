@@ -30,7 +30,7 @@ Layout, lowest first. A module imports only from those before it (`tests/test_ar
 
 from __future__ import annotations
 
-from asyncdata import checkpoint, experimental, web
+from asyncdata import checkpoint, experimental, observe, web
 from asyncdata.dataset import Dataset
 from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
@@ -120,6 +120,7 @@ __all__ = (
     "empty",
     "experimental",
     "make_example",
+    "observe",
     "parse_example",
     "parse_single_example",
     "read_file",

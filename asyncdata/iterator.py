@@ -26,6 +26,7 @@ from asyncdata.graph.node import UnseekableError, check_count
 from asyncdata.graph.optimizer import Planner
 from asyncdata.observe.bottleneck import Bottleneck, bottleneck_of
 from asyncdata.observe.consumer import ConsumerTimes
+from asyncdata.observe.dashboard_server import show
 from asyncdata.observe.statistics import Statistics, statistics_of
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import DELIVERED, Block, Failure, fail
@@ -212,6 +213,8 @@ class Reader:
     def fail(self) -> None:
         """Raise the failure of the piece, if it is one and was not raised yet."""
         error: BaseException = self.piece.items[0].error if self.piece is not None and self.piece.failed else DELIVERED
+        if error is not DELIVERED:
+            self.times.raises(error)
         try:
             for failure in self.failures:  # not by `next` or `release`: a signal handler could raise when that returns
                 failure.error = DELIVERED
@@ -314,12 +317,16 @@ class Reader:
         self.check_open()
         error = queue.failure()
         self.exhausted = error is None
+        if error is not None and not self.times.ended:
+            self.times.raises(error)
         self.times.end()
         return error or stop
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Start the pipeline where the options say; its last prefetch fills the queue that is read here."""
         self.abandon()  # one whose start was interrupted by a signal handler
+        if self.options.dashboard:
+            show(self.options.dashboard, self.stats)
         plan, node = split_at_device(self.plan)
         device = None if node is None else device_for(node)
         run = RunSpec.of(plan, self.epoch, self.first, self.options.ram_budget)
@@ -350,7 +357,20 @@ class Reader:
             found = stats_of(split_at_device(self.plan)[0], self.meters, self.budget)
         if isinstance(self.engine, DeviceEngine):
             found = found._replace(steps=(*found.steps, self.engine.stats(len(found.steps) - 1)))
-        return statistics_of(found, self.times, self.placement, self.given)
+        return statistics_of(found, self.times, self.placement, self.given, self.condition)
+
+    @property
+    def condition(self) -> str:
+        """How the run stands, for `Statistics.state`."""
+        engine = self.running
+        if self.exhausted:
+            return "ended"
+        if self.closed or (engine is not None and engine.queue.stopped):
+            return "closed"
+        if engine is None:
+            return "not begun"
+        queue = engine.queue
+        return "failed" if queue.error is not None and not (queue.blocks or self.waiting or self.left) else "running"
 
     @property
     def given(self) -> int:
@@ -477,6 +497,21 @@ class DatasetIterator(Closable, Generic[T]):
         (True, True)
         """
         return self._reader.stats()
+
+    def monitor(self) -> Callable[[], Statistics]:
+        """Return a function that tells what `stats` does, and does not keep this iterator and its pipeline alive.
+
+        It is for what looks on from elsewhere: `asyncdata.observe.dashboard`, a collector of metrics.
+
+        >>> import asyncdata as ad
+        >>> numbers = iter(ad.Dataset.range(3))
+        >>> stats = numbers.monitor()
+        >>> _ = next(numbers)
+        >>> del numbers
+        >>> stats().elements, stats().state
+        (1, 'closed')
+        """
+        return self._reader.stats
 
     def bottleneck(self) -> Bottleneck:
         """Return which step limits the pipeline, by what `stats` tells, and what to do: print it.

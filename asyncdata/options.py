@@ -75,6 +75,11 @@ class Options(Fixable):
     disabled_rules: tuple[str, ...] | None = None
     """Names of rewrite rules to leave out, as `Dataset.explain` shows them."""
 
+    dashboard: bool | str | None = None
+    """Whether a page shows each iteration live, at http://127.0.0.1:8484 or, if that is in use, at a port that is free;
+    the log tells. `"host:port"` is another address; one that is not this machine's own lets others look: see
+    docs/observe.md. The page stays until the process ends."""
+
     def __setattr__(self, name: str, value: Any) -> None:
         if getattr(self, "_fixed", False):
             raise PlanError(
@@ -112,5 +117,7 @@ def check_option(name: str, value: Any) -> None:
         raise PlanError(f"placement must be one of {PLACEMENTS}, got {value!r}")
     if name == "ram_budget" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise PlanError(f"Options(ram_budget=) must be a number of bytes, at least 1, or None, got {value!r:.80}")
+    if name == "dashboard" and type(value) is not bool and not (isinstance(value, str) and ":" in value):
+        raise PlanError(f"Options(dashboard=) must be True, False, 'host:port' or None, got {value!r:.80}")
     if name == "disabled_rules" and (isinstance(value, str) or not isinstance(value, (tuple, list))):
         raise PlanError(f"Options(disabled_rules=) must be a tuple of names of rules, got {value!r:.80}")

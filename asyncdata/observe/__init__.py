@@ -1,5 +1,7 @@
-"""Seeing what a running pipeline does: statistics, bottleneck, progress, traces."""
+"""Seeing what a running pipeline does: statistics, bottleneck, progress, traces, a live dashboard."""
 
 from __future__ import annotations
 
-__all__ = ()
+from asyncdata.observe.dashboard_server import Dashboard, dashboard
+
+__all__ = ("Dashboard", "dashboard")

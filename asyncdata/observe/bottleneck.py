@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
 
-from asyncdata.observe.statistics import Statistics, StepStatistics
+from asyncdata.observe.statistics import Statistics, StepStatistics, counted
 from asyncdata.runtime.host_resources import lock_is_held, usable_cores
 
 __all__ = ("Bottleneck", "Load", "bottleneck_of")
@@ -244,10 +244,3 @@ class Judge:
             wider = "a larger cycle_length with num_parallel_calls=AUTOTUNE"
             change = f"read more of its inputs at once: {wider}, and files of like size"
         return self.found(limit, evidence, change, float(MOST_CALLS))
-
-
-def counted(step: StepStatistics) -> str:
-    """Return how many workers a step has, in words."""
-    kind = {"thread": "thread", "task": "task", "process": "process"}.get(step.where, "worker")
-    plural = "" if step.workers == 1 else "es" if kind == "process" else "s"
-    return f"{step.workers} {kind}{plural}"

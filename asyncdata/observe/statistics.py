@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from asyncdata.observe.consumer import ConsumerTimes
 from asyncdata.observe.table import Row, html_table, memory, share, text_table, time_of
 
-__all__ = ("EMPTY", "EngineStatistics", "Statistics", "StepStatistics", "statistics_of")
+__all__ = ("EMPTY", "EngineStatistics", "Statistics", "StepStatistics", "counted", "statistics_of")
 
 HEADINGS = ("step", "elements", "failed", "own time", "workers", "waits for input", "for room", "queue", "p50", "p99")
 
@@ -125,6 +125,12 @@ class Statistics:
     """What they may hold at most: `Options.ram_budget`."""
     thread_seconds: float
     """For how long the thread that runs the pipeline has computed; 0 if that thread runs other things too."""
+    state: str
+    """`"not begun"`, `"running"`, `"ended"` with the data, `"failed"`, or `"closed"` before the end."""
+    waits_seconds: float
+    """For how long the consumer has been waiting for the element that it asked for last; 0 if it is there."""
+    errors: tuple[str, ...]
+    """How the last exceptions read that the consumer was raised, with the step and the element of each: 20 at most."""
 
     @property
     def pace(self) -> float:
@@ -153,7 +159,8 @@ class Statistics:
         (3, 'range(3)')
         """
         steps = [{**step._asdict(), "inputs": list(step.inputs)} for step in self.steps]
-        return {**vars(self), "pace": self.pace, "waiting": self.waiting, "steps": steps}
+        derived = {"pace": self.pace, "waiting": self.waiting, "errors": [*self.errors]}
+        return {**vars(self), **derived, "steps": steps}
 
     @property
     def summary(self) -> str:
@@ -179,17 +186,30 @@ class Statistics:
         return f"<p>{escape(self.summary)}</p>{html_table(self.rows)}"
 
 
-def statistics_of(engine: EngineStatistics, times: ConsumerTimes, placement: str, elements: int) -> Statistics:
+def statistics_of(
+    engine: EngineStatistics, times: ConsumerTimes, placement: str, elements: int, state: str
+) -> Statistics:
     """Return what an engine and its consumer have done."""
+    waits = times.waits if state == "running" else 0.0
     return Statistics(
         steps=engine.steps,
         placement=placement,
         elements=elements,
         seconds=times.seconds,
         first_seconds=times.first,
-        waiting_seconds=times.waited,
+        waiting_seconds=times.waited + waits,
         engine_seconds=engine.seconds,
         held_bytes=engine.held_bytes,
         budget_bytes=engine.budget_bytes,
         thread_seconds=engine.thread_seconds,
+        state=state,
+        waits_seconds=waits,
+        errors=(*times.errors,),
     )
+
+
+def counted(step: StepStatistics) -> str:
+    """Return how many workers a step has, in words."""
+    kind = {"thread": "thread", "task": "task", "process": "process"}.get(step.where, "worker")
+    plural = "" if step.workers == 1 else "es" if kind == "process" else "s"
+    return f"{step.workers} {kind}{plural}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
-from ipaddress import ip_address
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+from asyncdata.runtime.loopback import is_loopback
 from asyncdata.web.decoding import BodyError
 
 __all__ = ("Authenticate", "admit")
@@ -34,13 +34,3 @@ def admit_this_machine(client: Any, origin: str | None) -> None:
         raise BodyError(
             403, f"pages of {origin:.80} are not served, only those of this machine: ingest_app(authenticate=)"
         )
-
-
-def is_loopback(host: str | None) -> bool:
-    """Tell whether a host is this machine; who has no address came by a local socket."""
-    if host is None or host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -1,0 +1,272 @@
+"""The live dashboard: a page that shows what pipelines do, and the server that has it."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import logging
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from asyncdata.errors import PlanError
+from asyncdata.observe.dashboard_page import PAGE, POLICY, Sample, View, rendered
+from asyncdata.observe.statistics import Statistics
+from asyncdata.runtime import forks
+from asyncdata.runtime.closing import Closable
+from asyncdata.runtime.loopback import is_loopback
+from asyncdata.runtime.optional_packages import require
+
+__all__ = ("Dashboard", "Monitored", "dashboard", "show")
+
+PORT: Final = 8484
+SECONDS: Final = 0.5
+KEPT: Final = 240
+MOST_SHOWN: Final = 8
+END_TIMEOUT: Final = 2.0
+EXTRA: Final = "'asyncdata[dashboard]'"
+
+log = logging.getLogger("asyncdata.dashboard")
+
+
+class Monitored(Protocol):
+    """An iterator, or what reads one: tells what its pipeline does."""
+
+    def monitor(self) -> Callable[[], Statistics]:
+        """Return a function that tells it."""
+        ...
+
+
+class Watched:
+    """A pipeline that is shown: what it told last, and how its queues were."""
+
+    def __init__(self, number: int, monitor: Callable[[], Statistics]) -> None:
+        self.number = number
+        self.monitor: Callable[[], Statistics] | None = monitor
+        self.last = monitor()
+        self.samples: deque[Sample] = deque(maxlen=KEPT)
+
+    def look(self, now: float) -> None:
+        """Ask the pipeline what it does; not again when it is over, so that nothing of it is kept."""
+        if self.monitor is None:
+            return
+        self.last = stats = self.monitor()
+        self.samples.append(Sample(now, stats.elements, tuple([step.queued for step in stats.steps])))
+        if stats.state not in {"not begun", "running"}:
+            self.monitor = None
+
+    def view(self) -> View:
+        return View(self.number, self.last, self.samples)
+
+
+class Dashboard(Closable):
+    """A page that shows pipelines while they run, at `url`; `close` it, or leave the `with` block.
+
+    >>> import asyncdata as ad
+    >>> with ad.Dataset.range(9).iterate() as numbers:
+    ...     with ad.observe.dashboard(numbers) as page:  # doctest: +SKIP
+    ...         print(page.url)
+    http://127.0.0.1:43121/
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        uvicorn = require("uvicorn", "the dashboard", EXTRA)
+        app = self._app(local=is_loopback(host))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family)
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._socket.getsockname()[1]}/"
+        self._new: deque[Callable[[], Statistics]] = deque()
+        self._watched: list[Watched] = []
+        self._count = 0
+        self._html = rendered([], 0.0)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._fresh = asyncio.Event()
+        self.closed = False
+        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1)
+        config.load()
+        config.get_loop_factory()  # what these import is here before the thread is: see `forks.IMPORTING`
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._serve, name="asyncdata-dashboard", daemon=True)
+        self._thread.start()
+        forks.register(self)
+        atexit.register(self.close)
+
+    def watch(self, monitored: Monitored) -> None:
+        """Show another iterator too, from any thread; the last eight are shown.
+
+        >>> import asyncdata as ad
+        >>> with ad.observe.dashboard(train, validation) as page:  # doctest: +SKIP
+        ...     page.watch(test)
+        """
+        self.watch_by(monitored.monitor())
+
+    def watch_by(self, monitor: Callable[[], Statistics]) -> None:
+        """Show what a function tells, unless it is shown already."""
+        self._new.append(monitor)
+
+    # the server, in its thread
+
+    def _serve(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+    def _app(self, local: bool) -> Any:
+        applications = require("starlette.applications", "the dashboard", EXTRA)
+        routing = require("starlette.routing", "the dashboard", EXTRA)
+        responses = require("starlette.responses", "the dashboard", EXTRA)
+        headers = {"content-security-policy": POLICY, "cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+        async def page(request: Any) -> Any:
+            if local and not is_this_machine(request.headers.get("host", "")):
+                return responses.PlainTextResponse("only this machine is served\n", 403)
+            return responses.HTMLResponse(PAGE, headers=headers)
+
+        async def events(request: Any) -> Any:
+            if local and not is_this_machine(request.headers.get("host", "")):
+                return responses.PlainTextResponse("only this machine is served\n", 403)
+            return responses.StreamingResponse(self._events(), media_type="text/event-stream", headers=headers)
+
+        routes = [routing.Route("/", page), routing.Route("/events", events)]
+        return applications.Starlette(routes=routes, lifespan=self._lifespan)
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Any) -> AsyncGenerator[None]:
+        self._loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            looking = group.create_task(self._look())
+            yield
+            looking.cancel()
+
+    async def _look(self) -> None:
+        """Look at what is shown, again and again."""
+        while not self.closed:
+            now = time.monotonic()
+            self._add()
+            for watched in self._watched:
+                watched.look(now)
+            self._drop()
+            self._html = rendered([watched.view() for watched in self._watched], now)
+            self._tell()
+            await asyncio.sleep(SECONDS)
+
+    def _add(self) -> None:
+        """Take up what is to be shown too."""
+        while self._new:
+            monitor = self._new.popleft()
+            if all(one.monitor != monitor for one in self._watched):
+                self._count += 1
+                self._watched.append(Watched(self._count, monitor))
+
+    def _drop(self) -> None:
+        """Show no more of those that are over than there is room for."""
+        over = [one for one in self._watched if one.monitor is None]
+        for one in over[: max(0, len(self._watched) - MOST_SHOWN)]:
+            self._watched.remove(one)
+
+    def _tell(self) -> None:
+        """Wake those that show the page."""
+        fresh, self._fresh = self._fresh, asyncio.Event()
+        fresh.set()
+
+    async def _events(self) -> AsyncGenerator[str]:
+        """Yield server-sent events, each with all that the page shows."""
+        while not self.closed:
+            fresh = self._fresh
+            yield f"data: {json.dumps(self._html)}\n\n"
+            await fresh.wait()
+
+    # its end
+
+    def close(self) -> None:
+        """End the server; from any thread."""
+        self._end()
+        self._thread.join(END_TIMEOUT)
+
+    async def aclose(self) -> None:
+        """End the server without blocking the event loop."""
+        self._end()
+        await asyncio.to_thread(self._thread.join, END_TIMEOUT)
+
+    def _end(self) -> None:
+        atexit.unregister(self.close)
+        self.closed = self._server.should_exit = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._tell)
+
+    def disown(self) -> None:
+        """Leave the server to the parent in a forked child."""
+        self.closed = True
+        self._socket.close()
+        atexit.unregister(self.close)
+        forks.keep_for_ever(self)
+
+
+def is_this_machine(host: str) -> bool:
+    """Tell whether a `Host` header names this machine: a page elsewhere may have its own name lead here."""
+    return is_loopback(urlsplit(f"//{host}").hostname or "")
+
+
+def dashboard(*iterators: Monitored, host: str = "127.0.0.1", port: int = 0) -> Dashboard:
+    """Serve a page that shows what pipelines do while they run, and return it: its `url`, and `close`.
+
+    It draws each pipeline as a graph with the load of each step, and tells queue depths over time, the bottleneck in
+    words, memory against the budget, and errors with their elements. It does not keep an iterator alive.
+
+    Only this machine is served, unless `host` says otherwise: whoever reaches that address then sees the names of the
+    steps and how exceptions read. `port` 0 is any that is free. `MissingDependencyError` without the extra `dashboard`.
+    `Options(dashboard=True)` shows each epoch of a dataset.
+
+    >>> import asyncdata as ad
+    >>> batches = iter(ad.Dataset.range(100).batch(10))
+    >>> with ad.observe.dashboard(batches) as page:  # doctest: +SKIP
+    ...     print("see", page.url)
+    ...     for batch in batches:
+    ...         pass  # train
+    """
+    page = Dashboard(host, port)
+    for iterator in iterators:
+        page.watch(iterator)
+    return page
+
+
+SHARED: Final[dict[str, Dashboard]] = {}
+"""Those of `Options(dashboard=)`, by their addresses: each stays until the process ends."""
+
+SHARING: Final = forks.lock()
+
+
+def show(where: str | bool, monitor: Callable[[], Statistics]) -> None:
+    """Show a pipeline on the page at an address `host:port`; `True` is port 8484 here, or one that is free."""
+    require("starlette.applications", "Options(dashboard=)", EXTRA)
+    require("uvicorn", "Options(dashboard=)", EXTRA)
+    address = f"127.0.0.1:{PORT}" if where is True else str(where)
+    with SHARING:
+        page = SHARED.get(address)
+        if page is None or page.closed:
+            page = SHARED[address] = begun(*parted(address), where is True)
+            log.warning("the dashboard is at %s", page.url)  # a warning, as it is seen where nothing is configured
+    page.watch_by(monitor)
+
+
+def parted(address: str) -> tuple[str, int]:
+    """Return the host and the port of an address; `PlanError` if it is none."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise PlanError(f"Options(dashboard=) must be True or 'host:port', as '0.0.0.0:8484', got {address!r:.80}")
+    return host.strip("[]"), int(port)
+
+
+def begun(host: str, port: int, other: bool) -> Dashboard:
+    """Return the page at an address; at any `other` port if that is in use and it may be."""
+    try:
+        return Dashboard(host, port)
+    except OSError:
+        if not other:
+            raise
+        return Dashboard(host, 0)

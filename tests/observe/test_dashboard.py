@@ -1,0 +1,194 @@
+"""The dashboard, served for real, and read by a client and by Chromium."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import weakref
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.observe.dashboard_server import SHARED
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+pytestmark = [pytest.mark.dashboard, pytest.mark.timeout(600)]
+
+
+def fails_on_three(x: int) -> int:
+    if x == 3:
+        raise ValueError("three is <odd>")
+    return sum(range(5000)) + x
+
+
+def told(url: str, enough: Callable[[str], bool]) -> str:
+    """What the page is told, as soon as that is enough."""
+    page = ""
+    with urllib.request.urlopen(f"{url}events", timeout=30) as events:
+        for line in islice(events, 120):
+            if line.startswith(b"data: ") and enough(page := json.loads(line[6:])):
+                return page
+    raise AssertionError(page)
+
+
+def take(numbers: ad.DatasetIterator[Any], count: int) -> None:
+    for _ in range(count):
+        try:
+            next(numbers)
+        except ValueError:
+            continue
+
+
+@pytest.fixture
+def own_page() -> Iterator[None]:
+    """Close the pages of `Options(dashboard=)`, which else stay until the process ends."""
+    yield
+    for page in SHARED.values():
+        page.close()
+    SHARED.clear()
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_what_a_pipeline_does_is_told_until_it_ends() -> None:
+    with ad.Dataset.range(40).map(fails_on_three).iterate() as numbers, ad.observe.dashboard(numbers) as page:
+        assert page.url.startswith("http://127.0.0.1:")
+        take(numbers, 10)
+        shown = told(page.url, lambda html: "<b>10</b>elements" in html)
+        assert "three is &lt;odd&gt;; in map(fails_on_three)" in shown
+        take(numbers, 30)
+        assert list(numbers) == []
+        assert 'class="ended"' in told(page.url, lambda html: "<b>40</b>elements" in html)
+
+
+def test_an_iterator_is_not_kept() -> None:
+    numbers = iter(ad.Dataset.range(40))
+    with ad.observe.dashboard(numbers) as page:
+        next(numbers)
+        reader = weakref.ref(numbers.monitor().__self__)  # type: ignore[attr-defined]
+        del numbers
+        assert "<b>1</b>elements" in told(page.url, lambda html: 'class="closed"' in html)
+        gc.collect()
+        assert reader() is None
+
+
+@pytest.mark.usefixtures("own_page")
+@pytest.mark.parametrize("placement", ["thread", "current", "process"])
+def test_the_option_shows_each_epoch_on_one_page(placement: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    ds = ad.Dataset.range(6).with_options(ad.Options(placement=placement, dashboard=address))
+    for _ in range(10):
+        assert list(ds) == [*range(6)]
+    (message,) = [record.getMessage() for record in caplog.records if record.name == "asyncdata.dashboard"]
+    assert message == f"the dashboard is at http://{address}/"
+    page = told(f"http://{address}/", lambda html: 'id="pipeline-10"' in html and "running" not in html)
+    assert page.count('class="ended"') == 8
+    assert 'id="pipeline-2"' not in page
+
+
+@pytest.mark.usefixtures("own_page")
+def test_a_port_in_use_is_an_error_where_it_was_asked_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            ad.observe.dashboard(port=port)
+        with pytest.raises(OSError, match="in use"):
+            next(iter(ad.Dataset.range(3).with_options(ad.Options(dashboard=f"127.0.0.1:{port}"))))
+
+
+@pytest.mark.parametrize("path", ["", "events"])
+def test_a_page_elsewhere_whose_name_leads_here_is_refused(path: str) -> None:
+    with ad.observe.dashboard() as page:
+        request = urllib.request.Request(page.url + path, headers={"Host": "elsewhere.example"})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=30)
+        with refused.value as reply:
+            assert reply.code == 403
+
+
+def test_a_forked_child_leaves_the_page_to_its_parent() -> None:
+    program = """
+import os, urllib.request, warnings
+import asyncdata as ad
+warnings.simplefilter("ignore")
+with ad.observe.dashboard() as page:
+    urllib.request.urlopen(page.url, timeout=30).close()
+    child = os.fork()
+    if child == 0:
+        with ad.observe.dashboard() as own:
+            assert own.url != page.url
+            urllib.request.urlopen(own.url, timeout=30).close()
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    urllib.request.urlopen(page.url, timeout=30).close()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> str:
+    """Where Chromium is; where it is not, it is installed from the system's packages."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    if not any(map(shutil.which, names)):
+        if shutil.which("apt-get") is None or os.geteuid() != 0:
+            pytest.skip("install Chromium")
+        for command in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
+            subprocess.run(["apt-get", "-q", *command], check=True, stdout=subprocess.DEVNULL)
+    return next(filter(None, map(shutil.which, names)))
+
+
+@pytest.fixture
+def browser_page(chromium: str) -> Iterator[Any]:
+    """A page of a browser that complains of nothing, and asks nobody but this machine."""
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.set_default_timeout(60_000)
+        complaints: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        asked: list[str] = []
+        yield page
+        browser.close()
+    assert [text for text in complaints if "ERR_" not in text] == []  # the server is gone in the end
+    assert [url for url in asked if not url.startswith(("http://127.0.0.1:", "data:"))] == []
+
+
+def test_a_browser_shows_graph_numbers_bottleneck_and_the_end(browser_page: Any) -> None:
+    ds = ad.Dataset.range(100_000).map(fails_on_three, num_parallel_calls=2).batch(2).prefetch(4)
+    with ds.iterate() as batches:
+        with ad.observe.dashboard(batches) as page:
+            browser_page.goto(page.url)
+            browser_page.wait_for_selector("section.not-begun")
+            take(batches, 200)
+            browser_page.wait_for_selector("section.running")
+            assert [*browser_page.locator("g.step title").all_text_contents()] == [
+                step.step for step in batches.stats().steps
+            ]
+            first = browser_page.locator(".facts b").first
+            browser_page.locator(".facts b", has_text="200").first.wait_for()
+            take(batches, 1000)
+            browser_page.locator(".facts b", has_text="1,200").first.wait_for()
+            assert first.bounding_box()["height"] > 10
+            assert len(browser_page.locator(".limit").text_content()) > 20
+            assert "three is <odd>; in map(fails_on_three)" in browser_page.locator(".errors li").first.text_content()
+            assert browser_page.locator(".charts polygon").count() >= 2
+            assert browser_page.locator("#gone").is_hidden()
+            batches.close()
+            browser_page.wait_for_selector("section.closed")
+            assert browser_page.locator(".state").text_content() == "closed"
+        browser_page.wait_for_selector("body.gone #gone")
+    assert browser_page.locator("#gone").is_visible()
