@@ -63,8 +63,11 @@ from asyncdata.memory.output_buffers import empty
 from asyncdata.observe.trace import Trace, trace
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
 from asyncdata.readers import (
+    ArrowDataset,
     FixedLengthRecordDataset,
+    ImageFolderDataset,
     JsonLinesDataset,
+    NpyDataset,
     ParquetDataset,
     TextLineDataset,
     TFRecordDataset,
@@ -82,6 +85,7 @@ __all__ = (
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "ArrowDataset",
     "AsyncDataError",
     "CacheDir",
     "Channel",
@@ -95,8 +99,10 @@ __all__ = (
     "DurableChannel",
     "FixedLenFeature",
     "FixedLengthRecordDataset",
+    "ImageFolderDataset",
     "JsonLinesDataset",
     "MissingDependencyError",
+    "NpyDataset",
     "Options",
     "ParquetDataset",
     "PlanError",

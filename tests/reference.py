@@ -143,6 +143,27 @@ def tar_samples(content: bytes) -> Iterator[Any]:
         yield made
 
 
+def npy_rows(content: bytes) -> Iterator[Any]:
+    """The rows of an array, or dicts of rows; of one that is cut short those that lie one after the other."""
+    if content.startswith(b"PK"):
+        arrays = dict(np.load(io.BytesIO(content)).items())
+        yield from ({key: array[row] for key, array in arrays.items()} for row in range(len(arrays["x"])))
+        return
+    file = io.BytesIO(content)
+    with contextlib.suppress(ValueError):
+        np.lib.format.read_magic(file)
+        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+        body = content[file.tell() :]
+        size = int(np.prod(shape[1:]))
+        if len(body) == np.prod(shape) * dtype.itemsize:
+            yield from np.load(io.BytesIO(content))
+            return
+        if not by_columns:
+            rows = len(body) // (size * dtype.itemsize)
+            yield from np.frombuffer(body, dtype, rows * size).reshape(rows, *shape[1:])
+    yield lost(DAMAGED)
+
+
 def fixed_length_records(content: bytes, size: int, header: int = 0, footer: int = 0) -> list[Any]:
     """A file whose records do not come out even has none."""
     body = content[header : len(content) - footer]

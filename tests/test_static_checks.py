@@ -392,6 +392,7 @@ READERS = {
     "TextLineDataset": ad.TextLineDataset,
     "JsonLinesDataset": ad.JsonLinesDataset,
     "WebDataset": ad.WebDataset,
+    "NpyDataset": ad.NpyDataset,
     "FixedLengthRecordDataset": lambda names, **more: ad.FixedLengthRecordDataset(names, 1, **more),
     "CsvDataset": lambda names, **more: ad.experimental.CsvDataset(names, [int], **more),
 }

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ("NpyHeader", "array_of", "header_of")
+__all__ = ("LONGEST", "MAGIC", "NpyHeader", "array_of", "header_of")
 
 MAGIC: Final = b"\x93NUMPY"
 
@@ -32,6 +32,16 @@ class NpyHeader(NamedTuple):
         for length in self.shape:
             size *= length
         return size
+
+    @property
+    def row_bytes(self) -> int:
+        """How many bytes a row takes."""
+        return self.nbytes // self.shape[0] if self.shape and self.shape[0] else 0
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether the numbers of a row do not lie together."""
+        return self.fortran and len(self.shape) > 1
 
 
 def header_of(data: bytes) -> NpyHeader:

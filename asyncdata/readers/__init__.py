@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from asyncdata.readers.arrow import ArrowDataset
 from asyncdata.readers.fixed_length_record import FixedLengthRecordDataset
+from asyncdata.readers.image_folder import ImageFolderDataset
 from asyncdata.readers.json_lines import JsonLinesDataset
+from asyncdata.readers.npy import NpyDataset
 from asyncdata.readers.parquet import ParquetDataset
 from asyncdata.readers.text_line import TextLineDataset
 from asyncdata.readers.tfrecord import TFRecordDataset
 from asyncdata.readers.webdataset import WebDataset
 
 __all__ = (
+    "ArrowDataset",
     "FixedLengthRecordDataset",
+    "ImageFolderDataset",
     "JsonLinesDataset",
+    "NpyDataset",
     "ParquetDataset",
     "TFRecordDataset",
     "TextLineDataset",

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, ClassVar, Final
+from typing import ClassVar
 
 from asyncdata.errors import DataLossError
-from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
 from asyncdata.formats.fixed_length import FixedLayout, FixedParser
 from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
+from asyncdata.runtime.block import Blocks, Demand
+from asyncdata.runtime.tickets import END, Position, Ticket
 from asyncdata.sources.file_contents import FileContents
-from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile, Spot
+from asyncdata.sources.numbered_files import NumberedFiles
+from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile
 from asyncdata.storage import BLOCK_BYTES, Entry, StorageOptions, is_at_hand, opened, size_of, without_query
 
 __all__ = ("FixedFile", "FixedFiles")
 
-FEW: Final = 64
-"""So many records are read at once if so many are asked for, however few are wanted now: a thread has its price."""
 
-
-class FixedFiles:
+class FixedFiles(NumberedFiles):
     """Files of one layout: the number of records follows from the size, which is looked at once."""
 
     counted: ClassVar = ("layout",)
+    method: ClassVar = "FixedLengthRecordDataset"
 
     def __init__(self, layout: FixedLayout, storage: StorageOptions | None = None) -> None:
         self.layout = layout
@@ -48,10 +44,6 @@ class FixedFiles:
         count = self.layout.count(self.size(path))
         return 1 if count is None else count
 
-    def counts(self, paths: Sequence[str]) -> list[int]:
-        """Return how many elements each file has."""
-        return [self.count(path) for path in paths]
-
     def position(self, path: str, number: int) -> Position:
         """Return the position of a record, as reading the file in order tells it; the end behind the last."""
         if number >= self.count(path):
@@ -59,32 +51,8 @@ class FixedFiles:
         begin = 0 if self.layout.count(self.size(path)) is None else self.layout.begin(number)
         return [os.path.basename(without_query(path)), self.size(path), number, begin, 0]
 
-    async def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        """Yield the records that lie at these spots and have these tickets, in order, up to one that is not there."""
-        done = 0
-        most = max(1, min(4096, BLOCK_BYTES // self.layout.record_bytes))
-        while done < len(spots):
-            items = await scope.in_thread(partial(self.read, spots[done : done + min(most, max(want.items, FEW))]))
-            if not items:
-                return
-            while items:
-                part, items = items[: want.items], items[want.items :]
-                yield Block(
-                    part, ReplayedTickets(tickets, done, done + len(part), END), Failure in set(map(type, part))
-                )
-                done += len(part)
-
-    def read(self, spots: Sequence[Spot]) -> list[Any]:
-        """Return some records in order, failures in their places, up to one that is not there; in any thread."""
-        spots = spots[: next((i for i, (path, record) in enumerate(spots) if record >= self.count(path)), len(spots))]
-        found: dict[Spot, bytes | Exception] = {}
-        for path in dict.fromkeys(path for path, _ in spots):
-            records = [record for other, record in spots if other == path]
-            try:
-                found.update(zip([(path, record) for record in records], self.read_file(path, records), strict=True))
-            except (OSError, DataLossError) as error:
-                found.update(dict.fromkeys([(path, record) for record in records], error.with_traceback(None)))
-        return [item_of(spot, found[spot]) for spot in spots]
+    def at_once(self) -> int:
+        return min(4096, BLOCK_BYTES // self.layout.record_bytes)
 
     def read_file(self, path: str, records: Sequence[int]) -> list[bytes]:
         """Return some records of one file."""
@@ -104,14 +72,6 @@ class FixedFiles:
             raise DataLossError(
                 f"{without_query(path)}: it had {self.sizes[path]} bytes when the dataset first looked, now {size}"
             )
-
-
-def item_of(spot: Spot, found: bytes | Exception) -> Any:
-    """Return a record, or a failure of its own: a file may be named twice, and each of its errors is raised once."""
-    if isinstance(found, bytes):
-        return found
-    path, record = spot
-    return noted(copy.copy(found), f"{FixedFile.method}({path})", record, True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import DataLossError, PlanError
 from asyncdata.executors.scope import Scope
 from asyncdata.formats.arrow_columns import arrow, columns_of
+from asyncdata.formats.column_parser import ROWS, part_of
 from asyncdata.graph.node import ELSEWHERE
 from asyncdata.runtime.block import Demand
 from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile
@@ -26,9 +27,6 @@ TAIL: Final = 1 << 16
 MAGIC: Final = b"PAR1"
 
 LARGEST_BLOCK: Final = 8 << 20
-
-ROWS: Final = 4096
-"""Rows whose elements are made together, if somebody wants elements."""
 
 
 class PartsOfFile(io.RawIOBase):
@@ -237,11 +235,3 @@ def in_parts(columns: dict[str, Any], rows: int, want: Demand, group: int) -> It
             end = group + 1 if begin + stop == rows else -1
             yield ParsedChunk(some[start:stop], group, begin + start, end)
             start = stop
-
-
-def part_of(columns: Any, start: int, stop: int) -> Any:
-    """Return some rows of columns."""
-    if isinstance(columns, dict):
-        named = cast("dict[str, Any]", columns)
-        return {name: part_of(column, start, stop) for name, column in named.items()}
-    return columns[start:stop]

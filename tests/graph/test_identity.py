@@ -24,6 +24,7 @@ from asyncdata.executors.function_call import Call
 from asyncdata.formats.fixed_length import FixedLayout
 from asyncdata.graph.content_hash import contents
 from asyncdata.graph.node import Node, nodes_of
+from asyncdata.sources.arrow import ArrowFile
 from asyncdata.sources.fixed_length import FixedFiles
 from asyncdata.sources.listing import Listing
 from asyncdata.sources.parquet import ParquetFile
@@ -88,6 +89,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "AssertCardinality": RANGE.apply(ad.experimental.assert_cardinality(9)),
         "AsyncIterated": ad.Dataset.from_async_iterable(Endless()),
         "Batch": RANGE.batch(2),
+        "ArrowFile": ad.Dataset(ArrowFile(path)),
         "BatchWithin": RANGE.batch(2, within=1),
         "BucketByTokenCount": ragged.bucket_by_token_count(8, number),
         "Buckets": ragged.bucket_by_sequence_length(len, [2], [2, 2]),
@@ -117,6 +119,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Map": RANGE.map(number),
         "MapBatches": RANGE.map(number, batch=2),
         "PackSequences": ragged.pack_sequences(8),
+        "NpyFile": ad.NpyDataset(path),
         "ParquetFile": ad.Dataset(ParquetFile(path)),
         "PadToCardinality": RANGE.apply(ad.experimental.pad_to_cardinality(10)),
         "PaddedBatch": ragged.padded_batch(2),

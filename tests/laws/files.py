@@ -82,9 +82,10 @@ def folder() -> Folder:
     add_lines(made)
     add_json(made)
     add_samples(made)
+    add_arrays(made)
     add_fixed(made)
     add_tables(made)
-    for kind in ("records", "lines", "jsonl", "tar", "fixed", "csv"):
+    for kind in ("records", "lines", "jsonl", "tar", "npy", "fixed", "csv"):
         made.found[f"missing.{kind}"] = [MISSING]
     add_database(made.path / "table.db")
     (made.path / "table").write_text("number,half\n" + "".join(f"{row},{row / 2}\n" for row in range(7)))
@@ -137,6 +138,23 @@ def add_samples(made: Folder) -> None:
     made.add("c.tar", file.getvalue()[:9000], reference.tar_samples)
 
 
+def add_arrays(made: Folder) -> None:
+    """Rows of several shapes; one file is cut short, another holds several arrays."""
+    for name, array in {
+        "a": np.arange(23, dtype=np.int16),
+        "b": np.arange(30.0).reshape(10, 3),
+        "c": np.asfortranarray(np.arange(8).reshape(4, 2)),
+        "d": np.zeros((0, 2)),
+    }.items():
+        file = io.BytesIO()
+        np.save(file, array)
+        made.add(f"{name}.npy", file.getvalue(), reference.npy_rows)
+        made.add(f"cut-{name}.npy", file.getvalue()[:-30], reference.npy_rows)
+    file = io.BytesIO()
+    np.savez_compressed(file, x=np.arange(9), y=np.arange(18.0).reshape(9, 2))
+    made.add("e.npy", file.getvalue(), reference.npy_rows)
+
+
 def add_fixed(made: Folder) -> None:
     """Records of three bytes after a header of two and before a footer of one."""
     records = [b"%03d" % number for number in range(31)]
@@ -187,6 +205,7 @@ READERS: dict[str, Callable[..., ad.Dataset[Any]]] = {
     "lines": ad.TextLineDataset,
     "jsonl": ad.JsonLinesDataset,
     "tar": ad.WebDataset,
+    "npy": ad.NpyDataset,
     "fixed": lambda names, **how: ad.FixedLengthRecordDataset(names, 3, 2, 1, **how),
     "csv": lambda names, **how: ad.experimental.CsvDataset(names, DEFAULTS, **how),
 }
@@ -205,7 +224,7 @@ def file_sources(draw: st.DrawFn, kinds: Sequence[str] = ()) -> FileSource:
         how["buffer_size"] = size
     if kind != "csv" and draw(st.integers(0, 2)) == 0:
         how["num_parallel_reads"] = draw(st.sampled_from([1, 2]))
-    if kind == "records" and not compressed and draw(st.booleans()):
+    if kind in ("npy", "records") and not compressed and draw(st.booleans()):
         how["index"] = True
     as_dataset = draw(st.booleans())
     return FileSource(

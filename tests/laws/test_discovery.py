@@ -27,8 +27,8 @@ for module in pkgutil.walk_packages(ad.__path__, "asyncdata."):
 ABSTRACT = {"Called", "Groups", "InMemorySource", "IndexedSource", "OneForOne", "ParsedFile", "Pumped", "Unary"}
 """Bases, of which no pipeline has a node."""
 
-ELSEWHERE = {"ParquetFile"}
-"""Nodes whose packages these tests have not: `tests/sources/test_parquet.py` is for them."""
+ELSEWHERE = {"ArrowFile", "ParquetFile"}
+"""Nodes whose packages these tests have not: `tests/sources/test_arrow.py` and `test_parquet.py` are for them."""
 
 
 ROUNDS = 10

@@ -1,0 +1,133 @@
+"""Rows that are decoded many at a time, as columns, and handed out as they are wanted; a step without I/O."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias, cast
+
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.errors import DataLossError, PlanError
+
+__all__ = ("ROWS", "ColumnParser", "part_of")
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+ROWS: Final = 4096
+"""Rows whose elements are made together, if somebody wants elements."""
+
+
+class ColumnParser:
+    """Bytes of a file in, rows out. What is wrong with the file is the last element.
+
+    A parser takes what it needs of the file's bytes by `taken`, and returns what it made of them from `decoded`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lost = False
+        """Whether the last element that was returned is an error that stands for the rest of the file."""
+        self.offset = 0
+        """The byte offset from which the rows can be read that `passed` rows are of."""
+        self.passed = 0
+        self.finished = False
+        self.at = 0
+        """The offset of the next byte."""
+        self._data: Buffer = b""
+        self._rest = bytearray()
+        self._columns: Any = None
+        self._some: ColumnBatch | None = None  # of which the last are given out
+        self._given = self._begin = self._rows = 0  # in `_some`, in the columns, and of them
+
+    def jump(self, offset: int) -> None:
+        """Begin with the bytes from `offset` on."""
+        self.offset = self.at = offset
+
+    def feed(self, data: Buffer) -> None:
+        """Take the file's next bytes, once `parse` has returned nothing; they must stay as they are until it does."""
+        self._data = data
+
+    def finish(self) -> None:
+        """Say that no more data will come."""
+        self.finished = True
+
+    def taken(self, size: int) -> bytes | None:
+        """Return the next bytes, so many, or `None` if they are not all there yet."""
+        if not self._rest and len(self._data) >= size:
+            found = bytes(self._data[:size])
+            self._data = memoryview(self._data)[size:]
+        else:
+            missing = size - len(self._rest)
+            self._rest += self._data[:missing]
+            self._data = memoryview(self._data)[missing:] if missing < len(self._data) else b""
+            if len(self._rest) < size:
+                return None
+            found = bytes(self._rest)
+            self._rest.clear()
+        self.at += size
+        return found
+
+    def forget(self) -> None:
+        """Drop what was fed."""
+        self._rest.clear()
+        self._data = b""
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes were fed and not taken."""
+        return len(self._rest) + len(self._data)
+
+    def decoded(self) -> tuple[Any, int] | None:
+        """Return the next columns and how many rows they have, `None` when more bytes are needed, or at the end.
+
+        Raises `DataLossError` for what is wrong with the file.
+        """
+        raise NotImplementedError
+
+    def ended(self) -> None:
+        """Note that the rows of the columns that were decoded last are all given out."""
+        self.offset, self.passed = self.at, 0
+
+    def parse(self, limit: int) -> list[Any] | ColumnBatch:
+        """Return at most `limit` rows of what was fed; none when it needs more data or has ended."""
+        try:
+            while self._some is None:
+                found = None if self.lost else self.decoded()
+                if found is None:
+                    return []
+                self._columns, self._rows = found
+                self._begin = 0
+                self._next_part()
+        except (DataLossError, PlanError) as error:
+            self.lost = True
+            return [error]
+        return self._part(limit)
+
+    def _next_part(self) -> None:
+        """Have the next rows at hand, if there are any."""
+        size = min(ROWS, self._rows - self._begin)
+        self._given, self._some = 0, None
+        if size:
+            self._some = ColumnBatch(part_of(self._columns, self._begin, self._begin + size), size)
+            self._begin += size
+        else:
+            self._columns = None
+            self.ended()
+
+    def _part(self, limit: int) -> list[Any] | ColumnBatch:
+        """Return some of the rows at hand."""
+        some = self._some
+        if some is None:
+            return []
+        part = some[self._given : self._given + limit]
+        self._given += len(part)
+        self.passed += len(part)
+        if self._given == len(some):
+            self._next_part()
+        return part
+
+
+def part_of(columns: Any, start: int, stop: int) -> Any:
+    """Return some rows of columns."""
+    if isinstance(columns, dict):
+        named = cast("dict[str, Any]", columns)
+        return {name: part_of(column, start, stop) for name, column in named.items()}
+    return columns[start:stop]

@@ -1,0 +1,91 @@
+"""NpyDataset: the rows of the arrays in NumPy's files."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from asyncdata.dataset import Dataset
+from asyncdata.elements.validation import check_flag
+from asyncdata.errors import PlanError
+from asyncdata.formats.npy_rows import MAX_WHOLE_BYTES
+from asyncdata.graph.node import check_count
+from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.sources.npy import NpyFile, NpyFiles
+from asyncdata.storage import StorageOptions, is_at_hand
+
+__all__ = ("NpyDataset",)
+
+
+class NpyDataset(Dataset[Any]):
+    """The rows of the arrays in NumPy's files: of `.npy` rows, of `.npz` dicts of rows by the arrays' names.
+
+    Rows are what lies along the first axis; the arrays in a `.npz` file need one number of them. A `.npy` file is read
+    row by row. One that lies column by column (Fortran's order), and a `.npz` file, are read whole. Arrays of objects
+    are refused: they are pickled. A file that is damaged, cut short or none of NumPy's is one `DataLossError` behind
+    its whole rows, and the next file follows.
+
+    >>> import asyncdata as ad, numpy as np, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "squares.npy"
+    ...     np.save(path, np.arange(4) ** 2)
+    ...     ds = ad.NpyDataset(path, index=True)
+    ...     next(iter(ds.batch(3))), len(ds), ds[3]
+    (array([0, 1, 4]), 4, np.int64(9))
+    """
+
+    def __init__(
+        self,
+        filenames: Filenames,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        index: bool = False,
+        max_file_bytes: int = MAX_WHOLE_BYTES,
+        storage_options: StorageMapping = None,
+        cache_dir: CacheFolder = None,
+    ) -> None:
+        """Read `filenames`: a path, several, or a dataset of paths.
+
+        Files are read in blocks of `buffer_size` bytes (2 MB), one after the other, or `num_parallel_reads` at once, in
+        turn. A file that has to be read whole is one error if it, or its arrays, have more than `max_file_bytes` (4
+        GiB). `compression_type`, `storage_options` and `cache_dir` are as `TFRecordDataset` has them.
+
+        With `index=True` any row can be had without those before it, and their number is known: `dataset[i]`,
+        `shuffle()` without a buffer and the like read the rows that they need and no others, if the names are known (a
+        path, a list, `list_files(shuffle=False)`) and there is no `num_parallel_reads`. Files that are read whole stay
+        in memory then.
+        """
+        method = "NpyDataset"
+        storage = StorageOptions.of(method, storage_options, cache_dir)
+        most = check_count(method, "max_file_bytes", max_file_bytes, 1)
+        files = NpyFiles(most, storage) if check_flag(method, "index", index) else None
+        if index and compression_type:
+            raise PlanError(f"{method}(index=True) is not for compression_type={compression_type!r}")
+        open_one = partial(
+            npy_file,
+            compression=compression_type,
+            block_bytes=block_size(method, buffer_size),
+            files=files,
+            max_file_bytes=most,
+            storage=storage,
+        )
+        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, files, storage))
+
+
+def npy_file(
+    filename: Filename,
+    compression: str | None,
+    block_bytes: int,
+    files: NpyFiles | None,
+    max_file_bytes: int,
+    storage: StorageOptions | None,
+) -> NpyFile:
+    """Return the source for one file."""
+    path = checked("NpyDataset", filename, storage)
+    if files is not None and not is_at_hand(path, storage):
+        raise PlanError(
+            f"NpyDataset(index=True) of objects elsewhere needs cache_dir=, where they are kept, got {path!r}"
+        )
+    return NpyFile(path, compression, block_bytes, files=files, max_file_bytes=max_file_bytes, storage=storage)

@@ -1,0 +1,182 @@
+"""Files of NumPy's arrays as a source of their rows: read in order, or any row by its number."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from asyncdata.elements.structure import map_leaves
+from asyncdata.errors import DataLossError
+from asyncdata.executors.scope import Scope
+from asyncdata.formats.column_parser import part_of
+from asyncdata.formats.npy import NpyHeader, header_of
+from asyncdata.formats.npy_rows import HEADER_BYTES, MAX_WHOLE_BYTES, NpyParser, is_by_rows
+from asyncdata.graph.node import PHYSICAL
+from asyncdata.options import UNKNOWN_CARDINALITY
+from asyncdata.runtime.block import Blocks, Demand
+from asyncdata.runtime.tickets import END, Position, Ticket
+from asyncdata.sources.numbered_files import NumberedFiles
+from asyncdata.sources.parsed_files import ParsedFile
+from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, opened, without_query
+from asyncdata.storage.base import Status
+
+__all__ = ("NpyFile", "NpyFiles")
+
+HEAD: Final = 1024
+"""Bytes that are read of a file that goes on in its middle: nearly all headers are shorter."""
+
+
+@dataclass
+class KnownFile:
+    """What was found in a file: a header, or all of its arrays where rows do not lie one after the other."""
+
+    status: Status
+    header: NpyHeader | None = None
+    columns: Any = None
+    rows: int = 0
+    error: Exception | None = None
+    """What comes behind the rows."""
+
+    @property
+    def count(self) -> int:
+        """How many elements there are."""
+        return self.rows + (self.error is not None)
+
+
+class NpyFiles(NumberedFiles):
+    """Files of arrays, whose headers are read once."""
+
+    method: ClassVar = "NpyDataset"
+
+    def __init__(self, most: int = MAX_WHOLE_BYTES, storage: StorageOptions | None = None) -> None:
+        self.most = most
+        self.storage = storage
+        self.known: dict[str, KnownFile] = {}
+
+    def of(self, path: str) -> KnownFile:
+        """Return what is known of a file."""
+        if path not in self.known:
+            try:
+                with opened(path, self.storage) as file:
+                    self.known[path] = self.looked_at(file, without_query(path))
+            except OSError as error:
+                self.known[path] = KnownFile(Status(-1, 0), error=error.with_traceback(None))
+        return self.known[path]
+
+    def looked_at(self, file: AnyPart, name: str) -> KnownFile:
+        """Return what a file holds."""
+        status = file.status()
+        try:
+            header = header_of(file.read_at(0, HEADER_BYTES))
+        except ValueError:
+            header = None
+        parser = NpyParser(name, self.most)
+        if header is None or not is_by_rows(header):
+            parser.feed(file.read_at(0, status.size))
+            return self.drained(parser, KnownFile(status, header))
+        rows = min(header.shape[0], (status.size - header.begin) // header.row_bytes)
+        known = KnownFile(status, header, rows=rows)
+        if status.size != header.begin + header.nbytes:
+            end = header.begin + rows * header.row_bytes
+            parser.start(file.read_at(0, header.begin))
+            parser.jump(end)
+            parser.feed(file.read_at(end, min(header.row_bytes, status.size - end)))
+            self.drained(parser, known)
+        return known
+
+    def drained(self, parser: NpyParser, known: KnownFile) -> KnownFile:
+        """Note what a parser finds in what it was fed, and what is wrong with that."""
+        parser.finish()
+        try:
+            if (found := parser.decoded()) is not None:
+                known.columns, known.rows = found
+                parser.decoded()
+        except DataLossError as error:
+            known.error = error.with_traceback(None)
+        return known
+
+    def count(self, path: str) -> int:
+        return self.of(path).count
+
+    def position(self, path: str, number: int) -> Position:
+        known = self.of(path)
+        if number >= known.count:
+            return END
+        name = os.path.basename(without_query(path))
+        if known.columns is not None or known.header is None or not is_by_rows(known.header):
+            return [name, known.status.size, 0, 0, number]
+        return [name, known.status.size, number, known.header.begin + number * known.header.row_bytes, 0]
+
+    def at_once(self) -> int:
+        sizes = [known.header.row_bytes for known in self.known.values() if known.header is not None]
+        return min(4096, BLOCK_BYTES // max(1, *sizes, 1))
+
+    def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
+        known = self.of(path)
+        if known.columns is not None:
+            return [known.error or self.row_of(known.columns, record) for record in records]
+        with opened(path, self.storage) as file:
+            if file.status() != known.status:
+                raise DataLossError(f"{without_query(path)}: the file has changed since its header was read")
+            return [self.row_at(file, known, record) for record in records]
+
+    def row_of(self, columns: Any, record: int) -> Any:
+        """Return a row of its own of arrays that are in memory."""
+        row = part_of(columns, record, record + 1)
+        return map_leaves(lambda array, _: copy.copy(array[0]), row)
+
+    def row_at(self, file: AnyPart, known: KnownFile, record: int) -> Any:
+        """Return a row that lies in a file."""
+        header = known.header
+        if header is None or record >= known.rows:
+            return known.error
+        begin = header.begin + record * header.row_bytes
+        data = bytearray(file.read_at(begin, header.row_bytes))
+        return np.frombuffer(data, header.dtype).reshape(1, *header.shape[1:])[0]
+
+
+@dataclass(frozen=True, eq=False)
+class NpyFile(ParsedFile):
+    """The rows of the array, or the arrays, in one file."""
+
+    method: ClassVar[str] = "NpyDataset"
+
+    files: NpyFiles | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
+    max_file_bytes: int = field(default=MAX_WHOLE_BYTES, kw_only=True, metadata=PHYSICAL)
+
+    @property
+    def signature(self) -> Any:
+        return None
+
+    @property
+    def recognises(self) -> bool:
+        return self.files is None  # what is compressed has no random access
+
+    def parser(self, compressed: bool) -> NpyParser:
+        return NpyParser(self.shown, self.max_file_bytes)
+
+    async def begin_at(self, parser: NpyParser, offset: int) -> None:
+        if offset and parser.start(await self.head(HEAD)):
+            parser.start(await self.head(HEADER_BYTES))
+        parser.jump(offset)
+
+    @property
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY if self.files is None else self.files.count(self.path)
+
+    @property
+    def random_access(self) -> bool:
+        return self.files is not None
+
+    def seek(self, count: int) -> Position:
+        return super().seek(count) if self.files is None else self.files.position(self.path, count)
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        if self.files is None:
+            return super().fetch(scope, want, tickets)
+        return self.files.fetch([(self.path, record) for record in tickets], scope, want, tickets)

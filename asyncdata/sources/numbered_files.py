@@ -1,0 +1,84 @@
+"""NumberedFiles: files of which any element can be had by its number, some at once, in a thread."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from asyncdata.errors import DataLossError
+from asyncdata.executors.function_call import noted
+from asyncdata.executors.scope import Scope
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
+from asyncdata.sources.parsed_files import Spot
+
+__all__ = ("NumberedFiles",)
+
+FEW: Final = 64
+"""So many elements are read at once if so many are asked for, however few are wanted now: a thread has its price."""
+
+
+class NumberedFiles:
+    """Files of one format whose elements have numbers."""
+
+    method: ClassVar[str]
+
+    def count(self, path: str) -> int:
+        """Return how many elements a file has, the error that it ends with, or that is all of it, among them."""
+        raise NotImplementedError
+
+    def position(self, path: str, number: int) -> Position:
+        """Return the position of an element, as reading the file in order tells it; the end behind the last."""
+        raise NotImplementedError
+
+    def read_file(self, path: str, records: Sequence[int]) -> Sequence[Any]:
+        """Return some elements of one file, and exceptions in the places of those that are lost; in any thread."""
+        raise NotImplementedError
+
+    def at_once(self) -> int:
+        """Return how many elements to read at once at most."""
+        return 4096
+
+    def counts(self, paths: Sequence[str]) -> list[int]:
+        """Return how many elements each file has."""
+        return [self.count(path) for path in paths]
+
+    async def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield the elements that lie at these spots and have these tickets, in order, up to one that is not there."""
+        done, most = 0, max(1, self.at_once())
+        while done < len(spots):
+            items = await scope.in_thread(partial(self.read, spots[done : done + min(most, max(want.items, FEW))]))
+            if not items:
+                return
+            while items:
+                part, items = items[: want.items], items[want.items :]
+                failed = Failure in set(map(type, part))
+                yield Block(part, ReplayedTickets(tickets, done, done + len(part), END), failed)
+                done += len(part)
+
+    def read(self, spots: Sequence[Spot]) -> list[Any]:
+        """Return some elements in order, failures in their places, up to one that is not there; in any thread."""
+        spots = spots[: next((i for i, (path, record) in enumerate(spots) if record >= self.count(path)), len(spots))]
+        found: list[Any] = [None] * len(spots)
+        for path in dict.fromkeys(path for path, _ in spots):
+            places = [place for place, (other, _) in enumerate(spots) if other == path]
+            try:
+                elements = self.read_file(path, [spots[place][1] for place in places])
+            except (OSError, DataLossError) as error:
+                elements = [error.with_traceback(None)] * len(places)
+            for place, element in zip(places, elements, strict=True):
+                found[place] = element
+        return [*map(self.item_of, spots, found)]
+
+    def item_of(self, spot: Spot, found: Any) -> Any:
+        """Return an element, or a failure of its own: a file may be named twice, each of its errors is raised once."""
+        if not isinstance(found, Exception):
+            return found
+        path, record = spot
+        return noted(copy.copy(found), f"{self.method}({path})", record, self.is_end(path, record))
+
+    def is_end(self, path: str, record: int) -> bool:
+        """Tell whether a failure stands for more than its element."""
+        return True
