@@ -31,6 +31,7 @@ Layout, lowest first. A module imports only from those before it (`tests/test_ar
 from __future__ import annotations
 
 from asyncdata import checkpoint, experimental, observe, web
+from asyncdata.cluster.settings import Cluster
 from asyncdata.dataset import Dataset
 from asyncdata.elements.ragged import Ragged
 from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
@@ -91,6 +92,7 @@ __all__ = (
     "Channel",
     "ChannelFull",
     "ClosedError",
+    "Cluster",
     "ConcurrentUseError",
     "DataLossError",
     "Dataset",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
+from asyncdata.cluster.settings import Cluster
 from asyncdata.elements.validation import check_choice
 from asyncdata.errors import PlanError
 
@@ -72,6 +73,10 @@ class Options(Fixable):
     them (not so by default), as `filter(reads=)` and `map(keeps=, shrinks=)` declare: see docs/data-flow.md. Elements
     and their order are the same. But of elements that a filter drops fewer fail, as maps no longer see them."""
 
+    cluster: Cluster | None = None
+    """The Ray cluster whose actors make the calls of parallel `map`, `filter` and `map(batch=)`; see
+    docs/scale-out.md. Elements, order, errors and states are the same."""
+
     disabled_rules: tuple[str, ...] | None = None
     """Names of rewrite rules to leave out, as `Dataset.explain` shows them."""
 
@@ -119,5 +124,7 @@ def check_option(name: str, value: Any) -> None:
         raise PlanError(f"Options(ram_budget=) must be a number of bytes, at least 1, or None, got {value!r:.80}")
     if name == "dashboard" and type(value) is not bool and not (isinstance(value, str) and ":" in value):
         raise PlanError(f"Options(dashboard=) must be True, False, 'host:port' or None, got {value!r:.80}")
+    if name == "cluster" and not isinstance(value, Cluster):
+        raise PlanError(f"Options(cluster=) must be an asyncdata.Cluster, got {value!r:.80}")
     if name == "disabled_rules" and (isinstance(value, str) or not isinstance(value, (tuple, list))):
         raise PlanError(f"Options(disabled_rules=) must be a tuple of names of rules, got {value!r:.80}")

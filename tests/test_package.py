@@ -11,7 +11,19 @@ import pytest
 
 import asyncdata
 
-OPTIONAL = ("PIL", "hypothesis", "jax", "matplotlib", "pandas", "pyarrow", "pytest", "sklearn", "tensorflow", "torch")
+OPTIONAL = (
+    "PIL",
+    "hypothesis",
+    "jax",
+    "matplotlib",
+    "pandas",
+    "pyarrow",
+    "pytest",
+    "ray",
+    "sklearn",
+    "tensorflow",
+    "torch",
+)
 
 
 def run_python(program: str) -> str:

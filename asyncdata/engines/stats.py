@@ -8,6 +8,7 @@ from typing import Any
 from asyncdata.executors.autotune import Tuning
 from asyncdata.executors.interleave_tuner import InterleaveTuner
 from asyncdata.executors.process.pool import PoolHandle
+from asyncdata.executors.workers import RemoteExecutor
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.graph.stages import Apply, Merge, Stage
 from asyncdata.observe.statistics import EMPTY, EngineStatistics, StepStatistics
@@ -57,6 +58,8 @@ def where_of(node: Node) -> str:
         return ""
     if isinstance(node.executor, PoolHandle):
         return "process"
+    if isinstance(node.executor, RemoteExecutor):
+        return node.executor.name
     if node.executor is not None:
         return "thread"
     if is_async(node.stage()):

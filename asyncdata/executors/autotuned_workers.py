@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from asyncdata.errors import StageError
 from asyncdata.executors.autotune import Choice, Sample, Tuning
@@ -15,11 +15,14 @@ from asyncdata.executors.group_work import Done, GroupWork
 from asyncdata.executors.process.pool import PoolHandle, pool_of
 from asyncdata.executors.process.workers import EXECUTORS, ExecutorWorkers, ProcessWorkers
 from asyncdata.executors.scope import Scope
-from asyncdata.executors.workers import Group, TaskWorkers, ThreadWorkers, Workers
+from asyncdata.executors.workers import Group, RemoteExecutor, TaskWorkers, ThreadWorkers, Workers
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.host_resources import usable_cores
 
-__all__ = ("AutotunedWorkers", "workers_of")
+__all__ = ("AutotunedWorkers", "CallExecutor", "workers_of")
+
+CallExecutor: TypeAlias = PoolHandle | Executor | Tuning | RemoteExecutor
+"""Whose workers make the calls of a stage, if not threads or tasks of the pipeline; or what AUTOTUNE knows."""
 
 INLINE_GROUP: Final = 1e-3
 
@@ -140,12 +143,12 @@ class AutotunedWorkers(Workers):
             workers.stop()
 
 
-def workers_of(
-    scope: Scope, work: GroupWork, workers: int, executor: PoolHandle | Executor | Tuning | None, copied: bool
-) -> Workers:
+def workers_of(scope: Scope, work: GroupWork, workers: int, executor: CallExecutor | None, copied: bool) -> Workers:
     """Return where the groups of a stage run."""
     if isinstance(executor, Tuning):
         return AutotunedWorkers(scope, work, executor, copied)
+    if isinstance(executor, RemoteExecutor):
+        return executor.workers(workers, work, scope.epoch, copied)
     if isinstance(executor, PoolHandle):
         return ProcessWorkers(executor, workers, work, scope.epoch, copied)
     if executor is not None:

@@ -7,16 +7,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from asyncdata.executors.function_call import ChunkSizer, Deadline, ThreadPool
-from asyncdata.executors.group_work import Done
+from asyncdata.executors.group_work import Done, GroupWork
 from asyncdata.executors.scope import Scope
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.queue import LoopSignal, now_on
 from asyncdata.runtime.thread_usage import ThreadUsage
 
-__all__ = ("Group", "TaskWorkers", "ThreadWorkers", "Workers")
+__all__ = ("Group", "RemoteExecutor", "TaskWorkers", "ThreadWorkers", "Workers")
 
 THREAD_GROUP: Final = 5e-4
 
@@ -109,6 +109,17 @@ class Workers:
 
     def stop(self) -> None:
         """Take no more groups; those begun may finish."""
+
+
+class RemoteExecutor:
+    """Where groups run that leave this machine."""
+
+    name: ClassVar[str]
+    """How labels show it."""
+
+    def workers(self, count: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool) -> Workers:
+        """Return `count` workers for a stage's work; results are `copied` if they are kept for long."""
+        raise NotImplementedError
 
 
 class ThreadWorkers(Workers):

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 from asyncdata.errors import PlanError, StageError
 from asyncdata.executors.autotune import Tuning
 from asyncdata.executors.function_call import Call
+from asyncdata.graph.cluster_placement import calls_on_cluster, placement_lines
 from asyncdata.graph.node import Node, OneForOne, nodes_of
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.sources.in_memory import Getter
@@ -356,6 +357,8 @@ def optimize(plan: Node, options: Options) -> Optimized:
     """Apply the rules bottom-up until none applies, then those for the last node; tell what each did."""
     story: list[Rewrite] = []
     plan = with_copies(rewritten(settle(plan, options), enabled(RULES, options), story))
+    if options.cluster is not None:
+        plan = calls_on_cluster(plan, options)
     return Optimized(apply_first(enabled(LAST_RULES, options), plan, story) or plan, story)
 
 
@@ -444,6 +447,7 @@ def explained(plan: Node, options: Options) -> str:
         f"plan       {plan}",
         f"runs as    {optimized.plan}",
         f"placement  {options.placement or 'thread'}",
+        *placement_lines(optimized.plan, options),
         "resume     " + ("\n" + 11 * " ").join(resumptions(plan) or ["exact"]),
         "rewrites" if optimized.story else "rewrites   none",
     ]

@@ -9,17 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol, TypeAlias
 
-from asyncdata.executors.autotune import Tuning
-from asyncdata.executors.autotuned_workers import workers_of
+from asyncdata.executors.autotuned_workers import CallExecutor, workers_of
 from asyncdata.executors.function_call import Call, ChunkSizer
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.inflight_window import InFlightWindow, ResultStatistics
-from asyncdata.executors.process.pool import PoolHandle
 from asyncdata.executors.scope import Scope
 from asyncdata.executors.workers import Workers
 from asyncdata.memory.buffer_pool import LARGE
@@ -243,7 +240,7 @@ class Apply:
     calls: tuple[Call, ...]
     workers: int | None = None
     ordered: bool = True
-    executor: PoolHandle | Executor | Tuning | None = None
+    executor: CallExecutor | None = None
     copied: bool = False
     rows: int | None = None
     learnt: ResultStatistics | None = None

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from asyncdata.errors import PlanError
 from asyncdata.executors.autotune import Tuning
+from asyncdata.executors.autotuned_workers import CallExecutor
 from asyncdata.executors.function_call import Call, default_workers
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.inflight_window import ResultStatistics
 from asyncdata.executors.process.pool import PoolHandle
 from asyncdata.executors.process.workers import pickled
 from asyncdata.executors.scope import Scope
+from asyncdata.executors.workers import RemoteExecutor
 from asyncdata.graph.node import PHYSICAL, Unary, parallel_label
 from asyncdata.graph.stages import Apply
 from asyncdata.options import AUTOTUNE
@@ -55,7 +56,7 @@ class Called(Unary):
 
     workers: int | None = field(default=None, kw_only=True, metadata=PHYSICAL)
     ordered: bool | None = field(default=None, kw_only=True, metadata=PHYSICAL)
-    executor: PoolHandle | Executor | Tuning | None = field(default=None, kw_only=True, metadata=PHYSICAL)
+    executor: CallExecutor | None = field(default=None, kw_only=True, metadata=PHYSICAL)
     """Whose workers they are, if not threads or tasks of the pipeline; or what AUTOTUNE knows."""
     copied: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
     """Whether results are copied out of the memory that they arrive in, since they are kept for long."""
@@ -140,10 +141,12 @@ class Called(Unary):
         return f"{parallel_label(self.workers)}{unordered}{executor_label(self.executor)}{batched}"
 
 
-def executor_label(executor: PoolHandle | Executor | Tuning | None) -> str:
+def executor_label(executor: CallExecutor | None) -> str:
     """Return how a label shows where the calls are made."""
     if executor is None:
         return ""
     if isinstance(executor, Tuning):
         return ", executor=AUTOTUNE" if executor.processes else ""
+    if isinstance(executor, RemoteExecutor):
+        return f", executor={executor.name}"
     return f", executor={'process' if isinstance(executor, PoolHandle) else type(executor).__name__}"

@@ -31,6 +31,7 @@ __all__ = (
     "TaskInput",
     "TaskResult",
     "carry_out",
+    "crashed",
     "reached",
     "sent_back",
     "sent_to_worker",

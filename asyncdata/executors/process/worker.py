@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from functools import partial
 from multiprocessing.connection import wait
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from asyncdata.executors.function_call import ElementNote, ThreadPool
 from asyncdata.executors.group_work import GroupWork
@@ -38,7 +38,10 @@ __all__ = (
     "do",
     "fitting",
     "prepare",
+    "sent",
 )
+
+M = TypeVar("M")
 
 MAX_FUNCTIONS: Final = 64
 
@@ -174,7 +177,8 @@ def made(order: TaskRequest, post: WorkerState, draft: SlotWriter) -> Message:
     task = opened(post, order.task)
     with giving(draft.room) if work.rows is None else nullcontext():  # else rows of batches are given
         outcome = carry_out(work, task, partial(post.board.write, order.group), draft.empty)
-    payload = sent(outcome, task, post, work, draft)
+    drafted, copied = partial(pack, slots=post.slots, draft=draft), partial(pack, slots=post.slots)
+    payload = sent(outcome, task, work, drafted, copied)
     if draft.window is not None:
         for failure in outcome.failures:
             failure.forget_frames()
@@ -191,16 +195,16 @@ def opened(post: WorkerState, payload: Message) -> Task:
         raise ForeignError(str(error)) from error
 
 
-def sent(outcome: TaskResult, task: Task, post: WorkerState, work: GroupWork, draft: SlotWriter) -> Message:
-    """Return an outcome as a payload; results that cannot be pickled become failures."""
+def sent(outcome: TaskResult, task: Task, work: GroupWork, first: Callable[[Any], M], again: Callable[[Any], M]) -> M:
+    """Return an outcome as `first` packs it; else as `again` does, with failures for what cannot be pickled."""
     try:
         if not task.apart or isinstance(outcome.items, tuple):
-            return pack(outcome.in_columns(), post.slots, draft=draft)
+            return first(outcome.in_columns())
     except Exception:
         outcome = outcome.apart()
     fit = partial(fitting, work=work, alone=task.apart)
     items = [[*map(fit, item)] if task.sent.batches else fit(item) for item in outcome.items]
-    return pack(outcome._replace(items=items), post.slots)
+    return again(outcome._replace(items=items))
 
 
 def fitting(item: Any, work: GroupWork, alone: bool) -> Any:

@@ -33,7 +33,7 @@ from asyncdata.executors.workers import Group, Workers
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block, Failure
 
-__all__ = ("EXECUTORS", "ExecutorWorkers", "ProcessWorkers", "pickled")
+__all__ = ("EXECUTORS", "ExecutorWorkers", "Finished", "PickledWorkers", "ProcessWorkers", "pickled")
 
 PROCESS_GROUP: Final = 16e-3
 INPUT_INLINE: Final = 1 << 16
@@ -56,62 +56,48 @@ class UnreadableError(Exception):
     """The results of a group cannot be unpickled together; never seen by users."""
 
 
-class ProcessWorkers(Workers):
-    """Worker processes that run functions over groups of about sixteen milliseconds."""
+class PickledWorkers(Workers):
+    """Workers to which groups of about sixteen milliseconds travel pickled, and from which results come back so.
 
-    def __init__(self, pool: PoolHandle, workers: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool) -> None:
+    What cannot be pickled, or unpickled, as a whole is sent again in other ways, until the elements are known that are
+    to blame.
+    """
+
+    def __init__(self, workers: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool) -> None:
         self.pace = ChunkSizer(PROCESS_GROUP)
         self.count = workers
-        self.handle = pool  # the pool ends with its last handle
-        self.pool: WorkerPool = pool.pool
         self.work = work
         self.epoch = epoch
         self.copied = copied
-        for call in work.calls:
-            self.pool.modules |= modules_of(call.fn)
-        self.function: SharedFunction = self.pool.function(pickled(work))
-        self.jobs: dict[Group, PendingGroup] = {}
         self.by_value = False  # elements, with functions and classes of the main script
         self.apart = False  # results, each pickled by itself
         self.resent: set[Group] = set()
         self.sealed: set[Group] = set()  # whose elements are pickled each by itself
 
-    def begun(self) -> bool:
-        """Tell whether the processes are there that were called; `StageError` if they cannot start."""
-        if self.pool.failed is not None and not self.pool.begun:
-            raise self.pool.failed
-        return self.pool.begun
+    def packed(self, task: Task) -> Any:
+        """Return a task as it travels."""
+        raise NotImplementedError
 
-    def submit(self, group: Group, finished: Finished) -> None:
-        job = PendingGroup(partial(self.order, group), partial(self.done, group, finished), len(group.what) == 1)
-        self.jobs[group] = job
-        self.pool.submit(job)
+    def opened(self, reply: Any) -> TaskResult | RemoteError:
+        """Return what has arrived of a group that was worked on."""
+        raise NotImplementedError
 
-    def order(self, group: Group, job: PendingGroup) -> TaskRequest:
-        """Return what is asked of a worker now."""
+    def payload(self, group: Group, whole: bool, suspect: bool = False, blamed: dict[int, str] | None = None) -> Any:
+        """Return a group as it travels; elements that cannot have failed."""
         try:
-            payload = self.payload(group, job)
+            return self.packed(self.task(group, whole, suspect, blamed))
         except Exception:
             group.what = sendable(group.what, self.work)
-            payload = self.payload(group, job)
-        return TaskRequest(job.number, self.function.function, payload)
+            return self.packed(self.task(group, whole, suspect, blamed))
 
-    def payload(self, group: Group, job: PendingGroup) -> Message:
-        """Return a group as it travels."""
+    def task(self, group: Group, whole: bool, suspect: bool, blamed: dict[int, str] | None) -> Task:
+        """Return what is asked of a worker."""
         sent = sent_to_worker(self.work, group.what)
-        task = Task(
-            sent.sealed() if group in self.sealed else sent,
-            self.epoch,
-            self.in_order,
-            job.suspect,
-            job.blamed,
-            self.apart,
-        )
-        return pack(task, self.pool.slots, INPUT_INLINE, dump=dump_by_value if self.by_value else dumps)
+        sent = sent.sealed() if group in self.sealed else sent
+        return Task(sent, self.epoch, whole, suspect, blamed, self.apart)
 
-    def done(self, group: Group, finished: Finished, reply: TaskReply | BaseException) -> None:
+    def done(self, group: Group, finished: Finished, reply: Any) -> None:
         """Put results in their places; in the pool's thread."""
-        self.jobs.pop(group, None)
         try:
             group.result = self.result(group, reply)
         except UnreadableError as error:  # the calls are made again, as after the death of a worker
@@ -139,26 +125,66 @@ class ProcessWorkers(Workers):
         group.done = True
         finished(group)
 
-    def result(self, group: Group, reply: TaskReply | BaseException) -> Any:
+    def result(self, group: Group, reply: Any) -> Any:
         """Return the results of a group, or raise what no element is to blame for."""
         if isinstance(reply, BaseException):
             raise reply
         try:
-            answer: TaskResult | RemoteError = self.pool.attached.open(reply.payload, self.copied)
+            answer = self.opened(reply)
         except MemoryError:
             raise
         except Exception as error:
             raise UnreadableError(repr(error)) from error
         if isinstance(answer, RemoteError):
             raise answer.failure(None).error
-        if (self.copied or is_passing(reply.payload)) and self.work.rows is None:
-            answer = answer.apart()
         group.seconds, group.queued = answer.seconds, answer.queued
         group.ended, group.lane = answer.ended, answer.worker
         group.count = reached(group.what, answer)
         self.pace.measured(group.count, answer.worked)
         what = group.what
         return sent_back(what if group.count == len(what) else what.part(0, group.count), answer, self.work.label)
+
+
+class ProcessWorkers(PickledWorkers):
+    """Worker processes of this machine."""
+
+    def __init__(self, pool: PoolHandle, workers: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool) -> None:
+        super().__init__(workers, work, epoch, copied)
+        self.handle = pool  # the pool ends with its last handle
+        self.pool: WorkerPool = pool.pool
+        for call in work.calls:
+            self.pool.modules |= modules_of(call.fn)
+        self.function: SharedFunction = self.pool.function(pickled(work))
+        self.jobs: dict[Group, PendingGroup] = {}
+
+    def begun(self) -> bool:
+        """Tell whether the processes are there that were called; `StageError` if they cannot start."""
+        if self.pool.failed is not None and not self.pool.begun:
+            raise self.pool.failed
+        return self.pool.begun
+
+    def submit(self, group: Group, finished: Finished) -> None:
+        job = PendingGroup(partial(self.order, group), partial(self.done, group, finished), len(group.what) == 1)
+        self.jobs[group] = job
+        self.pool.submit(job)
+
+    def order(self, group: Group, job: PendingGroup) -> TaskRequest:
+        """Return what is asked of a worker now."""
+        payload = self.payload(group, self.in_order, job.suspect, job.blamed)
+        return TaskRequest(job.number, self.function.function, payload)
+
+    def packed(self, task: Task) -> Message:
+        return pack(task, self.pool.slots, INPUT_INLINE, dump=dump_by_value if self.by_value else dumps)
+
+    def opened(self, reply: TaskReply) -> TaskResult | RemoteError:
+        answer: TaskResult | RemoteError = self.pool.attached.open(reply.payload, self.copied)
+        if isinstance(answer, RemoteError) or self.work.rows is not None:
+            return answer
+        return answer.apart() if self.copied or is_passing(reply.payload) else answer
+
+    def done(self, group: Group, finished: Finished, reply: TaskReply | BaseException) -> None:
+        self.jobs.pop(group, None)
+        super().done(group, finished, reply)
 
     def stop(self) -> None:
         for job in list(self.jobs.values()):

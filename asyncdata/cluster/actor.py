@@ -1,0 +1,105 @@
+"""CallActor: what runs on a worker of the cluster. It learns a stage's functions once, and calls them over groups."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections import OrderedDict
+from pickle import loads
+from typing import Any, Final, NamedTuple
+
+from asyncdata.cluster.parcel import Parcel
+from asyncdata.errors import StageError
+from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.process.task import RemoteError, Task, carry_out
+from asyncdata.executors.process.worker import ForeignError, sent
+from asyncdata.memory.buffer_pool import empty, keep_memory_warm
+
+__all__ = ("CallActor", "CallReply", "Greeting")
+
+MAX_FUNCTIONS: Final = 64
+
+
+class Greeting(NamedTuple):
+    """What an actor says of itself first: versions, where it runs, and as which process."""
+
+    python: str
+    asyncdata: str
+    node: str = ""
+    address: str = ""
+    pid: int = 0
+
+    @staticmethod
+    def of_this(node: str = "", address: str = "") -> Greeting:
+        """Return what this process is."""
+        own = getattr(sys.modules["asyncdata"], "__version__", "unknown")
+        return Greeting(platform.python_version(), own, node, address or platform.node(), os.getpid())
+
+    def differs(self, other: Greeting) -> bool:
+        """Tell whether functions of one process may mean something else, or nothing, in the other."""
+        return self.python.split(".")[:2] != other.python.split(".")[:2] or self.asyncdata != other.asyncdata
+
+
+class CallReply(NamedTuple):
+    """What comes back of a call: an outcome or an error, packed; nothing if the actor does not know the functions."""
+
+    parcel: Parcel | None
+
+
+class CallActor:
+    """One call at a time, in the order in which they arrive."""
+
+    def __init__(self, copied: bool) -> None:
+        self.copied = copied
+        self.functions: OrderedDict[bytes, GroupWork] = OrderedDict()
+        keep_memory_warm()
+
+    def greet(self) -> Greeting:
+        """Say which versions run here."""
+        return Greeting.of_this()
+
+    def call(self, name: bytes, work: bytes | None, parcel: Parcel) -> CallReply:
+        """Do a task. Whatever goes wrong is in the reply."""
+        try:
+            function = self.learn(name, work)
+            return CallReply(None if function is None else self.made(function, parcel))
+        except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the pipeline, not the actor
+            return CallReply(Parcel.of(RemoteError.of(error)))
+
+    def learn(self, name: bytes, work: bytes | None) -> GroupWork | None:
+        """Return the work of a stage, which is unpickled once; nothing if it is not known and did not come along."""
+        if name not in self.functions:
+            if work is None:
+                return None
+            try:
+                self.functions[name] = loads(work)
+            except Exception as error:
+                where = f"the worker {platform.node()} (process {os.getpid()}, Python {sys.version.split()[0]})"
+                raise StageError(
+                    f"{where} cannot load a function of the pipeline: {error!r}; what it imports must be installed on "
+                    "every node of the cluster"
+                ) from error
+        self.functions.move_to_end(name)
+        while len(self.functions) > MAX_FUNCTIONS:
+            self.functions.popitem(last=False)
+        return self.functions[name]
+
+    def made(self, work: GroupWork, parcel: Parcel) -> Parcel:
+        """Do the work of a task and return its outcome."""
+        task: Task = self.opened(parcel)
+        outcome = carry_out(work, task, unmarked, empty)
+        return sent(outcome, task, work, Parcel.of, Parcel.of)
+
+    def opened(self, parcel: Parcel) -> Any:
+        """Return a task that has arrived."""
+        try:
+            return parcel.open(self.copied)
+        except (MemoryError, OSError):
+            raise
+        except Exception as error:
+            raise ForeignError(str(error)) from error
+
+
+def unmarked(_: int) -> None:
+    """Do nothing: who calls gives what may kill one by one, and knows the element."""

@@ -1,0 +1,95 @@
+"""PoolHandle of a cluster: pipelines with equal settings share its actors, which end with the last of them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, ClassVar, Final
+
+from asyncdata.cluster.pool import ActorPool, RemoteFunction
+from asyncdata.cluster.ray_transport import RayTransport, ray_of
+from asyncdata.cluster.settings import Cluster
+from asyncdata.cluster.transport import Transport
+from asyncdata.cluster.workers import ClusterWorkers
+from asyncdata.errors import PlanError, StageError
+from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.process.workers import pickled
+from asyncdata.executors.workers import RemoteExecutor, Workers
+from asyncdata.runtime import forks
+
+__all__ = ("ActorPoolHandle", "actors_of", "connection", "end_actors")
+
+END_TIMEOUT: Final = 2.0
+
+
+def connection(cluster: Cluster) -> Callable[[], Transport]:
+    """Return what connects to a cluster; `MissingDependencyError` if Ray is not there."""
+    if find_spec("ray") is None:
+        ray_of()
+    return partial(RayTransport, cluster)
+
+
+class ActorPoolHandle(RemoteExecutor):
+    """A reference to a pool of actors, which ends with its last reference."""
+
+    name: ClassVar[str] = "cluster"
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.pool = ActorPool(cluster, connection(cluster))
+        self.functions: weakref.WeakValueDictionary[bytes, RemoteFunction] = weakref.WeakValueDictionary()
+        POOLS.add(self.pool)
+        weakref.finalize(self, self.pool.end).atexit = False
+        forks.register(self)
+
+    def disown(self) -> None:
+        """Take no calls in a forked child: the connection is the parent's."""
+        POOLS.discard(self.pool)
+        forks.keep_for_ever(self.pool)
+        self.pool = ActorPool(self.cluster, self.pool.connect)
+        self.pool.refusal = StageError(
+            "this process was forked from one that may be connected to Ray, which a fork cannot use: start it anew "
+            "(multiprocessing's 'spawn'), or leave Options(cluster=) out here"
+        )
+
+    def workers(self, count: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool) -> Workers:
+        return ClusterWorkers(self, self.pool, self.function(work), count, work, epoch, copied)
+
+    def function(self, work: GroupWork) -> RemoteFunction:
+        """Return the work of a stage as it travels; `PlanError` if it cannot."""
+        try:
+            function = RemoteFunction(pickled(work))
+        except PlanError as error:
+            error.add_note(
+                "Options(cluster=) sends it to another machine; with executor=ThreadPoolExecutor(...) it stays here"
+            )
+            raise
+        return self.functions.setdefault(function.name, function)
+
+
+POOLS: Final[weakref.WeakSet[ActorPool]] = weakref.WeakSet()
+HANDLES: Final[weakref.WeakValueDictionary[Cluster, ActorPoolHandle]] = weakref.WeakValueDictionary()
+
+
+def actors_of(cluster: Cluster) -> ActorPoolHandle:
+    """Return the actors of a cluster: all pipelines of this process with these settings share them."""
+    handle = HANDLES.get(cluster)
+    if handle is None:
+        handle = HANDLES[cluster] = ActorPoolHandle(cluster)
+    return handle
+
+
+def end_actors() -> None:
+    """End all actors before the interpreter does: Ray would, too, but its threads must not find it half gone."""
+    pools = [pool for pool in POOLS if pool.thread is not None]
+    for pool in pools:
+        pool.end()
+    for pool in pools:
+        if pool.thread is not None:
+            pool.thread.join(END_TIMEOUT)
+
+
+getattr(threading, "_register_atexit")(end_actors)  # noqa: B009 - as concurrent.futures does for its own threads

@@ -1,0 +1,330 @@
+"""ActorPool: actors that make calls. A thread of its own starts them, hands out calls and replaces what is lost."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from hashlib import blake2b
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from asyncdata.cluster.actor import CallReply, Greeting
+from asyncdata.cluster.parcel import Parcel
+from asyncdata.cluster.settings import Cluster
+from asyncdata.cluster.transport import Actor, Loss, Transport
+from asyncdata.errors import AsyncDataError, StageError
+
+__all__ = ("ActorPool", "Killed", "PendingCall", "RemoteFunction")
+
+log = logging.getLogger("asyncdata")
+
+DEPTH: Final = 2
+"""Calls that an actor has at once: one runs, and the next is there when it is done."""
+
+GRACE: Final = 10.0
+"""Seconds without an actor after which a log record says what is missing."""
+
+LOOK: Final = 0.5
+"""Seconds after which it is seen, while calls are out, whether the cluster is there: it does not say that it is not."""
+
+MOST_BARREN: Final = 20
+"""How often in a row an actor may end before anything has come back."""
+
+
+class RemoteFunction:
+    """The work of a stage, pickled, and the hash by which actors know it."""
+
+    def __init__(self, pickled: bytes) -> None:
+        self.name = blake2b(pickled, digest_size=16).digest()
+        self.pickled = pickled
+        self.shared: tuple[Transport, Any] | None = None
+
+    def over(self, transport: Transport) -> Any:
+        """Return it as an argument of calls."""
+        if self.shared is None or self.shared[0] is not transport:
+            self.shared = transport, transport.share(self.pickled)
+        return self.shared[1]
+
+
+class Killed(Exception):  # noqa: N818 - it is no error of a pipeline's
+    """The actor ended that was at a call, which may be to blame; never seen by users."""
+
+
+class PendingCall:
+    """A call that is wanted: of which function, what is asked (made anew for each try), and who is told the outcome.
+
+    One that may kill is made `alone`, by an actor that has no other.
+    """
+
+    __slots__ = ("alone", "ask", "done", "dropped", "function", "turn")
+
+    def __init__(
+        self,
+        function: RemoteFunction,
+        ask: Callable[[], Parcel],
+        done: Callable[[CallReply | BaseException], None],
+        alone: bool,
+        turn: int,
+    ) -> None:
+        self.function = function
+        self.ask = ask
+        self.done = done
+        self.alone = alone
+        self.turn = turn
+        """Of the pool: how often it had failed when the pipeline began."""
+        self.dropped = False
+
+
+class PoolActor:
+    """An actor as the pool knows it: the calls it has, the oldest first, and the functions it has learnt."""
+
+    def __init__(self, actor: Actor, number: int) -> None:
+        self.actor = actor
+        self.number = number
+        self.greeting: Greeting | None = None
+        self.lost = False
+        self.calls: dict[int, PendingCall] = {}
+        self.known: set[bytes] = set()
+
+    def has_room(self, call: PendingCall) -> bool:
+        """Tell whether it may be given a call now."""
+        if self.greeting is None:
+            return False
+        if call.alone:
+            return not self.calls
+        return len(self.calls) < DEPTH and not any(one.alone for one in self.calls.values())
+
+
+class ActorPool:
+    """`cluster.calls` actors. Everything but `submit`, `drop` and `end` happens in the pool's own thread."""
+
+    def __init__(
+        self, cluster: Cluster, connect: Callable[[], Transport], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.cluster = cluster
+        self.connect = connect
+        self.clock = clock
+        self.events: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.thread: threading.Thread | None = None
+        self.starting = threading.Lock()
+        self.transport: Transport | None = None
+        self.actors: list[PoolActor] = []
+        self.waiting: deque[PendingCall] = deque()
+        self.numbers = itertools.count(1)
+        self.barren = 0
+        self.since: float | None = None  # when it began to wait for an actor
+        self.told = False
+        self.refusal: AsyncDataError | None = None
+        """Why no call is taken any more, as in a forked child."""
+        self.turn = 0
+        self.failure: AsyncDataError | None = None
+        """Why the last turn ended, which is told pipelines of that turn: what they ask must not connect anew."""
+
+    # from any thread
+
+    def submit(self, call: PendingCall) -> None:
+        """Have a call made; its `done` is called from the pool's thread."""
+        if self.refusal is not None:
+            call.done(self.refusal)
+            return
+        self.events.put(partial(self.add, call))
+        with self.starting:
+            if self.thread is None:
+                self.thread = threading.Thread(target=self.run, name="asyncdata-cluster", daemon=True)
+                self.thread.start()
+
+    def drop(self, call: PendingCall) -> None:
+        """Forget a call: it is not begun any more, and if it runs its result is thrown away."""
+        call.dropped = True
+
+    def end(self) -> None:
+        """End the actors, and the thread when it has done so; also from a finalizer."""
+        self.events.put(None)
+
+    # in the pool's thread
+
+    def run(self) -> None:
+        """Do what comes, until told to end."""
+        while True:
+            try:
+                event = self.events.get(timeout=LOOK if self.busy() else None)
+            except Empty:
+                event = self.look
+            if event is None:
+                break
+            try:
+                event()
+            except AsyncDataError as error:
+                self.fail(error)
+            except Exception as error:  # noqa: BLE001 - of Ray's own: those who wait are told
+                refusal = StageError(f"the cluster cannot be used: {error!r}")
+                refusal.__cause__ = error
+                self.fail(refusal)
+            event = None
+        self.release()
+
+    def busy(self) -> bool:
+        """Tell whether somebody waits for a call."""
+        return bool(self.waiting) or any(actor.calls for actor in self.actors)
+
+    def add(self, call: PendingCall) -> None:
+        """Take a call, and start the actors with the first one."""
+        if call.turn != self.turn and self.failure is not None:
+            call.done(self.failure)
+            return
+        self.waiting.append(call)
+        if self.transport is None:
+            self.transport = self.connect()
+            for _ in range(self.cluster.calls):
+                self.start(self.transport)
+        self.hand_out()
+
+    def start(self, transport: Transport) -> None:
+        """Start an actor; it takes calls when it has said which versions it runs."""
+        actor = PoolActor(transport.start(), next(self.numbers))
+        self.actors.append(actor)
+        transport.call(actor.actor, "greet", (), self.arrival(partial(self.greeted, actor)))
+
+    def arrival(self, take: Callable[[Any, BaseException | None], None]) -> Callable[[Any, BaseException | None], None]:
+        """Return what is told a result in any thread, so that it is taken in this one."""
+        return lambda value, error: self.events.put(partial(take, value, error))
+
+    def greeted(self, actor: PoolActor, greeting: Greeting | None, error: BaseException | None) -> None:
+        """Take note that an actor is there; `StageError` if it runs something else than this process."""
+        if actor.lost:
+            return
+        if error is not None or greeting is None:
+            self.failed(actor, None, error)
+            return
+        if greeting.differs(own := Greeting.of_this()):
+            raise StageError(
+                f"the worker on node {greeting.address} runs Python {greeting.python} and asyncdata "
+                f"{greeting.asyncdata}, this process Python {own.python} and asyncdata {own.asyncdata}: install the "
+                "same on all nodes of the cluster"
+            )
+        actor.greeting = greeting
+        self.since, self.told = None, False
+        self.hand_out()
+
+    def hand_out(self) -> None:
+        """Give calls that wait to actors that have room, in order."""
+        while self.waiting:
+            call = self.waiting[0]
+            if not call.dropped:
+                free = [actor for actor in self.actors if actor.has_room(call)]
+                if not free:
+                    break
+                self.send(min(free, key=lambda actor: len(actor.calls)), call)
+            self.waiting.popleft()
+        self.wait_for_actors()
+
+    def wait_for_actors(self) -> None:
+        """Take the time from which on calls wait and no actor is there."""
+        if not self.waiting or any(actor.greeting for actor in self.actors):
+            self.since = None
+        elif self.since is None:
+            self.since = self.clock()
+
+    def send(self, actor: PoolActor, call: PendingCall) -> None:
+        """Have an actor make a call. The function goes along until the actor knows it."""
+        transport, function = self.transport, call.function
+        assert transport is not None
+        try:
+            parcel = call.ask()
+        except Exception as error:  # noqa: BLE001 - of the elements, which the pipeline is told
+            call.done(error)
+            return
+        work = None if function.name in actor.known else function.over(transport)
+        number = next(self.numbers)
+        actor.calls[number] = call
+        arrived = self.arrival(partial(self.replied, actor, number))
+        transport.call(actor.actor, "call", (function.name, work, parcel), arrived)
+        actor.known.add(function.name)
+
+    def replied(self, actor: PoolActor, number: int, reply: CallReply | None, error: BaseException | None) -> None:
+        """Hand on what became of a call. What comes late of an actor that was given up is nobody's."""
+        if actor.lost or (call := actor.calls.get(number)) is None:
+            return
+        if error is not None or reply is None:
+            self.failed(actor, number, error)
+        elif reply.parcel is None:  # it does not know the function, or not any more
+            del actor.calls[number]
+            actor.known.discard(call.function.name)
+            self.waiting.appendleft(call)
+        else:
+            del actor.calls[number]
+            self.barren = 0
+            if not call.dropped:
+                call.done(reply)
+        self.hand_out()
+
+    def failed(self, actor: PoolActor, number: int | None, error: BaseException | None) -> None:
+        """Find out what was lost, and have it made up for."""
+        transport = self.transport
+        assert transport is not None
+        what = Loss.RESULT if error is None else transport.lost(error, actor.greeting)
+        if isinstance(what, StageError):
+            raise what from error
+        if what is Loss.RESULT and number is not None:
+            self.waiting.appendleft(actor.calls.pop(number))
+            return
+        self.lose(actor, transport, transport.words(error) if error and what is Loss.ACTOR else None)
+
+    def lose(self, actor: PoolActor, transport: Transport, reason: str | None) -> None:
+        """Replace an actor, once. The call that it was at may be to `blame`; the others are made elsewhere."""
+        actor.lost = True
+        self.actors.remove(actor)
+        transport.stop(actor.actor)
+        calls = list(actor.calls.values())
+        actor.calls.clear()
+        suspect = calls.pop(0) if calls and reason is not None else None
+        self.barren = 0 if suspect is not None else self.barren + 1
+        self.waiting.extendleft(reversed(calls))
+        if self.barren > MOST_BARREN:
+            raise StageError(f"{self.barren} actors in a row have ended before they did anything; the last: {reason}")
+        self.start(transport)
+        if suspect is not None and not suspect.dropped:
+            suspect.done(Killed(reason))
+
+    def look(self) -> None:
+        """See whether the cluster is there, and for how long calls have waited for an actor."""
+        transport = self.transport
+        if transport is None:
+            return
+        if not transport.connected():
+            raise StageError(
+                "the connection to Ray was shut down while the pipeline ran; its state still tells where to go on"
+            )
+        if self.since is None:
+            return
+        waited = self.clock() - self.since
+        if waited >= self.cluster.timeout:
+            raise StageError(f"no actor has started in {waited:.0f} seconds, Cluster(timeout=): {transport.shortage()}")
+        if waited >= GRACE and not self.told:
+            self.told = True
+            log.warning("waiting for room in the Ray cluster: %s", transport.shortage())
+
+    def fail(self, error: AsyncDataError) -> None:
+        """Tell all that wait that there is no cluster; a pipeline that begins later tries anew."""
+        self.turn, self.failure = self.turn + 1, error
+        calls = [*(call for actor in self.actors for call in actor.calls.values()), *self.waiting]
+        self.waiting.clear()
+        self.release()
+        for call in calls:
+            if not call.dropped:
+                call.done(error)
+
+    def release(self) -> None:
+        """Let go of all actors."""
+        transport, actors = self.transport, self.actors
+        self.transport, self.actors, self.since, self.told, self.barren = None, [], None, False, 0
+        for actor in actors:
+            actor.lost = True
+            actor.calls.clear()
+            if transport is not None:
+                transport.stop(actor.actor)

@@ -1,0 +1,113 @@
+"""Ray as a transport: actors that are never restarted by Ray, and whose results this process owns."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Final
+
+from asyncdata.cluster.actor import CallActor, Greeting
+from asyncdata.cluster.settings import Cluster
+from asyncdata.cluster.transport import Actor, Arrived, Loss
+from asyncdata.errors import StageError
+from asyncdata.runtime.optional_packages import require
+
+__all__ = ("RayTransport", "ray_of")
+
+log = logging.getLogger("asyncdata")
+
+INSTALL: Final = "'asyncdata[ray]'"
+MOST_WORDS: Final = 300
+
+
+def ray_of() -> Any:
+    """Return Ray; `MissingDependencyError` if it is not installed."""
+    return require("ray", "Options(cluster=)", INSTALL)
+
+
+class RayActor(CallActor):
+    """A `CallActor` that knows on which node of Ray it runs."""
+
+    def greet(self) -> Greeting:
+        context = ray_of().get_runtime_context()
+        return Greeting.of_this(context.get_node_id(), ray_of().util.get_node_ip_address())
+
+
+class RayTransport:
+    """The cluster that this process is connected to; if it is to none, `ray.init()` chooses."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.ray = ray_of()
+        self.cluster = cluster
+        if not self.ray.is_initialized():
+            log.info("not connected to a Ray cluster yet: calling ray.init()")
+            self.ray.init()
+        self.session = self.node()
+        self.kind = self.ray.remote(
+            num_cpus=cluster.num_cpus, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
+        )(RayActor)
+
+    def node(self) -> str:
+        """Return the name of the node that this process is on, which is another one in each session."""
+        return self.ray.get_runtime_context().get_node_id()
+
+    def connected(self) -> bool:
+        return self.ray.is_initialized() and self.node() == self.session
+
+    def start(self) -> Actor:
+        return self.kind.remote(self.cluster.copy)
+
+    def call(self, actor: Actor, method: str, arguments: tuple[Any, ...], arrived: Arrived) -> None:
+        if not self.ray.is_initialized():  # a call would start a cluster of its own
+            raise StageError("the connection to Ray was shut down while the pipeline ran")
+        try:
+            future: Future[Any] = getattr(actor, method).remote(*arguments).future()
+        except Exception as error:  # noqa: BLE001 - a full object store, an actor that is gone
+            arrived(None, error)
+            return
+        future.add_done_callback(partial(settle, arrived))
+
+    def share(self, pickled: bytes) -> Any:
+        return self.ray.put(pickled)
+
+    def lost(self, error: BaseException, greeting: Greeting | None) -> Loss | StageError:
+        known = self.ray.exceptions
+        if isinstance(error, known.ActorDiedError):
+            if error.actor_init_failed:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+                return StageError(f"an actor cannot start; asyncdata must be installed on every node: {error}")
+            return Loss.ACTOR if greeting is not None and self.alive(greeting.node) else Loss.NODE
+        if isinstance(error, (known.RayActorError, known.NodeDiedError, known.LocalRayletDiedError)):
+            return Loss.NODE
+        if isinstance(error, (known.ObjectStoreFullError, known.OutOfDiskError)):
+            return StageError(
+                f"the object store of Ray is full: {error}; start Ray with more of it (object_store_memory=), hold "
+                "fewer batches, or use smaller ones"
+            )
+        if isinstance(error, (known.ObjectLostError, known.OwnerDiedError)):
+            return Loss.RESULT
+        return StageError(f"a call on the Ray cluster failed: {error!r}")
+
+    def words(self, error: BaseException) -> str:
+        return str(error).strip().splitlines()[-1][:MOST_WORDS]
+
+    def alive(self, node: str) -> bool:
+        """Tell whether a node is there, by Ray's own list."""
+        return any(one["NodeID"] == node and one["Alive"] for one in self.ray.nodes())
+
+    def stop(self, actor: Actor) -> None:
+        if self.ray.is_initialized() and self.connected():
+            self.ray.kill(actor, no_restart=True)
+
+    def shortage(self) -> str:
+        total, free = self.ray.cluster_resources().get("CPU", 0), self.ray.available_resources().get("CPU", 0)
+        return (
+            f"an actor needs {self.cluster.num_cpus:g} CPUs, the cluster has {total:g}, of which {free:g} are free: "
+            "add nodes, end what else runs there, or set Cluster(num_cpus=) lower"
+        )
+
+
+def settle(arrived: Arrived, future: Future[Any]) -> None:
+    """Hand on what became of a call."""
+    error = future.exception()
+    arrived(None if error is not None else future.result(), error)

@@ -1,0 +1,56 @@
+"""Cluster: how much of a Ray cluster a pipeline uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from asyncdata.elements.validation import check_flag
+from asyncdata.errors import PlanError
+
+__all__ = ("Cluster",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A Ray cluster whose actors make the calls of parallel `map`, `filter` and `map(batch=)`.
+
+    It goes into options: `Options(cluster=ad.Cluster())`. Elements, their order, errors and states are the same as
+    without it; see docs/scale-out.md. It needs the extra `ray`, and `ray.init()` if the cluster is not on this machine.
+    Pipelines of one process that have equal settings share the actors. `PlanError` for values that cannot be.
+
+    >>> import asyncdata as ad
+    >>> ds = ad.Dataset.range(3).with_options(ad.Options(cluster=ad.Cluster(calls=16, num_cpus=2)))
+    >>> ds.options().cluster.calls
+    16
+    """
+
+    calls: int = 8
+    """How many calls are made at once, each by an actor of its own; in place of `num_parallel_calls`. With fewer
+    processors in the cluster than they need it goes on with as many actors as there is room for."""
+
+    num_cpus: float = 1
+    """How many processors Ray sets aside for each actor; may be a fraction."""
+
+    timeout: float = 300.0
+    """For how many seconds to wait while there is no actor at all, as the cluster has no room: then it is a
+    `StageError`."""
+
+    copy: bool = True
+    """Whether arrays that come back are the consumer's own and writable. With `False` they are read-only views into
+    Ray's object store, which saves a copy and holds the store's memory as long as they live. Functions on workers then
+    get read-only views, too."""
+
+    def __post_init__(self) -> None:
+        if type(self.calls) is not int or self.calls < 1:
+            raise PlanError(f"Cluster(calls=) must be an integer, at least 1, got {self.calls!r:.80}")
+        check_positive("num_cpus", "a number of processors", self.num_cpus)
+        check_positive("timeout", "seconds", self.timeout)
+        check_flag("Cluster", "copy", self.copy)
+
+
+def check_positive(name: str, what: str, value: Any) -> None:
+    """Raise `PlanError` for what is no positive number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value) or value <= 0:
+        raise PlanError(f"Cluster({name}=) must be {what} above 0, got {value!r:.80}")

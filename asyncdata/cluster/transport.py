@@ -1,0 +1,65 @@
+"""Transport: how the trainer reaches actors, and what it means if a call fails. Ray is one; tests have another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Protocol, TypeAlias
+
+from asyncdata.cluster.actor import Greeting
+from asyncdata.errors import StageError
+
+__all__ = ("Actor", "Arrived", "Loss", "Transport")
+
+Actor: TypeAlias = Any
+"""An actor as its transport knows it."""
+
+Arrived: TypeAlias = Callable[[Any, BaseException | None], None]
+"""Is told the result of a call, or why there is none; from any thread, once."""
+
+
+class Loss(Enum):
+    """What was lost when a call failed."""
+
+    ACTOR = "actor"
+    """Its process ended: the call that ran may be to blame."""
+    NODE = "node"
+    """The machine, or the way to it: no call is to blame."""
+    RESULT = "result"
+    """The result alone."""
+
+
+class Transport(Protocol):
+    """A connection to a cluster. All methods are called in one thread."""
+
+    def start(self) -> Actor:
+        """Begin to start an actor, and return at once: its first call is made when there is room for it."""
+        ...
+
+    def call(self, actor: Actor, method: str, arguments: tuple[Any, ...], arrived: Arrived) -> None:
+        """Call a method of an actor, after those called before; `StageError` if there is no connection any more."""
+        ...
+
+    def share(self, pickled: bytes) -> Any:
+        """Return bytes as the argument of many calls, which travel to each machine once."""
+        ...
+
+    def lost(self, error: BaseException, greeting: Greeting | None) -> Loss | StageError:
+        """Return what a failed call means; an error if the pipeline cannot go on."""
+        ...
+
+    def words(self, error: BaseException) -> str:
+        """Return what a failed call says of its reason, in a line."""
+        ...
+
+    def stop(self, actor: Actor) -> None:
+        """End an actor, if it is there, at once."""
+        ...
+
+    def connected(self) -> bool:
+        """Tell whether this is still the cluster that it was."""
+        ...
+
+    def shortage(self) -> str:
+        """Return in words what an actor needs and the cluster has."""
+        ...

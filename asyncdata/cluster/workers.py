@@ -1,0 +1,130 @@
+"""Workers on a cluster: groups go to actors, and what kills one is found element by element."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any, Final
+
+from asyncdata.cluster.actor import CallReply
+from asyncdata.cluster.parcel import Parcel
+from asyncdata.cluster.pool import ActorPool, Killed, PendingCall, RemoteFunction
+from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.process.shm_arena import dump_by_value, dumps
+from asyncdata.executors.process.task import RemoteError, Task, TaskResult, crashed
+from asyncdata.executors.process.workers import Finished, PickledWorkers
+from asyncdata.executors.workers import Group
+from asyncdata.runtime.block import Block
+
+__all__ = ("ClusterWorkers",)
+
+MOST_DEATHS: Final = 2
+"""How many actors an element may end by itself before it is to blame."""
+
+
+class ClusterWorkers(PickledWorkers):
+    """Actors of a cluster. `owner` is kept: the pool ends with the last who holds it."""
+
+    def __init__(
+        self,
+        owner: object,
+        pool: ActorPool,
+        function: RemoteFunction,
+        count: int,
+        work: GroupWork,
+        epoch: tuple[Any, ...],
+        copied: bool,
+    ) -> None:
+        super().__init__(count, work, epoch, copied)
+        self.owner = owner
+        self.pool = pool
+        self.turn = pool.turn
+        self.function = function
+        self.views = not (copied or pool.cluster.copy)
+        self.calls: dict[Group, PendingCall] = {}
+        self.deaths: dict[Group, int] = {}
+        """Of groups of one element that are called alone: how many actors ended meanwhile."""
+
+    def submit(self, group: Group, finished: Finished) -> None:
+        alone = group in self.deaths
+        ask = partial(self.payload, group, self.in_order or alone)
+        call = PendingCall(self.function, ask, partial(self.arrived, group, finished), alone, self.turn)
+        self.calls[group] = call
+        self.pool.submit(call)
+
+    def packed(self, task: Task) -> Parcel:
+        return Parcel.of(task, dump_by_value if self.by_value else dumps)
+
+    def opened(self, reply: CallReply) -> TaskResult | RemoteError:
+        assert reply.parcel is not None
+        answer: TaskResult | RemoteError = reply.parcel.open(not self.views)
+        if isinstance(answer, RemoteError):
+            return answer
+        answer = answer._replace(ended=time.perf_counter())  # its clock is another machine's
+        return answer.apart() if self.copied and self.work.rows is None else answer
+
+    def arrived(self, group: Group, finished: Finished, reply: CallReply | BaseException) -> None:
+        """Take what became of a call; in the pool's thread."""
+        self.calls.pop(group, None)
+        if isinstance(reply, Killed):
+            self.killed(group, finished, str(reply))
+            return
+        self.done(group, finished, reply)
+        if group.done:
+            self.deaths.pop(group, None)
+
+    def killed(self, group: Group, finished: Finished, reason: str) -> None:
+        """Have a group called again with care: its elements one by one, each by an actor that has nothing else to do.
+
+        One that ends two of those has failed.
+        """
+        if group not in self.deaths:
+            OneByOne(self, group, finished).next()
+            return
+        self.deaths[group] += 1
+        if self.deaths[group] < MOST_DEATHS:
+            self.submit(group, finished)
+            return
+        del self.deaths[group]
+        words = f"it ended the worker process that worked on it {MOST_DEATHS} times: {reason}"
+        group.result = crashed(self.work, group.what, words)
+        group.done = True
+        finished(group)
+
+    def stop(self) -> None:
+        for call in list(self.calls.values()):
+            self.pool.drop(call)
+        self.calls.clear()
+
+
+class OneByOne:
+    """The elements of a group that ended an actor, one after the other; together they are the group's result."""
+
+    def __init__(self, workers: ClusterWorkers, group: Group, finished: Finished) -> None:
+        self.workers = workers
+        self.group = group
+        self.finished = finished
+        self.results: list[Block] = []
+
+    def next(self) -> None:
+        """Have the next element called, or hand over what has come of all."""
+        group, place = self.group, len(self.results)
+        if place < len(group.what):
+            one = Group(group.what.part(place, place + 1))
+            self.workers.deaths[one] = 0
+            self.workers.submit(one, self.take)
+            return
+        group.result = Block.join(self.results)
+        group.done = True
+        self.finished(group)
+
+    def take(self, one: Group) -> None:
+        """Take what has come of an element, and go on."""
+        self.group.seconds += one.seconds
+        self.group.ended, self.group.lane = one.ended, one.lane
+        if one.error is None:
+            self.results.append(one.result)
+            self.next()
+            return
+        self.group.error, self.group.done = one.error, True
+        self.finished(self.group)

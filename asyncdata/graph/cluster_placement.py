@@ -1,0 +1,82 @@
+"""Which steps of a plan go to a cluster, and why the others stay."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from concurrent.futures import Executor
+
+from asyncdata.cluster.handle import ActorPoolHandle, actors_of
+from asyncdata.errors import PlanError
+from asyncdata.executors.function_call import Call
+from asyncdata.executors.group_work import GroupWork
+from asyncdata.graph.node import Node, nodes_of
+from asyncdata.options import Options
+from asyncdata.transforms.filter import Filter
+from asyncdata.transforms.function_node import Called
+from asyncdata.transforms.map import Map
+from asyncdata.transforms.map_batches import MapBatches
+
+__all__ = ("calls_on_cluster", "placement_lines")
+
+
+def calls_on_cluster(plan: Node, options: Options) -> Node:
+    """Return a plan whose parallel calls are made on the cluster of the options; `PlanError` if they cannot travel."""
+    cluster = options.cluster
+    if cluster is None:
+        return plan
+    if options.placement == "process":
+        raise PlanError(
+            "Options(placement='process') cannot be had with cluster=: this process is the one that is connected to "
+            "Ray; leave placement out"
+        )
+    return placed(plan, actors_of(cluster))
+
+
+def placed(node: Node, actors: ActorPoolHandle) -> Node:
+    """Return a plan with the actors as executor of what may go there. What is to run as it was built does."""
+    inputs = node.inputs if node.sealed else [placed(part, actors) for part in node.inputs]
+    if any(map(operator.is_not, inputs, node.inputs)):
+        node = node.with_inputs(*inputs)
+    if not isinstance(node, Called) or reason_to_stay(node) is not None:
+        return node
+    actors.function(GroupWork(functions_of(node), node.rows))
+    return dataclasses.replace(node, executor=actors, workers=actors.cluster.calls)
+
+
+def functions_of(node: Called) -> tuple[Call, ...]:
+    """Return the functions that a node calls."""
+    match node:
+        case Map(functions=functions) | Filter(functions=functions):
+            return functions
+        case MapBatches(function=function):
+            return (function,)
+        case _:
+            return ()
+
+
+def reason_to_stay(node: Called) -> str | None:
+    """Return why the calls of a node are made where the pipeline runs; `None` if they go to the cluster."""
+    if node.workers is None:
+        return "its calls are made one after the other; num_parallel_calls sends them to the cluster"
+    if any(call.is_async for call in functions_of(node)):
+        return "a coroutine function is awaited where the pipeline runs"
+    if isinstance(node.executor, Executor):
+        return "it has an executor of its own"
+    if node.workers == 1:
+        return "one call at a time was asked for"
+    return None
+
+
+def placement_lines(plan: Node, options: Options) -> list[str]:
+    """Return the lines of `Dataset.explain` that say what runs on the cluster, and what stays and why."""
+    cluster = options.cluster
+    if cluster is None:
+        return []
+    lines = [f"Ray, at most {cluster.calls} actors of {cluster.num_cpus:g} CPUs"]
+    for node in nodes_of(plan):
+        if isinstance(node, Called):
+            where = "on the cluster" if isinstance(node.executor, ActorPoolHandle) else f"here: {reason_to_stay(node)}"
+            lines.append(f"{node.label()}  {where}")
+    lines.append("all other steps  here")
+    return ["cluster    " + ("\n" + 11 * " ").join(lines)]

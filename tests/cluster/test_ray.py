@@ -1,0 +1,213 @@
+"""The same on Ray itself: order, states, killed workers, and what is told when Ray is not there any more."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from tests.cluster.fake import until
+from tests.cluster.test_calls import pipelines, plain, read_one
+from tests.running import read_plain
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[2]
+CLUSTER = ad.Options(cluster=ad.Cluster(calls=2))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm(ray: Any) -> Any:
+    """Hold two actors, so that not every test starts its own."""
+    ds = ad.Dataset.range(9).map(abs, num_parallel_calls=2).with_options(CLUSTER)
+    assert list(ds) == [*range(9)]
+    return ds
+
+
+@pytest.mark.parametrize("name", pipelines())
+def test_elements_and_order_are_those_of_a_local_run(name: str) -> None:
+    assert plain(read_plain(pipelines()[name].with_options(CLUSTER))) == plain(read_plain(pipelines()[name]))
+
+
+@pytest.mark.parametrize("name", pipelines())
+def test_states_pass_from_here_to_the_cluster_and_back(name: str) -> None:
+    whole = read_plain(pipelines()[name])
+    for stops in ([7], [7, 13], [1, 2, 20]):
+        found, state, options = list[Any](), None, [CLUSTER, ad.Options()]
+        for stop in [*stops, len(whole) + 1]:
+            with pipelines()[name].with_options(options[0]).iterate(state=state) as elements:
+                while len(found) < stop and (some := read_one(elements)):
+                    found += some
+                state = json.loads(json.dumps(elements.state_dict()))
+            options.reverse()
+        assert plain(found) == plain(whole)
+
+
+def with_pid(number: Any) -> tuple[Any, int, Any]:
+    return number, os.getpid(), np.full(1000, number + 0 * sum(range(5000)))
+
+
+@pytest.mark.parametrize("ends_here", [False, True])
+def test_killed_workers_cost_nothing_but_time(ends_here: bool) -> None:
+    ds = ad.Dataset.range(4000).map(with_pid, num_parallel_calls=2)
+    found, killed = list[Any](), list[int]()
+    with ds.with_options(CLUSTER).iterate() as elements:
+        for number, pid, array in elements:
+            found.append(number)
+            assert (array == number).all()
+            if len(found) % 600 == 0 and len(killed) < 4:
+                killed.append(pid)
+                if pid not in killed[:-1]:
+                    os.kill(pid, signal.SIGKILL)
+            if ends_here and len(found) == 2500:
+                break
+        state = elements.state_dict()
+    with ds.iterate(state=state) as elements:
+        found += [number for number, _, _ in elements]
+    assert found == [*range(4000)]
+    assert len(set(killed)) >= 2
+
+
+def ends(number: Any) -> Any:
+    if number == 5:
+        os._exit(3)
+    return number
+
+
+def test_an_element_that_kills_twice_fails_in_its_place() -> None:
+    elements = iter(ad.Dataset.range(20).map(ends, num_parallel_calls=2).with_options(CLUSTER))
+    found = [next(elements) for _ in range(5)]
+    with pytest.raises(ad.WorkerCrashed, match="2 times") as caught:
+        next(elements)
+    assert [*found, *elements] == [*range(5), *range(6, 20)]
+    assert "element 5" in caught.value.__notes__[0]
+
+
+def raises(number: Any) -> Any:
+    raise KeyError(number)
+
+
+def test_errors_of_functions_show_where_they_were_raised() -> None:
+    with pytest.raises(KeyError) as caught:
+        next(iter(ad.Dataset.range(2).map(raises, num_parallel_calls=2).with_options(CLUSTER)))
+    assert "in raises" in str(caught.value.__cause__)
+
+
+def test_arrays_are_writable_and_views_are_not() -> None:
+    ds = ad.Dataset.range(3).map(lambda x: np.full(1 << 18, x, np.float64), num_parallel_calls=2)
+    own = list(ds.with_options(CLUSTER))
+    assert all(array.flags.writeable for array in own)
+    views = list(ds.with_options(ad.Options(cluster=ad.Cluster(calls=1, copy=False))))
+    assert not any(array.flags.writeable for array in views)
+    assert [array[1] for array in own + views] == [0, 1, 2, 0, 1, 2]
+
+
+def test_actors_that_the_cluster_has_no_room_for_are_waited_for() -> None:
+    ds = ad.Dataset.range(3).map(abs, num_parallel_calls=2)
+    with pytest.raises(ad.StageError, match=r"no actor has started in .* needs 99 CPUs, the cluster has 4"):
+        list(ds.with_options(ad.Options(cluster=ad.Cluster(calls=2, num_cpus=99, timeout=1))))
+    some = ad.Options(cluster=ad.Cluster(calls=40))  # as many as there is room for
+    assert list(ad.Dataset.range(300).map(abs, num_parallel_calls=2).with_options(some)) == [*range(300)]
+
+
+def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *arguments, *(["-c", program] if program else [])],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        timeout=200,
+    )
+
+
+def test_the_page_and_the_example_run() -> None:
+    page = (ROOT / "docs" / "scale-out.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    done = run(program)
+    assert done.returncode == 0, done.stderr
+    assert "on the cluster" in done.stdout
+    assert done.stdout.splitlines()[-1] == "100"
+    done = run("", str(ROOT / "examples" / "cluster" / "preprocess_on_ray.py"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "10 batches there and 15 here are those of a local run: True"
+
+
+SHUT_DOWN = """
+import logging, ray, time, asyncdata as ad
+logging.basicConfig(level=logging.INFO)
+ds = ad.Dataset.range(400).map(lambda x: time.sleep(0.02) or x, num_parallel_calls=2)
+ds = ds.with_options(ad.Options(cluster=ad.Cluster(calls=1)))
+elements = ds.iterate()
+found = [next(elements) for _ in range(5)]
+ray.shutdown()
+try:
+    found += elements
+except ad.StageError as error:
+    print(error)
+print(ray.is_initialized())
+state = elements.state_dict()
+with ds.iterate(state=state) as rest:
+    print(state["delivered"] + len(list(rest)))
+"""
+
+
+def test_a_connection_that_is_shut_down_is_told_and_the_state_answers() -> None:
+    done = run(SHUT_DOWN)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "shut down" in lines[0]
+    assert lines[1:] == ["False", "400"]
+    assert "calling ray.init()" in done.stderr
+
+
+KILLED = """
+import os, ray, sys, time, asyncdata as ad
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+ds = ad.Dataset.range(10_000).map(lambda x: time.sleep(0.05) or os.getpid(), num_parallel_calls=2)
+elements = iter(ds.with_options(ad.Options(cluster=ad.Cluster(calls=2))))
+print(*{next(elements) for _ in range(40)}, flush=True)
+time.sleep(100)
+"""
+
+
+def test_no_actor_stays_when_the_trainer_is_killed() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, env=environment
+    ) as trainer:
+        assert trainer.stdout is not None
+        pids = [int(pid) for pid in trainer.stdout.readline().split()]
+        assert pids
+        trainer.kill()
+    assert until(lambda: not any(map(is_alive, pids)), 60)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def slow(number: Any) -> Any:
+    time.sleep(0.01)
+    return number
+
+
+def test_what_was_left_does_not_keep_others_waiting(warm: Any) -> None:
+    for element in ad.Dataset.range(1000).map(slow, num_parallel_calls=2).with_options(CLUSTER):
+        if element == 5:
+            break
+    assert list(warm) == [*range(9)]
