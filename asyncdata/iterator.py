@@ -304,6 +304,8 @@ class Reader:
         """Give out nothing more in a forked child: the engine, and what has been read, are the parent's."""
         if self.engine is not None:
             self.forked = self.closed = True
+            if isinstance(self.engine, DeviceEngine):  # memory of a device cannot be let go of here
+                forks.keep_for_ever((self.items, self.failures, self.waiting, self.piece))
             self.items = self.failures = iter(())
             self.waiting = deque[Block]()
             self.piece = self.engine = self.host = self.running = None

@@ -317,13 +317,16 @@ import os
 import asyncdata as ad
 from asyncdata.devices.simulated import Accelerator
 
-rows = iter(ad.Dataset.range(40).batch(2).prefetch_to_device(Accelerator()))
+accelerator = Accelerator()
+rows = iter(ad.Dataset.range(40).batch(2).prefetch_to_device(accelerator))
 next(rows)
+accelerator.synchronize()
+freed = len(accelerator.freed)
 if (child := os.fork()) == 0:
     try:
         next(rows)
     except ad.ClosedError:
-        os._exit(0)
+        os._exit(len(accelerator.freed) - freed)
     finally:
         os._exit(1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), next(rows).numpy())
