@@ -61,10 +61,10 @@ class Device(Protocol):
         """
         ...
 
-    def part(self, packed: Any, start: int, like: Any) -> Any:
-        """Return the array that lies in an array of bytes from a byte on, with the shape and dtype of one on the host.
+    def parts(self, packed: Any, likes: Sequence[tuple[int, Any]]) -> Sequence[Any]:
+        """Return arrays that lie in one of bytes on the device: each from a byte on, like an array on the host.
 
-        Both are on the device. Devices without pinned memory are not asked.
+        Devices without pinned memory are not asked.
         """
         ...
 

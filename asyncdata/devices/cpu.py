@@ -35,7 +35,7 @@ class CpuDevice:
         target = reusable(into, place, tensor.shape, tensor.dtype)
         return tensor.clone() if target is None else target.copy_(tensor)
 
-    def part(self, packed: Any, start: int, like: Any) -> Any:
+    def parts(self, packed: Any, likes: Sequence[tuple[int, Any]]) -> Sequence[Any]:
         raise TypeError("tensors on the CPU are sent one by one")
 
     def arrive(self, sent: Sent) -> None:

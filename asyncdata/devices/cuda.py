@@ -8,12 +8,10 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
-import numpy as np
-
 from asyncdata.devices.base import Event, Sent, is_array
 from asyncdata.devices.parts import reusable
 from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
-from asyncdata.elements.tensors import is_tensor, tensor_of
+from asyncdata.elements.tensors import tensor_of, tensor_parts
 from asyncdata.errors import DeviceNotFoundError
 from asyncdata.runtime.optional_packages import require
 
@@ -66,9 +64,8 @@ class CudaDevice:
             target = self.torch.empty(source.shape, dtype=source.dtype, device=self.device)
         return target.copy_(source, non_blocking=True)
 
-    def part(self, packed: Any, start: int, like: Any) -> Any:
-        dtype = like.dtype if is_tensor(like) else torch_dtype(like.dtype)
-        return packed.narrow(0, start, like.nbytes).view(dtype).view(like.shape)
+    def parts(self, packed: Any, likes: Sequence[tuple[int, Any]]) -> Sequence[Any]:
+        return tensor_parts(packed, likes)
 
     def arrive(self, sent: Sent) -> None:
         current = self.torch.cuda.current_stream(self.device)
@@ -85,12 +82,6 @@ class CudaDevice:
 
     def close(self) -> None:
         self.stream.synchronize()
-
-
-@cache
-def torch_dtype(dtype: np.dtype[Any]) -> Any:
-    """Return the dtype of PyTorch that is one of NumPy; `TypeError` if there is none."""
-    return tensor_of(np.empty(0, dtype)).dtype
 
 
 @cache

@@ -47,7 +47,7 @@ class JaxDevice:
         arrays = self.jax.device_put([owned(leaf) for leaf in leaves], self.where)
         return Sent(arrays, JaxEvent(self.jax, arrays))
 
-    def part(self, packed: Any, start: int, like: Any) -> Any:
+    def parts(self, packed: Any, likes: Sequence[tuple[int, Any]]) -> Sequence[Any]:
         raise TypeError("arrays of JAX are sent one by one")
 
     def arrive(self, sent: Sent) -> None:

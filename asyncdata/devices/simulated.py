@@ -418,10 +418,12 @@ class SimulatedDevice:
                 accelerator.copy(stream, source, arrays[-1])
             return Sent(arrays, accelerator.record(stream))
 
-    def part(self, packed: Any, start: int, like: Any) -> Any:
-        array = SimulatedArray(
-            self.accelerator, packed.memory, tuple(like.shape), as_array(like).dtype if is_tensor(like) else like.dtype
-        )
+    def parts(self, packed: Any, likes: Sequence[tuple[int, Any]]) -> Sequence[Any]:
+        return [self.part(packed, start, as_array(like) if is_tensor(like) else like) for start, like in likes]
+
+    def part(self, packed: Any, start: int, like: npt.NDArray[Any]) -> SimulatedArray:
+        """Return the array that lies in one of bytes from a byte on."""
+        array = SimulatedArray(self.accelerator, packed.memory, like.shape, like.dtype)
         array.start, array.owner = start, packed
         return array
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from asyncdata.devices.base import Device
 from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
@@ -44,11 +45,22 @@ class OnHost(NamedTuple):
         """Return the arrays on the device, of the copies of the sources."""
         if self.packed is None:
             return copies
-        packed, others = copies[0], iter(copies[1:])
-        return [
-            device.part(packed, start, array) if (start := self.starts.get(place)) is not None else next(others)
-            for place, array in enumerate(self.arrays)
-        ]
+        others = iter(copies[1:])
+        small = device.parts(copies[0], [(start, self.arrays[place]) for place, start in self.starts.items()])
+        by_place = dict(zip(self.starts, small, strict=True))
+        return [by_place[place] if place in by_place else next(others) for place in range(len(self.arrays))]
+
+
+class Elsewhere(NamedTuple):
+    """An array that does not lie in pinned memory, and the bytes that it takes there.
+
+    `dtype` is the name for `from_array_and_dtype` if a tensor is sent.
+    """
+
+    place: int
+    array: npt.NDArray[Any]
+    dtype: str | None
+    room: int
 
 
 class Staging:
@@ -63,24 +75,27 @@ class Staging:
         memory = self.device.pinned_memory
         if memory is None:
             return OnHost(leaves)
-        arrays: list[Any] = [None if is_tensor(leaf) else memory.direct(np.asarray(leaf)) for leaf in leaves]
-        elsewhere = {
-            place: array_and_dtype(leaf) if is_tensor(leaf) else (np.asarray(leaf), "")
-            for place, leaf in enumerate(leaves)
-            if arrays[place] is None
-        }
-        if not elsewhere:
-            return OnHost(arrays)
-        slot = self.slot(memory, sum(aligned(array.nbytes) for array, _ in elsewhere.values()))
+        arrays: list[Any] = []
+        elsewhere: list[Elsewhere] = []
+        for place, leaf in enumerate(leaves):
+            array, dtype = array_and_dtype(leaf) if is_tensor(leaf) else (np.asarray(leaf), None)
+            arrays.append(memory.direct(array) if dtype is None else None)
+            if arrays[-1] is None:
+                elsewhere.append(Elsewhere(place, array, dtype, aligned(array.nbytes)))
+        return self.copied(memory, arrays, elsewhere) if elsewhere else OnHost(arrays)
+
+    def copied(self, memory: PinnedMemory, arrays: list[Any], elsewhere: list[Elsewhere]) -> OnHost:
+        """Copy arrays to a slot, the small ones first, and put the copies in their places."""
+        slot = self.slot(memory, sum(each.room for each in elsewhere))
         starts, start, small = dict[int, int](), 0, 0
-        for place in sorted(elsewhere, key=lambda place: elsewhere[place][0].nbytes > SMALL):
-            array, dtype = elsewhere[place]
-            copy = np.ndarray(array.shape, array.dtype.newbyteorder("="), slot, start)
+        for each in sorted(elsewhere, key=lambda each: each.room > SMALL):
+            array, dtype = each.array, each.array.dtype
+            copy = np.ndarray(array.shape, dtype if dtype.isnative else dtype.newbyteorder("="), slot, start)
             np.copyto(copy, array)
-            arrays[place] = from_array_and_dtype(copy, dtype) if is_tensor(leaves[place]) else copy
-            if array.nbytes <= SMALL:
-                starts[place], small = start, start + aligned(array.nbytes)
-            start += aligned(array.nbytes)
+            arrays[each.place] = copy if each.dtype is None else from_array_and_dtype(copy, each.dtype)
+            if each.room <= SMALL:
+                starts[each.place], small = start, start + each.room
+            start += each.room
         return OnHost(arrays, slot) if len(starts) < 2 else OnHost(arrays, slot, starts, slot[:small])
 
     def slot(self, memory: PinnedMemory, need: int) -> HostMemory:

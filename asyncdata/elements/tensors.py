@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final, cast
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = (
     "tensor_bytes",
     "tensor_content",
     "tensor_of",
+    "tensor_parts",
     "tensor_zeros",
 )
 
@@ -126,6 +128,28 @@ def tensor_of(numbers: Any) -> Any:
     if not array.flags.writeable or not array.dtype.isnative or min(array.strides, default=0) < 0:
         array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
     return from_array(array)
+
+
+@cache
+def torch_dtype(dtype: np.dtype[Any]) -> Any:
+    """Return the dtype of PyTorch that is one of NumPy; `TypeError` if there is none."""
+    return tensor_of(np.empty(0, dtype)).dtype
+
+
+def tensor_parts(packed: Any, likes: Sequence[tuple[int, Any]]) -> list[Any]:
+    """Return tensors that lie in one of bytes, each from a byte on, with the shape and dtype of an array or tensor.
+
+    The bytes, and those before each tensor, are a multiple of any dtype's size.
+    """
+    views: dict[Any, Any] = {}
+    parts: list[Any] = []
+    for start, like in likes:
+        dtype = like.dtype if is_tensor(like) else torch_dtype(like.dtype)
+        if dtype not in views:
+            views[dtype] = packed.view(dtype)
+        strides = like.stride() if is_tensor(like) else [stride // like.itemsize for stride in like.strides]
+        parts.append(views[dtype].as_strided(like.shape, strides, start // dtype.itemsize))
+    return parts
 
 
 def clone(tensor: Any) -> Any:

@@ -10,6 +10,7 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.devices.simulated import Accelerator
+from asyncdata.elements.tensors import tensor_of, tensor_parts
 
 pytestmark = pytest.mark.torch
 
@@ -96,3 +97,15 @@ def test_without_a_gpu_it_says_so_and_how_to_go_on(torch: Any) -> None:
     for device in ("cuda", "cuda:3", torch.device("cuda")):
         with pytest.raises(ad.DeviceNotFoundError, match=r'finds no GPU .* prefetch_to_device\("cuda" if torch'):
             next(iter(BATCHES.prefetch_to_device(device)))
+
+
+def test_small_arrays_are_parts_of_what_is_sent(torch: Any) -> None:
+    arrays = [np.arange(6).reshape(2, 3).astype(name) for name in DTYPES] + [np.float32(7), np.zeros((2, 0))]
+    hosts = [*map(np.asarray, arrays), torch.tensor([[1.5], [-2]], dtype=torch.bfloat16), torch.ones(())]
+    packed = torch.zeros(256 * len(hosts), dtype=torch.uint8)
+    for number, host in enumerate(hosts):
+        data = tensor_of(host).reshape(-1).view(torch.uint8)
+        packed[256 * number : 256 * number + len(data)] = data
+    parts = tensor_parts(packed, [(256 * number, host) for number, host in enumerate(hosts)])
+    for part, host in zip(parts, map(tensor_of, hosts), strict=True):
+        assert (part.dtype, part.shape, part.tolist()) == (host.dtype, host.shape, host.tolist())
