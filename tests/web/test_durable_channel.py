@@ -354,7 +354,8 @@ def test_a_writer_that_is_killed_loses_nothing_it_acknowledged(kills: int, tmp_p
     assert set(acknowledged) == set(stored)
 
 
-@pytest.mark.parametrize("kills", first_by_default([1, 10], 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [10])
 def test_a_trainer_that_is_killed_goes_on_exactly(kills: int, tmp_path: Path) -> None:
     fill(tmp_path / "channel", 600, 3, segment_bytes=2000)
     assert killed(PROGRAMS / "trainer.py", tmp_path / "channel", tmp_path / "saved", kills=kills) == 0

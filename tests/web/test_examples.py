@@ -1,0 +1,47 @@
+"""The programs of examples/web/ run, each with a real server and its clients, and print what they promise."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples" / "web").glob("*.py"))
+
+PRINTED = {
+    "01_online_training": [
+        r"500 samples, the model says [01]\.\d\d where 1\.50 is right",
+        r"stopped and started again",
+        r"2000 samples, the model says 1\.(49|50|51) where 1\.50 is right",
+    ],
+    "02_rollouts": [
+        r"150 updates; the best arm is played (9\d|100)% of the time",
+        r"dropped as stale: True, sent = taken \+ dropped \+ left: True",
+    ],
+    "03_clients": [r"httpx: True", r"aiohttp: True"],
+}
+
+
+def test_every_example_is_checked() -> None:
+    assert [path.stem for path in EXAMPLES] == list(PRINTED)
+
+
+@pytest.mark.web
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_it_prints_what_it_promises(path: Path, tmp_path: Path) -> None:
+    for package in ("aiohttp", "fastapi", "httpx", "uvicorn"):
+        pytest.importorskip(package)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "FOLDER": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, env=environment, timeout=170, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(PRINTED[path.stem])
+    for line, pattern in zip(lines, PRINTED[path.stem], strict=True):
+        assert re.fullmatch(pattern, line)
