@@ -9,6 +9,7 @@ import sys
 from collections import UserDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
@@ -102,14 +103,24 @@ def stack(column: list[Any], where: str = "") -> Any:
 
 
 def stack_dicts(column: list[dict[Any, Any]], where: str) -> dict[Any, Any]:
+    first = column[0]
+    same = list(map(len, column)).count(len(first)) == len(column)
+    try:
+        parts = [list(map(itemgetter(key), column)) for key in first] if same else []
+    except KeyError:
+        same, parts = False, []
+    if not same:
+        raise other_keys(column, where)
+    return {key: stack(part, f"{where}[{key!r}]") for key, part in zip(first, parts, strict=True)}
+
+
+def other_keys(column: list[dict[Any, Any]], where: str) -> StructureError:
+    """Return the error for dicts whose keys differ."""
     first = column[0].keys()
-    for index, element in enumerate(column):
-        if element.keys() != first:
-            raise StructureError(
-                f"{leaf(where)} of element {index} of the batch has keys {list(element)}, "
-                f"that of element 0 has {list(first)}"
-            )
-    return {key: stack([element[key] for element in column], f"{where}[{key!r}]") for key in first}
+    odd = next(index for index, element in enumerate(column) if element.keys() != first)
+    return StructureError(
+        f"{leaf(where)} of element {odd} of the batch has keys {list(column[odd])}, that of element 0 has {list(first)}"
+    )
 
 
 def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address
 
 __all__ = ("is_loopback",)
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str | None) -> bool:
     """Tell whether a host is this machine; who has no address came by a local socket."""
     if host is None or host == "localhost":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, TypeAlias, cast
 
 from asyncdata.runtime.optional_packages import require
@@ -146,9 +147,11 @@ class BodyDecoder:
         return BodyError(413, f"{where} has more than {self.max_item_bytes} bytes", line)
 
 
+@cache
 def json_decoder() -> Any:
     return require("msgspec.json", "JSON of a channel", "'asyncdata[web]'").Decoder()
 
 
+@cache
 def msgpack_decoder() -> Any:
     return require("msgspec.msgpack", "MessagePack of a channel", "'asyncdata[web]'").Decoder()

@@ -198,6 +198,8 @@ def key_of(headers: Mapping[str, str]) -> str | None:
 
 def version_of(query: bytes) -> int | None:
     """Return the version that a query names."""
+    if not query:
+        return None
     told = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("version")
     if told is None:
         return None
