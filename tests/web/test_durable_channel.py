@@ -7,9 +7,6 @@ import errno
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -22,11 +19,11 @@ from tests.marks import first_by_default
 from tests.reference import failed
 from tests.running import WAYS, read_plain, results
 from tests.states import edited
+from tests.web.killing import PROGRAMS, killed
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 Run = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
-PROGRAMS = Path(__file__).parent / "programs"
 
 
 def split(body: bytes) -> bytes:
@@ -323,25 +320,6 @@ def test_a_state_is_of_one_channel(tmp_path: Path) -> None:
     assert list(numbers(tmp_path / "c").iterate(state=state)) == [1, 2, 3, 4]
     with pytest.raises(ad.ResumeError, match="another channel"):
         list(numbers(tmp_path / "b").iterate(state=state))
-
-
-def killed(*arguments: object, kills: int) -> int:
-    """Run a program again and again, and kill it while it is at work; let the last one end."""
-    for number in range(kills + 1):
-        program = subprocess.Popen(
-            [sys.executable, *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.getcwd()},
-        )
-        with program:
-            assert program.stdout is not None
-            for _ in range(5 + 3 * number if number < kills else 1 << 62):
-                if not program.stdout.readline():
-                    break
-            if number < kills:
-                program.send_signal(signal.SIGKILL)
-            program.stdout.read()
-    return program.returncode
 
 
 @pytest.mark.parametrize("kills", first_by_default([1, 10], 1))
