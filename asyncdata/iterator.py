@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from asyncdata.elements.structure import spec_of
 from asyncdata.elements.validation import check_flag
 from asyncdata.engines.base import Engine, LoopEngine, RunSpec, TaskEngine
 from asyncdata.engines.process.engine import ProcessEngine
+from asyncdata.engines.stall import Patience, stall_report
 from asyncdata.engines.stats import stats_of
 from asyncdata.engines.thread import thread_engine
 from asyncdata.errors import ClosedError, ConcurrentUseError, StructureError
@@ -41,6 +43,8 @@ from asyncdata.transforms.prefetch_to_device import split_at_device
 __all__ = ("DatasetIterator", "Reader", "at_hand", "ended_by", "next_block", "next_within", "state_before_latest")
 
 T = TypeVar("T")
+
+log = logging.getLogger("asyncdata")
 
 
 class ExclusiveUse:
@@ -249,7 +253,7 @@ class Reader:
             if (queue.ended or queue.stopped) and not queue.blocks:
                 fail(self.ending(queue, StopIteration()))
             queue.request_more()
-            engine.wait(queue.may_read, interrupts)
+            engine.wait(queue.may_read, interrupts, Patience(self.options.patience, self.tell))
             interrupts.check()
             self.check_open()
         return block
@@ -274,7 +278,7 @@ class Reader:
             if (queue.ended or queue.stopped) and not queue.blocks:
                 fail(self.ending(queue, StopAsyncIteration()))
             queue.request_more()
-            await engine.wait_async(queue.may_read)
+            await engine.wait_async(queue.may_read, Patience(self.options.patience, self.tell))
             self.check_open()
         return block
 
@@ -343,6 +347,12 @@ class Reader:
         if self.closed:  # by another thread, meanwhile
             engine.stop()
         return engine
+
+    def tell(self) -> bool:
+        """Log which step is waited for, and where it is."""
+        if self.engine is not None:
+            log.warning("%s", stall_report(self.times.waits, self.stats().steps, *self.engine.at_work()))
+        return True
 
     def host_engine(self, run: RunSpec, loop: asyncio.AbstractEventLoop | None) -> Engine:
         """Return what is to run the pipeline."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import partial
+from math import inf
 from typing import Any, Final, Literal, TypeAlias
 
 from asyncdata.cluster.settings import Cluster
@@ -24,6 +25,8 @@ UNKNOWN_CARDINALITY: Final = -2
 Placement: TypeAlias = Literal["thread", "current", "process"]
 
 PLACEMENTS: Final = ("thread", "current", "process")
+
+WARN_AFTER: Final = 60.0
 
 FLAGS: Final = ("autotune", "deterministic", "optimize", "reorder")
 
@@ -80,6 +83,11 @@ class Options(Fixable):
     disabled_rules: tuple[str, ...] | None = None
     """Names of rewrite rules to leave out, as `Dataset.explain` shows them."""
 
+    warn_after: float | None = None
+    """For how many seconds an element may be waited for before the log (`asyncdata`) tells, once for each, which step
+    waits for what, with the stacks of your functions; 60 by default, `math.inf` for never. With `"current"` a function
+    that blocks the loop is not seen. A pipeline in a process of its own logs there."""
+
     dashboard: bool | str | None = None
     """Whether a page shows each iteration live, at http://127.0.0.1:8484 or, if that is in use, at a port that is free;
     the log tells. `"host:port"` is another address; one that is not this machine's own lets others look: see
@@ -105,6 +113,12 @@ class Options(Fixable):
         """Return what is set."""
         return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
 
+    @property
+    def patience(self) -> float | None:
+        """The seconds after which the log tells that nothing comes; `None` for never."""
+        seconds = WARN_AFTER if self.warn_after is None else float(self.warn_after)
+        return None if seconds == inf else seconds
+
     def fixed(self) -> Options:
         """Return a copy that cannot be changed."""
         copy = Options(**self.given())
@@ -122,6 +136,8 @@ def check_option(name: str, value: Any) -> None:
         raise PlanError(f"placement must be one of {PLACEMENTS}, got {value!r}")
     if name == "ram_budget" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise PlanError(f"Options(ram_budget=) must be a number of bytes, at least 1, or None, got {value!r:.80}")
+    if name == "warn_after" and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
+        raise PlanError(f"Options(warn_after=) must be seconds above 0, or None, got {value!r:.80}")
     if name == "dashboard" and type(value) is not bool and not (isinstance(value, str) and ":" in value):
         raise PlanError(f"Options(dashboard=) must be True, False, 'host:port' or None, got {value!r:.80}")
     if name == "cluster" and not isinstance(value, Cluster):

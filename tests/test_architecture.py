@@ -82,7 +82,14 @@ OPTIONAL = {
     "uvloop": "not there on every platform",
 }
 
-BORROWED_PRIVATE_NAMES = {"_asdict", "_exit", "_fields", "_make", "_replace"}  # public in all but name
+BORROWED_PRIVATE_NAMES = {
+    "_asdict",
+    "_current_frames",
+    "_exit",
+    "_fields",
+    "_make",
+    "_replace",
+}  # public in all but name
 
 
 @dataclass(frozen=True)

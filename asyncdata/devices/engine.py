@@ -10,12 +10,13 @@ import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
-from typing import Final
+from typing import Any, Final
 
 from asyncdata.devices.base import Device
 from asyncdata.devices.queue import DeviceQueue
 from asyncdata.devices.sender import Pause, Sender, Task
 from asyncdata.engines.base import END_TIMEOUT, Engine
+from asyncdata.engines.stall import Patience
 from asyncdata.errors import StageError
 from asyncdata.observe.statistics import EMPTY, StepStatistics
 from asyncdata.runtime import forks
@@ -60,11 +61,15 @@ class DeviceEngine:
         self.queue.stopped = True
         forks.keep_for_ever(self)
 
-    def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts) -> None:
-        self.host.wait(lambda: self.ahead.advance() or ready(), interrupts)
+    def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
+        self.host.wait(lambda: self.ahead.advance() or ready(), interrupts, patience)
 
-    async def wait_async(self, ready: Callable[[], object]) -> None:
-        await self.host.wait_async(lambda: self.ahead.advance() or ready())
+    async def wait_async(self, ready: Callable[[], object], patience: Patience) -> None:
+        await self.host.wait_async(lambda: self.ahead.advance() or ready(), patience)
+
+    def at_work(self) -> tuple[list[threading.Thread], list[asyncio.Task[Any]]]:
+        threads, tasks = self.host.at_work()
+        return [*threads, self.sender.thread], tasks
 
     def stats(self, host: int) -> StepStatistics:
         """Return what copying has done; the step that it reads has this place."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.engines.pipeline import Pipeline
+from asyncdata.engines.stall import Patience
 from asyncdata.errors import StageError
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.memory.output_buffers import without_output_buffers
@@ -80,11 +81,11 @@ class Engine(Protocol):
         """Begin; once, when somebody knows of this who ends it. A signal handler may raise meanwhile."""
         ...
 
-    def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts) -> None:
+    def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
         """Block until `ready()`, or until Ctrl-C."""
         ...
 
-    async def wait_async(self, ready: Callable[[], object]) -> None:
+    async def wait_async(self, ready: Callable[[], object], patience: Patience) -> None:
         """Wait until `ready()` without blocking the consumer's loop."""
         ...
 
@@ -104,22 +105,38 @@ class Engine(Protocol):
         """Wait as `join` does, without blocking the consumer's loop."""
         ...
 
+    def at_work(self) -> tuple[list[threading.Thread], list[asyncio.Task[Any]]]:
+        """Return the threads and tasks of this process that run the pipeline now."""
+        ...
 
-def wait_in_thread(queue: BlockQueue, ready: Callable[[], object], interrupts: DeferredInterrupts) -> None:
+
+def wait_in_thread(
+    queue: BlockQueue, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience
+) -> None:
     """Block until a queue that another thread writes to is `ready()`, or until Ctrl-C."""
     signal = queue.reader
     if not isinstance(signal, ThreadSignal):
         signal = queue.reader = ThreadSignal()
     interrupts.to_stop(partial(signal.gate.put, None))
-    signal.until(lambda: ready() or interrupts.came)
+    signal.until(lambda: ready() or interrupts.came, patience.seconds, patience.tell)
 
 
-async def wait_on_loop(queue: BlockQueue, ready: Callable[[], object]) -> None:
+async def wait_on_loop(queue: BlockQueue, ready: Callable[[], object], patience: Patience) -> None:
     """Wait, on the consumer's loop, until a queue that another thread writes to is `ready()`."""
     signal, loop = queue.reader, asyncio.get_running_loop()
     if not isinstance(signal, LoopSignal) or signal.loop is not loop:
         signal = queue.reader = LoopSignal(loop, threadsafe=True)
-    await signal.until(ready)
+    await until_on_loop(signal, ready, patience)
+
+
+async def until_on_loop(signal: LoopSignal, ready: Callable[[], object], patience: Patience) -> None:
+    """Wait until `ready()`, and lose patience in time."""
+    timer = patience.timer(signal.loop)
+    try:
+        await signal.until(ready)
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 class TaskEngine:
@@ -147,14 +164,14 @@ class TaskEngine:
         """Tell a consumer that goes on while somebody has cancelled all tasks of its loop."""
         self.queue.finish(StageError("the task that ran the pipeline was cancelled") if task.cancelled() else None)
 
-    def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts) -> None:
+    def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
         raise StageError(
             "this iterator was begun with `async for` and placement='current': its pipeline runs on that event loop, "
             "where a plain next() would wait for ever; use `async for`, or Options(placement='thread')"
         )
 
-    async def wait_async(self, ready: Callable[[], object]) -> None:
-        await self.signal.until(ready)
+    async def wait_async(self, ready: Callable[[], object], patience: Patience) -> None:
+        await until_on_loop(self.signal, ready, patience)
 
     def notify(self) -> None:
         call_if_open(self.loop, self.signal.notify)
@@ -165,6 +182,9 @@ class TaskEngine:
 
     def join(self) -> None:
         """Return at once: the task ends on its loop, which this call may not block."""
+
+    def at_work(self) -> tuple[list[threading.Thread], list[asyncio.Task[Any]]]:
+        return [*self.pipeline.owned.threads], pipeline_tasks(self.loop, self.task)
 
     async def join_async(self) -> None:
         if self.task is not None and not self.task.done():  # with the loop that it was begun on, perhaps another one
@@ -234,19 +254,23 @@ class LoopEngine:
         finally:
             await self.loop.shutdown_asyncgens()
 
-    def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts) -> None:
+    def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
         forbid_running_loop()
         with self.turn:
             if self.stopping:  # by another thread
                 return
             interrupts.to_stop(lambda: self.loop.call_soon_threadsafe(self.loop.stop))
             handlers = DeferredHandlers(lambda: self.loop.call_soon_threadsafe(self.loop.stop))
+            timer = patience.timer(self.loop)
             try:
                 with without_output_buffers(), handlers:
                     self.signal.until(lambda: ready() or interrupts.came or handlers.came)
             except BaseException:  # Ctrl-C, while a user's function ran
                 self.interrupted = True
                 raise
+            finally:
+                if timer is not None:
+                    timer.cancel()
             self.interrupted |= interrupts.came or bool(handlers.came)
 
     def settle(self) -> None:
@@ -260,7 +284,7 @@ class LoopEngine:
         self.loop.call_soon(self.loop.stop)
         self.loop.run_forever()
 
-    async def wait_async(self, ready: Callable[[], object]) -> None:
+    async def wait_async(self, ready: Callable[[], object], patience: Patience) -> None:
         raise StageError("this iterator was begun with a plain `for` and placement='current': go on with `for`")
 
     def notify(self) -> None:
@@ -324,8 +348,17 @@ class LoopEngine:
         if self.ender is not None and running_loop() is None:
             self.ender.join(END_TIMEOUT)
 
+    def at_work(self) -> tuple[list[threading.Thread], list[asyncio.Task[Any]]]:
+        return [*self.pipeline.owned.threads], pipeline_tasks(self.loop, self.task)
+
     async def join_async(self) -> None:
         """Return at once: `stop` has seen to it."""
+
+
+def pipeline_tasks(loop: asyncio.AbstractEventLoop, first: asyncio.Task[Any] | None) -> list[asyncio.Task[Any]]:
+    """Return the task of a pipeline and those that it started, on a loop that others may use too."""
+    others = [task for task in asyncio.all_tasks(loop) if task.get_name().startswith("asyncdata")]
+    return others if first is None or first in others else [first, *others]
 
 
 def call_if_open(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:

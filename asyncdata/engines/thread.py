@@ -16,6 +16,7 @@ from typing import Any, Final
 from asyncdata.engines.base import END_TIMEOUT, RunSpec, call_if_open, wait_in_thread, wait_on_loop
 from asyncdata.engines.no_loop import driven
 from asyncdata.engines.pipeline import blame_state
+from asyncdata.engines.stall import Patience
 from asyncdata.executors.retry import LEAVING
 from asyncdata.executors.scope import LooplessScope, OwnedTask
 from asyncdata.graph.node import nodes_of
@@ -88,11 +89,14 @@ class ThreadEngine:
         """Tell the pipeline, which has begun, that its consumer has left; from any thread, also from a finalizer."""
         raise NotImplementedError
 
-    def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts) -> None:
-        wait_in_thread(self.queue, ready, interrupts)
+    def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
+        wait_in_thread(self.queue, ready, interrupts, patience)
 
-    async def wait_async(self, ready: Callable[[], object]) -> None:
-        await wait_on_loop(self.queue, ready)
+    async def wait_async(self, ready: Callable[[], object], patience: Patience) -> None:
+        await wait_on_loop(self.queue, ready, patience)
+
+    def at_work(self) -> tuple[list[threading.Thread], list[asyncio.Task[Any]]]:
+        return [self.thread, *self.owned.threads], []
 
     def notify(self) -> None:
         self.queue.reader.notify()
@@ -163,6 +167,10 @@ class LoopThreadEngine(ThreadEngine):
         await loop.shutdown_asyncgens()
         await loop.shutdown_default_executor()
         return True
+
+    def at_work(self) -> tuple[list[threading.Thread], list[asyncio.Task[Any]]]:
+        threads, _ = super().at_work()
+        return threads, [] if self.loop is None or self.loop.is_closed() else [*asyncio.all_tasks(self.loop)]
 
     def cancel(self) -> None:
         if self.loop is not None:  # else the pipeline will see by itself that its queue is no longer read

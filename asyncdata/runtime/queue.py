@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
 from asyncdata.errors import ClosedError
@@ -122,14 +122,19 @@ class ThreadSignal:
         self.armed = False
         self.gate: SimpleQueue[None] = SimpleQueue()
 
-    def until(self, ready: Callable[[], object]) -> None:
-        """Block this thread until `ready()`."""
+    def until(
+        self, ready: Callable[[], object], seconds: float | None = None, tell: Callable[[], object] | None = None
+    ) -> None:
+        """Block this thread until `ready()`; after so many seconds call `tell`, until that returns true."""
         while not ready():
             self.armed = True
             if ready():
                 self.armed = False
                 return
-            self.gate.get()
+            try:
+                self.gate.get(timeout=seconds)
+            except Empty:
+                seconds = None if tell is None or tell() else seconds
 
     def notify(self) -> None:
         if self.armed:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from asyncdata.engines.base import END_TIMEOUT, RunSpec, wait_in_thread, wait_on_loop
 from asyncdata.engines.process.client import client_of
 from asyncdata.engines.process.guarded_elements import transfer_of
 from asyncdata.engines.process.protocol import RunRequest, StatisticsQuery, Stop
 from asyncdata.engines.process.remote_queue import GoneError, RemoteBlockQueue, RunReference
+from asyncdata.engines.stall import PATIENT, Patience
 from asyncdata.graph.node import Node
 from asyncdata.observe.statistics import EngineStatistics
 from asyncdata.options import Options
@@ -42,11 +45,14 @@ class ProcessEngine:
         """Leave the run to the parent in a forked child."""
         forks.keep_for_ever(self)
 
-    def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts) -> None:
-        wait_in_thread(self.queue, ready, interrupts)
+    def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
+        wait_in_thread(self.queue, ready, interrupts, PATIENT)  # the process itself says where it is
 
-    async def wait_async(self, ready: Callable[[], object]) -> None:
-        await wait_on_loop(self.queue, ready)
+    async def wait_async(self, ready: Callable[[], object], patience: Patience) -> None:
+        await wait_on_loop(self.queue, ready, PATIENT)
+
+    def at_work(self) -> tuple[list[threading.Thread], list[asyncio.Task[Any]]]:
+        return [], []
 
     def stats(self) -> EngineStatistics | None:
         """Return what the steps have done there so far; `None` if nobody is there to tell."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -34,6 +35,7 @@ from asyncdata.engines.process.protocol import (
     receive,
     send,
 )
+from asyncdata.engines.stall import Patience, stall_report
 from asyncdata.engines.stats import stats_of
 from asyncdata.engines.thread import thread_engine
 from asyncdata.errors import StageError
@@ -58,6 +60,9 @@ SHORT: Final = 400
 
 HELD: Final = 2
 """How many of the blocks that a consumer has given out it may still ask about: the last one and that before it."""
+
+
+log = logging.getLogger("asyncdata")
 
 
 class MessageSender:
@@ -92,8 +97,9 @@ class MessageSender:
 class RemoteRun:
     """A run of the plan, whose blocks a thread sends on as they come."""
 
-    def __init__(self, number: int, run: RunSpec, sender: MessageSender, label: str) -> None:
+    def __init__(self, number: int, run: RunSpec, sender: MessageSender, label: str, seconds: float | None) -> None:
         self.number = number
+        self.seconds = seconds
         self.run = run
         self.label = label
         self.sender = sender
@@ -119,15 +125,23 @@ class RemoteRun:
         self.sender.send(Over(self.number))
 
     def send_blocks(self) -> None:
-        count, interrupts = 0, DeferredInterrupts()
+        count, interrupts, patience = 0, DeferredInterrupts(), Patience(self.seconds, self.tell)
         while True:
-            self.engine.wait(self.queue.may_read, interrupts)
+            self.engine.wait(self.queue.may_read, interrupts, patience)
             block = self.queue.pass_on()
             if block is None or self.queue.stopped:
                 return
             self.tickets[count] = block.tickets
             self.sender.send(BlockMessage(self.number, count, self.payload(count, block), self.queue.depth.items))
             count += 1
+
+    def tell(self) -> bool:
+        """Log where the pipeline is that gives nothing, unless its consumer has not asked."""
+        if not self.queue.may_write():
+            return False
+        steps = stats_of(self.run.whole, self.run.meters, self.run.budget).steps
+        log.warning("%s", stall_report(self.seconds or 0.0, steps, *self.engine.at_work()))
+        return True
 
     def payload(self, number: int, block: Block) -> Message:
         """Return a block as it travels; elements that cannot be pickled become failures."""
@@ -241,7 +255,8 @@ class PipelineServer:
             order: RunRequest = self.attached.open(message.payload, copied=True)
             plan = ignoring(optimize(self.plan, order.options).plan)
             run = RunSpec.of(plan, order.epoch, Start.of(order.start), order.options.ram_budget)
-            self.remote_runs[message.run] = RemoteRun(message.run, run, self.sender, transfer_of(self.plan))
+            label, seconds = transfer_of(self.plan), order.options.patience
+            self.remote_runs[message.run] = RemoteRun(message.run, run, self.sender, label, seconds)
         except Exception as error:
             self.sender.send(Ended(message.run, self.sender.failure(error)))
             self.sender.send(Over(message.run))

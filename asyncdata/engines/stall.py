@@ -1,0 +1,156 @@
+"""What is said of a pipeline that gives nothing though it is asked: which step waits for what, and its stack."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import AsyncGeneratorType, FrameType
+from typing import Any, Final, NamedTuple
+
+from asyncdata.observe.statistics import StepStatistics, counted
+from asyncdata.observe.table import time_of
+from asyncdata.runtime.meter import Meter
+
+__all__ = ("PATIENT", "Patience", "stall_report")
+
+PACKAGE: Final = str(Path(__file__).parents[1])
+MACHINERY: Final = tuple(
+    str(Path(module.__file__ or "").parent if package else module.__file__)
+    for module, package in ((asyncio, True), (threading, False))
+)
+DEEPEST: Final = 12
+"""Lines of a stack that are shown: the innermost ones."""
+
+
+def nothing() -> bool:
+    """Do nothing, for good."""
+    return True
+
+
+class Patience(NamedTuple):
+    """For how many seconds a consumer waits until `tell` is called; again and again until that returns true."""
+
+    seconds: float | None = None
+    tell: Callable[[], bool] = nothing
+
+    def timer(self, loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle | None:
+        """Have a loop call it in time, once; the timer is to be cancelled."""
+        return None if self.seconds is None else loop.call_later(self.seconds, self.tell)
+
+
+PATIENT: Final = Patience()
+
+
+class Place(NamedTuple):
+    """What a thread or a task of a pipeline is at."""
+
+    name: str
+    step: str
+    """The step that it works for; empty if nobody knows."""
+    lines: list[str]
+    """Its stack from where it leaves this package on; empty if it does not."""
+
+
+def stall_report(
+    seconds: float, steps: Iterable[StepStatistics], threads: Iterable[threading.Thread], tasks: Iterable[Any]
+) -> str:
+    """Return which step waits for what after so many seconds, and where user's code is in its threads and tasks."""
+    places = [*places_of_threads(threads), *places_of_tasks(tasks)]
+    told = [f"nothing has come for {time_of(seconds)}, though it was asked for: {culprit([*steps], places)}"]
+    for place in places:
+        if place.lines:
+            told.append(f"{place.name}{f', for {place.step}' if place.step else ''}:")
+            told += place.lines
+    return "\n".join(told)
+
+
+def culprit(steps: list[StepStatistics], places: list[Place]) -> str:
+    """Return in words which step waits for what: the last one that has something to do, else the source it reads."""
+    inside = next((place.step for place in places if place.step and place.lines), "")
+    at = len(steps) - 1
+    while at >= 0:
+        step = steps[at]
+        if step.kind == "function" and step.queued:
+            within = f" in {counted(step)}" if step.workers else ""
+            return f"{step.step} works on {step.queued} elements{within}, and has no result yet"
+        if step.step == inside:
+            return f"{step.step} has not returned"
+        if not step.inputs:
+            return f"{step.step} is waited for" if step.kind == "source" else "the pipeline has not begun"
+        at = max(step.inputs, key=lambda place: steps[place].queued or 0)
+    return "the pipeline has not begun"
+
+
+def places_of_threads(threads: Iterable[threading.Thread]) -> Iterator[Place]:
+    """Yield what threads are at."""
+    frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    for thread in threads:
+        frame = frames.get(thread.ident or 0)
+        if frame is not None:
+            stack = [each for each, _ in traceback.walk_stack(frame)][::-1]
+            yield place_of(f"thread {thread.name}", stack)
+
+
+def places_of_tasks(tasks: Iterable[Any]) -> Iterator[Place]:
+    """Yield what tasks are at that wait."""
+    for task in tasks:
+        yield place_of("a task", [*frames_of(task.get_coro())])
+
+
+def frames_of(waiting: Any) -> Iterator[FrameType]:
+    """Yield the frames of what waits, and of all that it waits for in turn, the outermost first."""
+    while waiting is not None:
+        frame: FrameType | None = None
+        inner: Any = None
+        for kind in ("cr", "ag", "gi"):
+            frame = getattr(waiting, f"{kind}_frame", frame)
+            inner = getattr(waiting, f"{kind}_{'yieldfrom' if kind == 'gi' else 'await'}", inner)
+        if frame is None:
+            inner = next(filter(goes_on, gc.get_referents(waiting)), None)
+        elif inner is None:
+            inner = handed_on(frame)
+        if frame is not None:
+            yield frame
+        waiting = inner
+
+
+def goes_on(found: object) -> bool:
+    """Tell whether something is, or waits for, an asynchronous generator: what awaits its next item tells no more."""
+    return isinstance(found, AsyncGeneratorType) or type(found).__name__ == "async_generator_asend"
+
+
+def handed_on(frame: FrameType) -> Any:
+    """Return what a generator of ours lets go on by hand; `None` if it does not."""
+    if not frame.f_code.co_filename.startswith(PACKAGE):
+        return None
+    return frame.f_locals.get("pull") or getattr(frame.f_locals.get("self"), "coroutine", None)
+
+
+def place_of(name: str, stack: list[FrameType]) -> Place:
+    """Return what a stack tells, whose frames are the outermost first."""
+    meters = [meter for frame in stack for meter in meters_in(frame)]
+    step: Any = meters[-1].step if meters else ""
+    outside = next((place for place, frame in enumerate(stack) if is_users(frame)), len(stack))
+    shown = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in stack[outside:][-DEEPEST:])
+    return Place(
+        name, step.label() if hasattr(step, "label") else str(step), [line.rstrip() for line in shown.format()]
+    )
+
+
+def meters_in(frame: FrameType) -> Iterator[Meter]:
+    """Yield the meter of the step that a frame of ours works for."""
+    if frame.f_code.co_filename.startswith(PACKAGE):
+        found = frame.f_locals.get("meter") or getattr(frame.f_locals.get("self"), "meter", None)
+        if isinstance(found, Meter):
+            yield found
+
+
+def is_users(frame: FrameType) -> bool:
+    """Tell whether a frame is neither this package's nor that of what runs it."""
+    file = frame.f_code.co_filename
+    return not file.startswith((PACKAGE, *MACHINERY, "<frozen")) and "anyio" not in file
