@@ -1,7 +1,8 @@
-"""Seeing what a running pipeline does: statistics, bottleneck, progress, traces, a live dashboard."""
+"""Seeing what a running pipeline does: statistics, bottleneck, progress, traces, a live dashboard, metrics."""
 
 from __future__ import annotations
 
 from asyncdata.observe.dashboard_server import Dashboard, dashboard
+from asyncdata.observe.metrics import OpenTelemetryMetrics, PrometheusCollector
 
-__all__ = ("Dashboard", "dashboard")
+__all__ = ("Dashboard", "OpenTelemetryMetrics", "PrometheusCollector", "dashboard")

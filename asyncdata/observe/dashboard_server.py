@@ -12,18 +12,19 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from asyncdata.errors import PlanError
 from asyncdata.observe.dashboard_page import PAGE, POLICY, Sample, View, rendered
+from asyncdata.observe.monitored import LastTold, Monitored
 from asyncdata.observe.statistics import Statistics
 from asyncdata.runtime import forks
 from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.loopback import is_loopback
 from asyncdata.runtime.optional_packages import require
 
-__all__ = ("Dashboard", "Monitored", "dashboard", "show")
+__all__ = ("Dashboard", "dashboard", "show")
 
 PORT: Final = 8484
 SECONDS: Final = 0.5
@@ -35,34 +36,22 @@ EXTRA: Final = "'asyncdata[dashboard]'"
 log = logging.getLogger("asyncdata.dashboard")
 
 
-class Monitored(Protocol):
-    """An iterator, or what reads one: tells what its pipeline does."""
-
-    def monitor(self) -> Callable[[], Statistics]:
-        """Return a function that tells it."""
-        ...
-
-
-class Watched:
+class Watched(LastTold):
     """A pipeline that is shown: what it told last, and how its queues were."""
 
     def __init__(self, number: int, monitor: Callable[[], Statistics]) -> None:
+        super().__init__(monitor)
         self.number = number
-        self.monitor: Callable[[], Statistics] | None = monitor
-        self.last = monitor()
         self.samples: deque[Sample] = deque(maxlen=KEPT)
 
-    def look(self, now: float) -> None:
-        """Ask the pipeline what it does; not again when it is over, so that nothing of it is kept."""
-        if self.monitor is None:
-            return
-        self.last = stats = self.monitor()
-        self.samples.append(Sample(now, stats.elements, tuple([step.queued for step in stats.steps])))
-        if stats.state not in {"not begun", "running"}:
-            self.monitor = None
+    def sample(self, now: float) -> None:
+        """Ask the pipeline what it does."""
+        if self.monitor is not None:
+            stats = self.look()
+            self.samples.append(Sample(now, stats.elements, tuple([step.queued for step in stats.steps])))
 
     def view(self) -> View:
-        return View(self.number, self.last, self.samples)
+        return View(self.number, self.stats, self.samples)
 
 
 class Dashboard(Closable):
@@ -149,7 +138,7 @@ class Dashboard(Closable):
             now = time.monotonic()
             self._add()
             for watched in self._watched:
-                watched.look(now)
+                watched.sample(now)
             self._drop()
             self._html = rendered([watched.view() for watched in self._watched], now)
             self._tell()

@@ -144,6 +144,11 @@ class Statistics:
         return min(1.0, max(0.0, self.waiting_seconds - self.first_seconds) / seconds) if seconds > 0 else 0.0
 
     @property
+    def running(self) -> bool:
+        """Whether more may come: it has begun, and has neither ended nor failed nor been closed."""
+        return self.state == "running"
+
+    @property
     def tuned(self) -> list[dict[str, Any]]:
         """What AUTOTUNE has chosen, a dict for each step that it tunes: see `DatasetIterator.stats`."""
         return [{"step": step.step, **step.tuned} for step in self.steps if step.tuned]

@@ -1,0 +1,148 @@
+"""Statistics as metrics of Prometheus and OpenTelemetry, read when somebody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from asyncdata.observe.monitored import LastTold, Monitored
+from asyncdata.observe.statistics import Statistics, StepStatistics
+from asyncdata.runtime.optional_packages import require
+
+__all__ = ("OpenTelemetryMetrics", "PrometheusCollector")
+
+EXTRA: Final = "'asyncdata[metrics]'"
+
+
+class Metric(NamedTuple):
+    """A number that is told: `counts` if it only grows while a pipeline runs."""
+
+    name: str
+    counts: bool
+    unit: str
+    what: str
+    attribute: str
+    """Of `Statistics` or, below, of `StepStatistics`; it may be `None`."""
+
+    def value(self, of: Statistics | StepStatistics) -> float | None:
+        """Return the number; `None` if there is none."""
+        value: float | None = getattr(of, self.attribute)
+        return None if value is None else float(value)
+
+
+OF_PIPELINES: Final = (
+    Metric("elements", True, "", "Elements that the consumer was given.", "elements"),
+    Metric("elapsed_seconds", True, "s", "Seconds since the first was asked for.", "seconds"),
+    Metric("waiting_seconds", True, "s", "Seconds that the consumer waited.", "waiting_seconds"),
+    Metric("running", False, "", "1 while the pipeline runs, else 0.", "running"),
+    Metric("stalled_seconds", False, "s", "For how long an element is waited for now.", "waits_seconds"),
+    Metric("buffer_bytes", False, "By", "What buffers that tune themselves may hold now.", "held_bytes"),
+    Metric("buffer_limit_bytes", False, "By", "What they may hold at most.", "budget_bytes"),
+)
+
+OF_STEPS: Final = (
+    Metric("step_elements", True, "", "Elements that the step has given.", "items"),
+    Metric("step_failed", True, "", "Those that failed there.", "failed"),
+    Metric("step_own_seconds", True, "s", "Seconds on the pipeline's thread.", "own_seconds"),
+    Metric("step_worker_seconds", True, "s", "Seconds of its workers.", "worker_seconds"),
+    Metric("step_input_seconds", True, "s", "Seconds that it waited for input.", "input_seconds"),
+    Metric("step_room_seconds", True, "s", "Seconds that it waited for room.", "room_seconds"),
+    Metric("step_workers", False, "", "Workers that it has.", "workers"),
+    Metric("step_queued", False, "", "Elements in its buffer or in flight.", "queued"),
+    Metric("step_queue_size", False, "", "How many its buffer may hold.", "queue_size"),
+)
+
+
+class Pipelines:
+    """The pipelines that metrics are told of, by name."""
+
+    def __init__(self, iterators: dict[str, Monitored]) -> None:
+        self._pipelines: dict[str, LastTold] = {}
+        for name, iterator in iterators.items():
+            self.watch(name, iterator)
+
+    def watch(self, name: str, iterator: Monitored) -> None:
+        """Tell of an iterator under a name, in place of an earlier one: of the next epoch, say.
+
+        >>> import asyncdata as ad
+        >>> numbers = iter(ad.Dataset.range(3))
+        >>> collector.watch("train", numbers)  # doctest: +SKIP
+        """
+        self._pipelines = {**self._pipelines, name: LastTold(iterator.monitor())}
+
+    def _look(self) -> Iterator[tuple[str, Statistics]]:
+        for name, pipeline in self._pipelines.items():
+            yield name, pipeline.look()
+
+
+def told(metric: Metric, stats: Statistics) -> Iterator[tuple[dict[str, str], float]]:
+    """Yield the values of a metric with their labels: one for a pipeline, or one for each of its steps."""
+    if metric in OF_PIPELINES:
+        yield {}, metric.value(stats) or 0.0
+        return
+    for place, step in enumerate(stats.steps):
+        value = metric.value(step)
+        if value is not None:
+            yield {"step": step.step, "place": str(place)}, value
+
+
+class PrometheusCollector(Pipelines):
+    """A collector of prometheus_client's: each scrape asks the pipelines what they do.
+
+    Metrics are `asyncdata_elements_total`, `asyncdata_waiting_seconds_total` and others with the label `pipeline`, and
+    `asyncdata_step_elements_total` and others with `step` and its `place` too. It does not keep an iterator alive.
+    Needs the extra `metrics`.
+
+    >>> import asyncdata as ad
+    >>> from prometheus_client import REGISTRY  # doctest: +SKIP
+    >>> batches = iter(ad.Dataset.range(100).batch(10))
+    >>> REGISTRY.register(ad.observe.PrometheusCollector(train=batches))  # doctest: +SKIP
+    """
+
+    def __init__(self, **iterators: Monitored) -> None:
+        self._families = require("prometheus_client.core", "PrometheusCollector", EXTRA)
+        super().__init__(iterators)
+
+    def describe(self) -> Iterable[Any]:
+        """Return nothing: a registry asks so that it need not collect when this is registered."""
+        return ()
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics as they are now; a registry calls this."""
+        seen = [*self._look()]
+        for metric in (*OF_PIPELINES, *OF_STEPS):
+            labels = ["pipeline"] if metric in OF_PIPELINES else ["pipeline", "step", "place"]
+            kind = self._families.CounterMetricFamily if metric.counts else self._families.GaugeMetricFamily
+            family = kind(f"asyncdata_{metric.name}", metric.what, labels=labels)
+            for name, stats in seen:
+                for label, value in told(metric, stats):
+                    family.add_metric([name, *label.values()], value)
+            yield family
+
+
+class OpenTelemetryMetrics(Pipelines):
+    """Observable instruments of OpenTelemetry: each export asks the pipelines what they do.
+
+    Names are those of `PrometheusCollector`, as `asyncdata.step_elements`; attributes are `pipeline`, `step` and
+    `place`. `meter` is one of a `MeterProvider`, by default of the global one. Instruments stay as long as their
+    provider: make one of these, and `watch` later iterators. Needs the extra `metrics`.
+
+    >>> import asyncdata as ad
+    >>> batches = iter(ad.Dataset.range(100).batch(10))
+    >>> metrics = ad.observe.OpenTelemetryMetrics(train=batches)  # doctest: +SKIP
+    """
+
+    def __init__(self, meter: Any = None, **iterators: Monitored) -> None:
+        api = require("opentelemetry.metrics", "OpenTelemetryMetrics", EXTRA)
+        super().__init__(iterators)
+        self._observation = api.Observation
+        meter = meter or api.get_meter("asyncdata")
+        for metric in (*OF_PIPELINES, *OF_STEPS):
+            make = meter.create_observable_counter if metric.counts else meter.create_observable_gauge
+            make(f"asyncdata.{metric.name}", [partial(self._observe, metric)], metric.unit, metric.what)
+
+    def _observe(self, metric: Metric, _: Any) -> Iterator[Any]:
+        for name, stats in self._look():
+            for label, value in told(metric, stats):
+                yield self._observation(value, {"pipeline": name, **label})
