@@ -64,6 +64,7 @@ from asyncdata.memory.output_buffers import empty
 from asyncdata.observe.trace import Trace, trace
 from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
 from asyncdata.readers import (
+    ArrayRecordDataset,
     ArrowDataset,
     FixedLengthRecordDataset,
     ImageFolderDataset,
@@ -86,6 +87,7 @@ __all__ = (
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "ArrayRecordDataset",
     "ArrowDataset",
     "AsyncDataError",
     "CacheDir",

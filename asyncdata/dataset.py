@@ -230,7 +230,8 @@ class Dataset(Transformations[T]):
     def from_source(source: Source, num_parallel_calls: int | None = None) -> Dataset[Any]:
         """The elements of anything with `__len__` and `__getitem__`, read in threads, in order.
 
-        If it has `get_batch(indices)`, that gets several at once. Elements can be had in any order: `shuffle()` needs
+        If it has `get_batch(indices)`, or `__getitems__` as PyTorch's and Hugging Face's datasets have it, that gets
+        several at once. Elements can be had in any order: `shuffle()` needs
         no buffer, `at(i)` reads one in the calling thread, and a state goes on anywhere at once. What `__getitem__`
         raises is raised in its element's place.
 

@@ -157,4 +157,4 @@ def workers_of(scope: Scope, work: GroupWork, workers: int, executor: CallExecut
     work = work.at(scope.epoch)
     if any(call.is_async for call in work.calls):
         return TaskWorkers(scope, workers, work.run_async, work.at_once)
-    return ThreadWorkers(scope, workers, work.attempt)
+    return ThreadWorkers(scope, workers, work.attempt, any(call.many_at_once for call in work.calls))

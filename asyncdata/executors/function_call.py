@@ -169,6 +169,9 @@ class Call:
     keeps = False
     """Whether its result only says if the element stays."""
 
+    many_at_once = False
+    """Whether many elements cost less each than few, so that a group may take longer."""
+
     def __init__(self, kind: str, fn: Callable[..., Any], *, spread: bool = True) -> None:
         if not callable(fn):
             raise PlanError(f"{kind} needs a function, got {fn!r:.80}")
@@ -350,10 +353,11 @@ class WatchedCall:
 class ChunkSizer:
     """How many elements make a group of about `target` seconds of work: learned as it runs, growing from one."""
 
-    __slots__ = ("each", "group", "target")
+    __slots__ = ("each", "group", "most", "target")
 
-    def __init__(self, target: float) -> None:
+    def __init__(self, target: float, most: int = MOST) -> None:
         self.target = target
+        self.most = most
         self.group = 1
         self.each = inf
         """Seconds that an element took in the last group."""
@@ -367,8 +371,8 @@ class ChunkSizer:
     def measured(self, count: int, seconds: float) -> None:
         """Learn from a group of `count` elements that took `seconds`."""
         self.each = seconds / count
-        fits = int(self.target * count / seconds) if seconds > 0 else MOST
-        self.group = max(1, min(fits, self.group * 2, MOST))
+        fits = int(self.target * count / seconds) if seconds > 0 else self.most
+        self.group = max(1, min(fits, self.group * 2, self.most))
 
 
 class ThreadPool:

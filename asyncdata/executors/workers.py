@@ -20,6 +20,9 @@ __all__ = ("Group", "RemoteExecutor", "TaskWorkers", "ThreadWorkers", "Workers")
 
 THREAD_GROUP: Final = 5e-4
 
+MANY: Final = 256
+MANY_SECONDS: Final = 0.02
+
 
 class Group:
     """Elements that one worker processes together.
@@ -125,13 +128,17 @@ class RemoteExecutor:
 class ThreadWorkers(Workers):
     """`count` threads that run a plain function over groups of about half a millisecond.
 
+    What gets many elements at once is asked for some hundred, where these take no longer than 20 ms.
+
     While they are `watched`, groups tell what they used too.
     """
 
     watched = False
 
-    def __init__(self, scope: Scope, count: int, work: Callable[[Block, Deadline], Done]) -> None:
-        self.pace = ChunkSizer(THREAD_GROUP)
+    def __init__(
+        self, scope: Scope, count: int, work: Callable[[Block, Deadline], Done], many_at_once: bool = False
+    ) -> None:
+        self.pace = ChunkSizer(MANY_SECONDS, MANY) if many_at_once else ChunkSizer(THREAD_GROUP)
         self.work = work
         self.count = count
         self.threads = ThreadPool(scope.owned.start, count, "asyncdata-map")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncdata.readers.array_record import ArrayRecordDataset
 from asyncdata.readers.arrow import ArrowDataset
 from asyncdata.readers.fixed_length_record import FixedLengthRecordDataset
 from asyncdata.readers.image_folder import ImageFolderDataset
@@ -13,6 +14,7 @@ from asyncdata.readers.tfrecord import TFRecordDataset
 from asyncdata.readers.webdataset import WebDataset
 
 __all__ = (
+    "ArrayRecordDataset",
     "ArrowDataset",
     "FixedLengthRecordDataset",
     "ImageFolderDataset",

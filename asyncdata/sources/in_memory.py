@@ -62,16 +62,18 @@ class Source(Protocol):
 
 
 class Getter(Call):
-    """Gets elements of a source: all that are wanted at once where it has `get_batch`.
+    """Gets elements of a source: all that are wanted at once where it has `get_batch`, or PyTorch's `__getitems__`.
 
     A collection holds its elements, which are handed out as those of a list. What other sources give they have made.
     """
 
-    __slots__ = ("holds", "source")
+    __slots__ = ("get_batch", "holds", "many_at_once", "source")
 
     def __init__(self, source: Source) -> None:
         super().__init__("from_source", source.__getitem__, spread=False)
         self.source = source
+        self.get_batch = getattr(source, "get_batch", None) or getattr(source, "__getitems__", None)
+        self.many_at_once = self.get_batch is not None
         self.holds = isinstance(source, Collection)
         self.name = self.label = f"from_source({type(source).__name__} of {len(source)})"
 
@@ -82,15 +84,14 @@ class Getter(Call):
         return map(isolate, super().over(items, kinds)) if self.holds else super().over(items, kinds)
 
     def run(self, block: Block, term: Deadline = ENDLESS) -> Block:
-        get_batch = getattr(self.source, "get_batch", None)
-        if get_batch is None or block.failed:
+        if self.get_batch is None or block.failed:
             return super().run(block, term)
         try:
-            items = list(get_batch(block.items))
+            items = list(self.get_batch(block.items))
         except Exception:  # noqa: BLE001  one by one, to find out for which element
             return super().run(block, term)
         if len(items) != len(block):
-            raise StageError(f"{self.name}: get_batch returned {len(items)} elements for {len(block)} indices")
+            raise StageError(f"{self.name}: it returned {len(items)} elements for {len(block)} indices")
         return Block(isolated(items) if self.holds else items, block.tickets)
 
 

@@ -15,6 +15,7 @@ from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.iterator_bridge import Notify
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
 from asyncdata.runtime.tickets import Position, Tickets
+from asyncdata.sources.shuffle_buffers import forgets_its_buffer
 
 __all__ = ("SnapshotTickets", "Stateful", "StreamPlace", "begun")
 
@@ -93,7 +94,7 @@ def snapshots(label: str, stateful: Stateful) -> Iterator[str | ResumeError]:
 
 def stateful_of(label: str, value: object) -> Stateful | None:
     """Return `value` if it has states; awaiting its methods would be a mistake that nobody sees."""
-    if not isinstance(value, Stateful):
+    if not isinstance(value, Stateful) or forgets_its_buffer(value):
         return None
     if iscoroutinefunction(value.state_dict) or iscoroutinefunction(value.load_state_dict):
         raise PlanError(f"{label}: state_dict and load_state_dict must be plain methods, not coroutine functions")

@@ -159,7 +159,7 @@ def test_a_batch_of_the_wrong_length_ends_the_pipeline() -> None:
         def get_batch(self, indices: list[int]) -> list[str]:
             return []
 
-    with pytest.raises(ad.StageError, match=r"from_source\(Short of 5\): get_batch returned 0 elements for"):
+    with pytest.raises(ad.StageError, match=r"from_source\(Short of 5\): it returned 0 elements for"):
         list(ad.Dataset.from_source(Short()))
 
 

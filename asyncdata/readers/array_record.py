@@ -1,0 +1,44 @@
+"""ArrayRecordDataset: the records of ArrayRecord files, in any order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, cast
+
+from asyncdata.dataset import Dataset
+from asyncdata.errors import PlanError
+from asyncdata.graph.node import check_count
+from asyncdata.readers.files import Filename, checked
+from asyncdata.sources.array_record import ArrayRecords, array_record
+from asyncdata.sources.in_memory import Getter, Range
+from asyncdata.transforms.map import Map
+
+__all__ = ("ArrayRecordDataset",)
+
+
+class ArrayRecordDataset(Dataset[bytes]):
+    """The records of ArrayRecord files, as `bytes`; any can be had without the others, so `shuffle()` needs no buffer.
+
+    Files are opened when the dataset is made: one that is missing, cut short or of another format is an error there. A
+    corrupt group of records fails in the place of each of them. Needs `pip install 'asyncdata[array-record]'`, on
+    Linux.
+
+    >>> import asyncdata as ad
+    >>> ds = ad.ArrayRecordDataset(["a.array_record", "b.array_record"]).shuffle()  # doctest: +SKIP
+    """
+
+    def __init__(self, filenames: Filename | Sequence[Filename], num_parallel_reads: int | None = None) -> None:
+        """Read `filenames`, a path or several, on this machine; in so many threads as `num_parallel_reads`, or one."""
+        method = "ArrayRecordDataset"
+        array_record()  # raises where it is missing
+        if num_parallel_reads is not None:
+            check_count(method, "num_parallel_reads", num_parallel_reads, 1)
+        if isinstance(filenames, Dataset) or not (isinstance(filenames, os.PathLike) or hasattr(filenames, "__iter__")):
+            raise PlanError(f"{method}(filenames=) must be a path, or several in a list, got {filenames!r:.80}")
+        single = isinstance(filenames, (str, bytes, os.PathLike))
+        names = [cast("Any", filenames)] if single else [*cast("Sequence[Any]", filenames)]
+        records = ArrayRecords([checked(method, name) for name in names])
+        get = Getter(records)
+        get.name = get.label = f"{method}({len(names)} files, {len(records)} records)"
+        super().__init__(Map.of(Range(range(len(records))), get, num_parallel_reads, None, "thread"))

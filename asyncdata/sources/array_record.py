@@ -1,0 +1,97 @@
+"""Records of ArrayRecord files, by number, read by the package array_record."""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, Final
+
+from asyncdata.errors import DataLossError, PlanError
+from asyncdata.runtime.optional_packages import require
+from asyncdata.storage import is_local, local_path
+
+__all__ = ("ArrayRecords",)
+
+METHOD: Final = "ArrayRecordDataset"
+
+OPTIONS: Final = "readahead_buffer_size:0"
+"""Records are read by number: nobody wants those that follow."""
+
+
+class ArrayRecords:
+    """The records of several files, one file's after the other's. Each file is opened once, and stays so."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = [checked(path) for path in paths]
+        self.sizes = [os.stat(path).st_size for path in self.paths]
+        self._begin()
+        self.ends = [*accumulate(self._reader(file).num_records() for file in range(len(self.paths)))]
+
+    def _begin(self) -> None:
+        self._readers: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"paths": self.paths, "sizes": self.sizes, "ends": self.ends}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+    def __len__(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def __getitem__(self, index: int) -> bytes:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[bytes]:
+        """Return the records with these numbers."""
+        found: list[bytes] = [b""] * len(indices)
+        places: dict[int, list[int]] = {}
+        for place, index in enumerate(indices):
+            places.setdefault(bisect_right(self.ends, index), []).append(place)
+        for file, those in places.items():
+            before = self.ends[file - 1] if file else 0
+            numbers = [indices[place] - before for place in those]
+            try:
+                records = self._reader(file).read(numbers)
+            except (RuntimeError, ValueError, IndexError) as error:
+                reason = str(error).partition("\n")[0]
+                raise DataLossError(f"{self.paths[file]}: record {numbers[0]} cannot be read: {reason}") from None
+            for place, record in zip(those, records, strict=True):
+                found[place] = record
+        return found
+
+    def _reader(self, file: int) -> Any:
+        """Return what reads a file."""
+        with self._lock:
+            if file not in self._readers:
+                self._readers[file] = self._opened(file)
+            return self._readers[file]
+
+    def _opened(self, file: int) -> Any:
+        path = self.paths[file]
+        size = os.stat(path).st_size
+        if size != self.sizes[file]:
+            raise DataLossError(f"{path}: it had {self.sizes[file]} bytes when the dataset was made, now {size}")
+        reader = array_record().ArrayRecordReader(path, OPTIONS)
+        if not reader.ok():
+            raise DataLossError(
+                f"{path}: it is cut short, or no ArrayRecord file: what tells of its records is not there"
+            )
+        return reader
+
+
+def checked(path: str) -> str:
+    """Return the path of a file of this machine."""
+    if not is_local(path):
+        raise PlanError(f"{METHOD} reads files of this machine, got {path!r}")
+    return local_path(path)
+
+
+def array_record() -> Any:
+    """Return the package's module, or raise an error that says what to install."""
+    return require("array_record.python.array_record_module", METHOD, "'asyncdata[array-record]'")

@@ -1,0 +1,123 @@
+"""Datasets of Hugging Face and of PyTorch: any row by its number, and streams that go on exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_resumes
+
+ROWS = 300
+
+
+def table() -> Any:
+    datasets = pytest.importorskip("datasets")
+    return datasets.Dataset.from_dict({"x": [*range(ROWS)], "name": [f"#{number}" for number in range(ROWS)]})
+
+
+def expected(number: int) -> dict[str, Any]:
+    return {"x": number, "name": f"#{number}"}
+
+
+class MapStyle:
+    """As PyTorch's datasets are, which count how they are asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, index: int) -> int:
+        if index == 150:
+            raise ValueError("150")
+        return index * index
+
+    def __getitems__(self, indices: Sequence[int]) -> list[int]:
+        self.asked.append(len(indices))
+        return [self[index] for index in indices]
+
+
+def test_getitems_gets_many_at_once_and_failures_stay_in_their_places() -> None:
+    source = MapStyle()
+    ds = ad.Dataset.from_source(source)
+    found = list(ds.ignore_errors())
+    assert found == [index * index for index in range(ROWS) if index != 150]
+    assert max(source.asked) > 1
+    with pytest.raises(ValueError, match="150"):
+        ds[150]
+    assert ds[7] == 49
+
+
+@pytest.mark.torch
+def test_datasets_of_pytorch() -> None:
+    data = pytest.importorskip("torch.utils.data")
+    subset = data.Subset(MapStyle(), [5, 3, 2])
+    assert list(ad.Dataset.from_source(subset)) == [25, 9, 4]
+
+
+@pytest.mark.formats
+def test_rows_in_any_order() -> None:
+    ds = ad.Dataset.from_source(table())
+    assert list(ds) == [expected(number) for number in range(ROWS)]
+    assert ds[7] == expected(7)
+    assert sorted(row["x"] for row in ds.shuffle(seed=1)) == [*range(ROWS)]
+    check_resumes(lambda: ad.Dataset.from_source(table()).shuffle(seed=1), places=20)
+    batch = next(iter(ad.Dataset.from_source(table().with_format("numpy")).batch(4)))
+    assert np.array_equal(batch["x"], np.arange(4))
+
+
+@pytest.mark.formats
+def test_other_rows_have_another_fingerprint() -> None:
+    pytest.importorskip("datasets")
+    assert ad.Dataset.from_source(table()).fingerprint() == ad.Dataset.from_source(table()).fingerprint()
+    other = table().select(range(1, ROWS))
+    assert ad.Dataset.from_source(table()).fingerprint() != ad.Dataset.from_source(other).fingerprint()
+
+
+def concatenated() -> Any:
+    datasets = pytest.importorskip("datasets")
+    return datasets.interleave_datasets([table().to_iterable_dataset(2), table().to_iterable_dataset(3)])
+
+
+STREAMS: dict[str, Callable[[], Any]] = {
+    "plain": lambda: table().to_iterable_dataset(num_shards=3),
+    "mapped": lambda: table().to_iterable_dataset(num_shards=3).map(lambda row: {"y": row["x"] + 1}),
+    "filtered": lambda: table().to_iterable_dataset(num_shards=3).filter(lambda row: row["x"] % 3),
+    "in batches": lambda: table().to_iterable_dataset(num_shards=3).batch(7),
+    "skipped": lambda: table().to_iterable_dataset(num_shards=3).skip(5).take(100),
+    "shuffled": lambda: table().to_iterable_dataset(num_shards=3).shuffle(seed=3, buffer_size=20),
+    "shuffled, mapped": lambda: STREAMS["shuffled"]().map(lambda row: {"y": row["x"]}),
+    "interleaved": concatenated,
+    "shuffled, interleaved": lambda: concatenated().shuffle(seed=1, buffer_size=10),
+}
+
+
+@pytest.mark.formats
+@pytest.mark.parametrize("name", STREAMS)
+def test_streams_go_on_exactly(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    found = list(ad.Dataset.from_iterable(STREAMS[name]()))
+    assert [str(row) for row in found] == [str(row) for row in STREAMS[name]()]
+    check_resumes(lambda: ad.Dataset.from_iterable(STREAMS[name]()), places=15)
+    check_resumes(lambda: ad.Dataset.from_iterable(STREAMS[name]()).shuffle(10, seed=2).batch(4), places=6)
+    assert not [record for record in caplog.records if "without the buffer content" in record.message]
+
+
+@pytest.mark.formats
+def test_files_that_it_keeps_are_read_by_us(tmp_path: Path) -> None:
+    """Its cache is Arrow's streams, its exports Parquet and JSON Lines."""
+    table().save_to_disk(tmp_path / "saved")
+    (name,) = (tmp_path / "saved").glob("*.arrow")
+    table().to_parquet(str(tmp_path / "a.parquet"))
+    table().to_json(str(tmp_path / "a.jsonl"))
+    for ds in (
+        ad.ArrowDataset(name),
+        ad.ParquetDataset(tmp_path / "a.parquet"),
+        ad.JsonLinesDataset(tmp_path / "a.jsonl"),
+    ):
+        assert list(ds) == [expected(number) for number in range(ROWS)]
