@@ -24,7 +24,7 @@ from asyncdata.engines.stall import Patience, stall_report
 from asyncdata.engines.stats import stats_of
 from asyncdata.engines.thread import thread_engine
 from asyncdata.errors import ClosedError, ConcurrentUseError, StructureError
-from asyncdata.graph.node import UnseekableError, check_count
+from asyncdata.graph.node import Node, UnseekableError, check_count
 from asyncdata.graph.optimizer import Planner
 from asyncdata.observe.bottleneck import Bottleneck, bottleneck_of
 from asyncdata.observe.consumer import ConsumerTimes
@@ -343,6 +343,8 @@ class Reader:
             self.engine = engine = DeviceEngine(engine, device, node)
             engine.start()
         self.times.now = self.meters.clock.now
+        here = not isinstance(self.host, ProcessEngine)
+        self.planner.ran = partial(told_by, plan, run, self.times, self.placement) if here else None
         self.running = engine
         if self.closed:  # by another thread, meanwhile
             engine.stop()
@@ -661,6 +663,15 @@ class DatasetIterator(Closable, Generic[T]):
         reader = self._reader
         state = "closed" if reader.closed else "not begun" if reader.engine is None else "running"
         return f"<DatasetIterator of {reader.plan}, {state}>"
+
+
+def told_by(plan: Node, run: RunSpec, times: ConsumerTimes, placement: str) -> Statistics:
+    """Return what a run has done, whose iterator may be gone."""
+    found = stats_of(plan, run.meters, run.budget)
+    *steps, last = found.steps
+    if last.inputs and not last.items:  # its buffer is gone
+        last = last._replace(items=steps[last.inputs[0]].items)
+    return statistics_of(found._replace(steps=(*steps, last)), times, placement, last.items, "ended")
 
 
 def further(place: ResumePoint, delivered: int, position: Position, count: int) -> ResumePoint:

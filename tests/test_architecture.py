@@ -43,7 +43,7 @@ LAYERS = (
     ("observe.trace",),
     ("observe.statistics",),
     ("observe.bottleneck", "observe.monitored", "observe.plan_picture"),
-    ("observe.dashboard_page", "observe.metrics"),
+    ("observe.dashboard_page", "observe.explanation", "observe.metrics"),
     ("observe.dashboard_server",),
     ("observe",),
     ("engines",),

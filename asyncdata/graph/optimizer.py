@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from asyncdata.errors import PlanError, StageError
 from asyncdata.executors.autotune import Tuning
@@ -369,6 +369,8 @@ class Planner:
         self.options = options
         self.last: tuple[Node, Node] | None = None
         self.by_hand: dict[bool, tuple[Node, Node | None]] = {}
+        self.ran: Callable[[], Any] | None = None
+        """Tells the statistics of the last iteration, if there was one in this process."""
 
     def runs(self, plan: Node) -> Node:
         """Return what runs in a plan's place."""

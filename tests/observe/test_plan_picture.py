@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
+
+import pytest
 
 import asyncdata as ad
 from asyncdata.observe.plan_picture import Box, boxes_of, places, plan_picture
@@ -40,3 +44,32 @@ def test_a_label_is_text() -> None:
 
 def test_no_steps_are_a_picture_too() -> None:
     assert steps_in(plan_picture([("", [])])) == []
+
+
+def test_explain_draws_the_plan_beside_what_runs(tmp_path: Path) -> None:
+    ds = ad.Dataset.range(40).skip(0).batch(4)
+    explanation = ds.explain()
+    assert explanation.startswith("plan       range(40) → skip(0) → batch(4)\n")
+    explanation.plot(tmp_path / "plan.svg")
+    picture = (tmp_path / "plan.svg").read_text()
+    assert steps_in(picture) == ["range(40)", "skip(0)", "batch(4)", "range(40)", "batch(4)", "prefetch(AUTOTUNE)"]
+    assert "runs as, 2 rewrites<" in picture
+    assert "elements" not in picture
+
+
+@pytest.mark.parametrize("placement", ["thread", "current"])
+def test_explain_tells_what_was_measured_in_the_last_iteration(placement: Any) -> None:
+    ds = ad.Dataset.range(40).map(abs).batch(4).with_options(ad.Options(placement=placement))
+    for _ in ds:
+        pass
+    picture = ds.explain()._repr_svg_()
+    assert ", measured" in picture
+    assert picture.count(">40 elements, ") == 2
+    assert picture.count(">10 elements") == 2
+
+
+def test_what_ran_elsewhere_is_drawn_without() -> None:
+    ds = ad.Dataset.range(40).batch(4)
+    for _ in ds.with_options(ad.Options(placement="thread")):
+        pass
+    assert ", measured" not in ds.explain()._repr_svg_()
