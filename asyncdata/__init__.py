@@ -1,31 +1,39 @@
 """asyncdata: data pipelines for training, asyncio inside, tf.data's vocabulary outside.
 
-Layout, lowest first. A module imports only from those before it (`tests/test_architecture.py` has the exact order):
+Layout, lowest first. A module imports only from those before it (`tests/test_architecture.py` has the exact order).
+Names in brackets are the files to begin with.
 
     errors            the exceptions of the package
-    memory/           buffers that are used again, large copies, memory that functions fill
-    elements/         what an element is: structures, specs, columns, ragged rows, tensors
+    memory/           reused buffers for large arrays, copies by two threads, `empty()`
+    elements/         what an element is: nested structures, specs, columns, ragged rows, tensors
     options           Options and the constants of tf.data
-    runtime/          what exists while elements flow: blocks, tickets, queues, host resources, forks
-    formats/          bytes to records and back, without I/O
-    storage/          bytes at a path
-    executors/        how functions are called: in place, in threads, as tasks, in worker processes; AUTOTUNE
-    graph/            the node, the stages, the rewrite rules, fingerprints, epochs
+    runtime/          what exists while elements flow: blocks (block), positions of elements (tickets), queues (queue),
+                      the memory budget (memory_budget), Ctrl-C (sigint), resharding (resharding), ranks (rank)
+    formats/          bytes to records and back, without I/O; compressions (compression)
+    storage/          bytes at a path or URL: local files, object stores (objects), retries (retries), a cache on disk
+    executors/        how functions are called: in threads, as tasks, in worker processes; the order of results and how
+                      many are in flight (inflight_window), AUTOTUNE (autotune); process/: the pool, and what happens
+                      when a worker dies (pool)
+    cluster/          the same calls made by actors of a Ray cluster
+    graph/            the tree of nodes (node), the stages that run them (stages), rewrite rules (optimizer), and what
+                      makes two pipelines the same (identity, content_hash)
     sources/          the nodes without an input, a file for each kind
-    transforms/       the nodes with inputs, a file for each method
+    transforms/       the nodes with inputs, a file for each method; how some resume (interleave_position)
     engines/          where a pipeline runs: current loop, thread, no loop, a process of its own
-    devices/          copies from the host to an accelerator
-    checkpoint        what a state says, whether it fits, and how it is kept in a file
-    persistence/      elements on disk: caches, snapshots, saved datasets
-    transformations   the methods of Dataset that give a dataset
+    devices/          copies to an accelerator: the thread that copies (copy_thread), what the consumer reads (queue)
+    checkpoint        states: what they hold, whether they fit a pipeline, saving and merging them
+    persistence/      elements on disk: caches, snapshots, saved datasets, shards
+    transformations   the methods of Dataset that return a dataset
     iterator          one pass over a dataset
     integrations/     loaders of PyTorch, Lightning, Keras
-    web/              channels that services fill, and an ASGI application
-    dataset, tee
-    readers/          the datasets of files, a file for each format
+    observe/          statistics, bottleneck, progress bar, traces, dashboard
+    web/              channels that services fill, streams from elsewhere, and an ASGI application that takes data in
+    dataset, tee      the class Dataset; several consumers of one iteration
+    readers/          the datasets of files that users see, a file for each format
     experimental      the names of tf.data.experimental
     testing           for tests of users
-    demo/, __main__   the main job and the command line
+    demo/             the example training job
+    cli/, __main__    the command line
 """
 
 from __future__ import annotations

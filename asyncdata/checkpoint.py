@@ -23,7 +23,7 @@ from asyncdata.executors.element_rng import Chance
 from asyncdata.graph.content_hash import contents
 from asyncdata.graph.identity import words_of
 from asyncdata.graph.node import Node, nodes_of
-from asyncdata.graph.state_sizes import check_position
+from asyncdata.graph.position_check import check_position
 from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start, natural

@@ -562,8 +562,8 @@ class Dataset(Transformations[T]):
         >>> [os.path.basename(name) for name in names], list(ad.TFRecordDataset(names))
         (['00000.tfrecord', '00001.tfrecord'], [b'a', b'b', b'c'])
         """
-        told = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
-        job = (path, shards, shard_bytes, compression_type, storage_options, progress, told)
+        contents_seeds_total = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
+        job = (path, shards, shard_bytes, compression_type, storage_options, progress, contents_seeds_total)
         return ShardedWrite.of(TFRecords(), *job).run(self)
 
     def write_jsonl(
@@ -586,8 +586,8 @@ class Dataset(Transformations[T]):
         >>> list(ad.JsonLinesDataset(ds.write_jsonl(tempfile.mkdtemp())))
         [{'id': 1, 'tags': ['a']}, {'id': 2, 'tags': []}]
         """
-        told = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
-        job = (path, shards, shard_bytes, compression_type, storage_options, progress, told)
+        contents_seeds_total = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
+        job = (path, shards, shard_bytes, compression_type, storage_options, progress, contents_seeds_total)
         return ShardedWrite.of(JsonLines(), *job).run(self)
 
     def write_webdataset(
@@ -612,8 +612,8 @@ class Dataset(Transformations[T]):
         >>> list(ad.WebDataset(ds.write_webdataset(tempfile.mkdtemp())))[1]
         {'__key__': '000000001', 'jpg': b'(a picture)', 'cls': 1}
         """
-        told = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
-        job = (path, shards, shard_bytes, compression_type, storage_options, progress, told)
+        contents_seeds_total = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
+        job = (path, shards, shard_bytes, compression_type, storage_options, progress, contents_seeds_total)
         return ShardedWrite.of(Samples(), *job).run(self)
 
     def write_parquet(
@@ -641,8 +641,8 @@ class Dataset(Transformations[T]):
         >>> next(iter(ad.ParquetDataset(names, ["id"]).batch(3)))  # doctest: +SKIP
         {'id': array([0, 1, 2])}
         """
-        told = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
-        job = (path, shards, shard_bytes, None, storage_options, progress, told)
+        contents_seeds_total = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
+        job = (path, shards, shard_bytes, None, storage_options, progress, contents_seeds_total)
         return ShardedWrite.of(ParquetRows(schema, compression_type, shard_bytes), *job).run(self)
 
     # iteration

@@ -48,7 +48,7 @@ LAYERS = (
     ("observe",),
     ("engines",),
     ("devices", "engines.process"),
-    ("graph.attributes", "graph.content_hash", "graph.identity", "graph.state_sizes"),
+    ("graph.hashed_attributes", "graph.content_hash", "graph.identity", "graph.position_check"),
     ("checkpoint",),
     ("graph.epochs", "persistence"),
     ("transformations",),

@@ -31,8 +31,8 @@ def run(arguments: Namespace) -> int:
     print(stats)
     print()
     for choice in stats.tuned:
-        told = ", ".join(f"{key}={value}" for key, value in choice.items() if key != "step")
-        print(f"AUTOTUNE: {choice['step']}: {told}")
+        choices = ", ".join(f"{key}={value}" for key, value in choice.items() if key != "step")
+        print(f"AUTOTUNE: {choice['step']}: {choices}")
     print(found)
     return 0
 

@@ -36,13 +36,13 @@ class Shards:
         self.spool = folder / ".spool"
         self.progress = folder / ".spool.json"
         folder.mkdir(parents=True, exist_ok=True)
-        told = self.told()
-        if told.get("format", form) != form:
-            raise PlanError(f"{folder} has shards of {told['format']}: give that format, or another folder")
-        self.number: int = told.get("shards", 0)
-        self.state: dict[str, Any] | None = told.get("state")
+        saved = self.read_progress()
+        if saved.get("format", form) != form:
+            raise PlanError(f"{folder} has shards of {saved['format']}: give that format, or another folder")
+        self.number: int = saved.get("shards", 0)
+        self.state: dict[str, Any] | None = saved.get("state")
 
-    def told(self) -> dict[str, Any]:
+    def read_progress(self) -> dict[str, Any]:
         """Return what the last shard left."""
         try:
             return json.loads(self.progress.read_text(encoding="utf-8"))
@@ -61,8 +61,8 @@ class Shards:
             stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
             self.write_shard(batch, self.folder / f"{self.number:06}-{stamp}.{self.form}")
             self.number += 1
-            told = {"format": self.form, "shards": self.number, "state": self.state}
-            write_whole(self.progress, json.dumps(told).encode(), durable=True)
+            saved = {"format": self.form, "shards": self.number, "state": self.state}
+            write_whole(self.progress, json.dumps(saved).encode(), durable=True)
             trim(self.spool, self.state)
 
     def write_shard(self, records: Iterable[bytes], path: Path) -> None:

@@ -118,7 +118,7 @@ class ActorPool:
         self.numbers = itertools.count(1)
         self.barren = 0
         self.since: float | None = None  # when it began to wait for an actor
-        self.told = False
+        self.warned = False
         self.refusal: AsyncDataError | None = None
         """Why no call is taken any more, as in a forked child."""
         self.turn = 0
@@ -208,7 +208,7 @@ class ActorPool:
                 "same on all nodes of the cluster"
             )
         actor.greeting = greeting
-        self.since, self.told = None, False
+        self.since, self.warned = None, False
         self.hand_out()
 
     def hand_out(self) -> None:
@@ -305,8 +305,8 @@ class ActorPool:
         waited = self.clock() - self.since
         if waited >= self.cluster.timeout:
             raise StageError(f"no actor has started in {waited:.0f} seconds, Cluster(timeout=): {transport.shortage()}")
-        if waited >= GRACE and not self.told:
-            self.told = True
+        if waited >= GRACE and not self.warned:
+            self.warned = True
             log.warning("waiting for room in the Ray cluster: %s", transport.shortage())
 
     def fail(self, error: AsyncDataError) -> None:
@@ -322,7 +322,7 @@ class ActorPool:
     def release(self) -> None:
         """Let go of all actors."""
         transport, actors = self.transport, self.actors
-        self.transport, self.actors, self.since, self.told, self.barren = None, [], None, False, 0
+        self.transport, self.actors, self.since, self.warned, self.barren = None, [], None, False, 0
         for actor in actors:
             actor.lost = True
             actor.calls.clear()

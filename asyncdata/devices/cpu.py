@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from asyncdata.devices.base import DONE, Event, Sent, is_array
-from asyncdata.devices.parts import reusable
+from asyncdata.devices.element_arrays import reusable
 from asyncdata.elements.tensors import tensor_of
 from asyncdata.runtime.optional_packages import require
 

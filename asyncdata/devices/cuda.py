@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 from asyncdata.devices.base import Event, Sent, is_array
-from asyncdata.devices.parts import reusable
+from asyncdata.devices.element_arrays import reusable
 from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
 from asyncdata.elements.tensors import tensor_of, tensor_parts
 from asyncdata.errors import DeviceNotFoundError

@@ -13,8 +13,8 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from asyncdata.devices.base import Device
+from asyncdata.devices.copy_thread import CopyThread, Pause, Task
 from asyncdata.devices.queue import DeviceQueue
-from asyncdata.devices.sender import Pause, Sender, Task
 from asyncdata.engines.base import END_TIMEOUT, Engine
 from asyncdata.engines.stall import Patience
 from asyncdata.errors import StageError
@@ -30,8 +30,8 @@ __all__ = ("DeviceEngine",)
 class DeviceEngine:
     """Copies what another engine makes to a device.
 
-    The consumer's thread takes what the other engine has made and hands it to the `Sender`, whose thread copies it. So
-    the pipeline runs where the other engine runs it, in each placement.
+    The consumer's thread takes what the other engine has made and hands it to the `CopyThread`. So the pipeline runs
+    where the other engine runs it, in each placement.
     """
 
     def __init__(self, host: Engine, device: Device, node: PrefetchToDevice) -> None:
@@ -39,7 +39,7 @@ class DeviceEngine:
         tasks: SimpleQueue[Task] = SimpleQueue()
         self.ahead = DeviceQueue(host, device, node, tasks)
         self.queue: BlockQueue = self.ahead
-        self.sender = Sender(device, self.queue, tasks, node)
+        self.sender = CopyThread(device, self.queue, tasks, node)
 
     def start(self) -> None:
         """Begin to copy."""

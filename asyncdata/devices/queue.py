@@ -1,4 +1,4 @@
-"""The queue that a consumer reads when its elements are on a device, and what it hands to the sender for that."""
+"""The queue that a consumer reads when its elements are on a device, and what it hands to the copy thread for that."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from asyncdata.devices.base import Device, Sent
-from asyncdata.devices.parts import put_together
-from asyncdata.devices.sender import Batch, Credit, End, Task
+from asyncdata.devices.copy_thread import Batch, Credit, End, Task
+from asyncdata.devices.element_arrays import join_arrays
 from asyncdata.devices.static import StaticArrays
 from asyncdata.engines.base import Engine, LoopEngine
 from asyncdata.errors import ClosedError, StageError
@@ -35,10 +35,11 @@ NOBODY: Final[Signal] = Nobody()
 class DeviceQueue(BlockQueue):
     """Batches that are on the device, or on their way. All methods but `put` and `finish` run in the consumer's thread.
 
-    A batch is handed to the sender for a credit. There are `buffer_size` of them and one more, for the batch that the
-    consumer has. Asking for the next one gives that back: with the event after all that the consumer's stream has been
-    given so far. The sender waits for this event, so the credits bound the memory of the device, and how far the
-    consumer's thread runs ahead of the device.
+    Flow control is by credits: a batch is handed to the copy thread only for a credit. There are `buffer_size` of them,
+    and one more for the batch that the consumer has. When the consumer asks for the next batch, that credit comes back
+    with an event: it is reached when the consumer's stream has done all that it was given so far. The copy thread waits
+    for this event (`CopyThread.send`). So the credits bound the device's memory, and how far the consumer's thread runs
+    ahead of the device.
     """
 
     def __init__(self, host: Engine, device: Device, node: PrefetchToDevice, tasks: SimpleQueue[Task]) -> None:
@@ -54,30 +55,30 @@ class DeviceQueue(BlockQueue):
         self.tasks = tasks
         self.made: deque[tuple[Any, Tickets, bool]] = deque()
         self.asked_all = self.paused = False
-        self.lent = False
+        self.consumer_has_batch = False
         """Whether the consumer has a batch, which counts as used when it asks for the next one."""
-        self.lent_arrays: Sequence[Any] | None = None
+        self.consumer_arrays: Sequence[Any] | None = None
         self.next: Block | None = None
         """The next batch as the consumer gets it."""
-        self.whole = True
-        """Whether no signal handler has raised while a batch was handed on."""
+        self.step_finished = True
+        """False if a signal handler raised while a batch was handed on: elements may be lost then."""
 
-    # from the pipeline to the sender
+    # from the pipeline to the copy thread
 
     def advance(self) -> None:
-        """Hand to the sender what the pipeline has made, as far as there is room on the device; ask for more."""
+        """Hand to the copy thread what the pipeline has made, as far as there is room on the device; ask for more."""
         self.begin_step()
         self.hand_on()
-        self.whole = True
+        self.step_finished = True
 
     def begin_step(self) -> None:
         """Begin to hand something on; raise if that was interrupted before, as elements may have been lost."""
-        if not self.whole:
+        if not self.step_finished:
             raise ClosedError(
                 "a signal handler raised while elements were handed to the device, and some may be lost: go on from a "
                 "state, with dataset.iterate(state=iterator.state_dict())"
             )
-        self.whole = False
+        self.step_finished = False
 
     def hand_on(self) -> None:
         """Hand on what there is."""
@@ -102,7 +103,7 @@ class DeviceQueue(BlockQueue):
             self.source.request_more()
         return False
 
-    # from the sender to the consumer
+    # from the copy thread to the consumer
 
     def may_read(self) -> bool:
         return self.ended or self.stopped or (bool(self.blocks) and self.is_filled())
@@ -124,7 +125,7 @@ class DeviceQueue(BlockQueue):
             found = self.arrived(self.blocks.popleft().items[0]) if self.blocks and self.may_read() else None
             # no call from here on
             self.next = found
-            self.whole = True
+            self.step_finished = True
         return self.next
 
     def release(self, taken: int) -> None:
@@ -135,9 +136,9 @@ class DeviceQueue(BlockQueue):
 
     def give_back(self) -> None:
         """Give back the credit of the batch that the consumer has: who asks for the next has no more use for it."""
-        if self.lent:
-            self.lent = False
-            self.credits.append(Credit(self.device.leave(), self.lent_arrays))
+        if self.consumer_has_batch:
+            self.consumer_has_batch = False
+            self.credits.append(Credit(self.device.leave(), self.consumer_arrays))
 
     def arrived(self, batch: Batch) -> Block:
         """Return a batch as the consumer gets it, whose current stream waits for the copy."""
@@ -147,15 +148,15 @@ class DeviceQueue(BlockQueue):
             item: Any = batch.failure
             self.credits.append(batch.credit)
         else:
-            item = self.lend(batch, batch.sent)
+            item = self.hand_out(batch, batch.sent)
         return Block([item], batch.tickets, type(item) is Failure)
 
-    def lend(self, batch: Batch, sent: Sent) -> Any:
+    def hand_out(self, batch: Batch, sent: Sent) -> Any:
         """Return the element with its arrays on the device, or the failure in its place."""
         self.device.arrive(sent)
-        self.lent, self.lent_arrays = True, sent.arrays if self.ring else None
+        self.consumer_has_batch, self.consumer_arrays = True, sent.arrays if self.ring else None
         try:
-            return put_together(batch.item, self.arrays(batch))
+            return join_arrays(batch.item, self.arrays(batch))
         except Exception as error:
             return noted(error, self.label, batch.tickets[0])
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.devices.base import Event, Sent, is_array
-from asyncdata.devices.parts import reusable
+from asyncdata.devices.element_arrays import reusable
 from asyncdata.devices.pinned_memory import HostMemory, PinnedMemory
 from asyncdata.elements.tensors import as_array, is_tensor
 from asyncdata.errors import PlanError, StageError

@@ -107,16 +107,16 @@ class ArrowParser(ColumnParser):
                 self._ended = True
                 return True
         begin = self.at - 8
-        told = self.taken(self._length)
-        if told is None:
+        metadata = self.taken(self._length)
+        if metadata is None:
             return False
         try:
-            kind, length = kind_and_length(told)
+            kind, length = kind_and_length(metadata)
         except (struct.error, ValueError):
             raise DataLossError(f"{self.name}: the message at byte {begin} is damaged") from None
         if length > self._most:
             raise record_too_long(self.name, f"the record batch at byte {begin}", self._most)
-        self._message = GOES_ON + struct.pack("<i", self._length) + told, kind, length
+        self._message = GOES_ON + struct.pack("<i", self._length) + metadata, kind, length
         self._length = 0
         return True
 
@@ -192,18 +192,18 @@ class ArrowParser(ColumnParser):
             super().ended()
 
 
-def kind_and_length(told: bytes) -> tuple[int, int]:
+def kind_and_length(metadata: bytes) -> tuple[int, int]:
     """Return a message's kind, and how many bytes its body has; it is a table of FlatBuffers."""
-    (root,) = struct.unpack_from("<I", told)
-    (back,) = struct.unpack_from("<i", told, root)
+    (root,) = struct.unpack_from("<I", metadata)
+    (back,) = struct.unpack_from("<i", metadata, root)
     fields = root - back
-    (size,) = struct.unpack_from("<H", told, fields)
+    (size,) = struct.unpack_from("<H", metadata, fields)
     if fields < 0 or size < 8:
         raise ValueError("fields are missing")
-    places = struct.unpack_from(f"<{min(size, 12) // 2 - 2}H", told, fields + 4)
+    places = struct.unpack_from(f"<{min(size, 12) // 2 - 2}H", metadata, fields + 4)
     kind_at, length_at = places[1], places[3] if len(places) > 3 else 0
-    (kind,) = struct.unpack_from("<B", told, root + kind_at) if kind_at else (0,)
-    (length,) = struct.unpack_from("<q", told, root + length_at) if length_at else (0,)
+    (kind,) = struct.unpack_from("<B", metadata, root + kind_at) if kind_at else (0,)
+    (length,) = struct.unpack_from("<q", metadata, root + length_at) if length_at else (0,)
     if length < 0:
         raise ValueError("a length is negative")
     return kind, length

@@ -58,9 +58,9 @@ def header_of(data: bytes) -> NpyHeader:
     if length > LONGEST or begin > len(data):
         raise ValueError("its header is cut short" if length <= LONGEST else f"its header has {length} bytes")
     try:
-        told: Any = ast.literal_eval(data[begin - length : begin].decode("utf-8" if data[6] == 3 else "latin-1"))
-        dtype = np.lib.format.descr_to_dtype(told["descr"])
-        shape, fortran = tuple(map(int, told["shape"])), bool(told["fortran_order"])
+        header: Any = ast.literal_eval(data[begin - length : begin].decode("utf-8" if data[6] == 3 else "latin-1"))
+        dtype = np.lib.format.descr_to_dtype(header["descr"])
+        shape, fortran = tuple(map(int, header["shape"])), bool(header["fortran_order"])
     except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError) as error:
         raise ValueError(f"its header is damaged: {error}") from None
     if dtype.hasobject:

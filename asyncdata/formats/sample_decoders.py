@@ -31,9 +31,12 @@ PICKLED: Final = frozenset({"pyd", "pkl", "pickle", "pt", "pth"})
 class Decoders:
     """Functions by extension: the user's, and those that are known; members of others stay bytes."""
 
-    def __init__(self, told: Mapping[str, Decoder] | None) -> None:
-        self._raw = told is None
-        self._told = {**STANDARD, **{name.lower().lstrip("."): function for name, function in (told or {}).items()}}
+    def __init__(self, decoders: Mapping[str, Decoder] | None) -> None:
+        self._raw = decoders is None
+        self._decoders = {
+            **STANDARD,
+            **{name.lower().lstrip("."): function for name, function in (decoders or {}).items()},
+        }
         self._found: dict[str, Decoder | None] = {}
 
     def value(self, extension: str, data: bytes) -> Any:
@@ -49,8 +52,8 @@ class Decoders:
     def _decoder(self, extension: str) -> Decoder | None:
         """Return what decodes members of an extension: that of all of it, or of its last part."""
         for name in (extension, extension.rpartition(".")[2]):
-            if name in self._told:
-                return self._told[name]
+            if name in self._decoders:
+                return self._decoders[name]
         last = extension.rpartition(".")[2]
         return refused(last) if last in PICKLED else None
 

@@ -76,12 +76,12 @@ def member_of(header: bytes) -> Member | None:
 
 def intact(header: bytes) -> bool:
     """Tell whether a header has the checksum that it says: the sum of its bytes, with spaces in that place."""
-    told = header[148:156]
+    checksum = header[148:156]
     try:
-        check = number(told)
+        check = number(checksum)
     except ValueError:
         return False
-    others = 8 * ord(" ") - sum(told)
+    others = 8 * ord(" ") - sum(checksum)
     if ((zlib.adler32(header) & 0xFFFF) + others - 1 - check) % SMALL_PRIME == 0:  # many times as fast as `sum`
         return True
     signed = sum(byte - 256 if byte > 127 else byte for byte in header[:148] + header[156:]) + 8 * ord(" ")

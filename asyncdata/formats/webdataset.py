@@ -66,7 +66,7 @@ class SampleParser:
         self._unread: int = 0  # bytes that come next and nobody needs
         self._extension: str | None = None  # of that, if it is part of the sample
         self._first = 0  # where the first header of the member lies
-        self._told: tuple[str | None, int | None] = (None, None)  # name and size of the next member
+        self._pax: tuple[str | None, int | None] = (None, None)  # name and size of the next member
         self._ended = False  # by zeros
 
     @property
@@ -160,12 +160,12 @@ class SampleParser:
             self._ended = True
             return self._done(begin)
         self._ended = False
-        if self._told == (None, None):
+        if self._pax == (None, None):
             self._first = begin
-        name, size = self._told
+        name, size = self._pax
         if member.kind not in BEFORE:
             member = Member(name or member.name, member.size if size is None else size, member.kind)
-            self._told = (None, None)
+            self._pax = (None, None)
         key = key_of(member.name) if member.regular else None
         finished = self._done(self._first) if key is not None and key[0] != self._key else None
         if key is not None and self._sample is None:
@@ -200,17 +200,17 @@ class SampleParser:
             self._problem = error
 
     def _take_fields(self, member: Member, content: bytes) -> None:
-        """Take what is told of the next member."""
-        name, size = self._told
+        """Read the name and size that a pax or GNU header gives the next member."""
+        name, size = self._pax
         try:
             if member.kind == GNU_NAME:
                 name = long_name(content)
             else:
-                found, told = pax_fields(content)
-                name, size = found or name, size if told is None else told
+                found, pax_size = pax_fields(content)
+                name, size = found or name, size if pax_size is None else pax_size
         except ValueError as error:
             raise DataLossError(f"{self._name}: the header at {self._where} {self._first}: {error}") from None
-        self._told = name or "", size
+        self._pax = name or "", size
 
     def _at_end(self) -> None:
         """Raise if no more data will come, and the archive is not at its end."""

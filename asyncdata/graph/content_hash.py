@@ -40,7 +40,7 @@ from asyncdata.elements.structure import open_level
 from asyncdata.elements.tensors import is_tensor, tensor_content
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.retry import Interrupted, Retried, Timed
-from asyncdata.graph.attributes import attributes_of, is_own, keywords_of, used
+from asyncdata.graph.hashed_attributes import attributes_of, is_own, keywords_of, used
 from asyncdata.graph.node import Node, Planned, nodes_of
 from asyncdata.runtime.crc32c import checksum
 

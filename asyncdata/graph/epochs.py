@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from asyncdata.checkpoint import ResumePoint
-from asyncdata.graph.attributes import is_users
+from asyncdata.graph.hashed_attributes import is_users
 from asyncdata.graph.node import Node
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import Interleave

@@ -8,8 +8,8 @@ from types import FunctionType
 from typing import Any, cast
 
 from asyncdata.executors.function_call import Call
-from asyncdata.graph.attributes import is_own, keywords_of
 from asyncdata.graph.content_hash import hash_of
+from asyncdata.graph.hashed_attributes import is_own, keywords_of
 from asyncdata.graph.node import Node
 
 __all__ = ("words_of",)

@@ -8,8 +8,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from asyncdata.graph.node import check_count
+from asyncdata.integrations.gather_state import gathered_state, own_state
 from asyncdata.integrations.lightning import batches_ahead, epoch_to_begin, was_last_batch
-from asyncdata.integrations.ranks import state_of_all, state_of_this
 from asyncdata.iterator import DatasetIterator, state_before_latest
 from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.tickets import END
@@ -187,12 +187,12 @@ class Loader(Closable, Generic[T]):
         Lightning or accelerate asks in several processes, which save what the first returns, it has the states of all.
         """
         caller = caller_of(currentframe())
-        return state_of_all(self._current.state_dict(batches_ahead(caller)), caller)
+        return gathered_state(self._current.state_dict(batches_ahead(caller)), caller)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with the next iteration where the loader stood that gave `state`; `ResumeError` if it read another
         pipeline."""
-        batches = self.dataset.iterate(state=state_of_this(state))
+        batches = self.dataset.iterate(state=own_state(state))
         if is_end(batches.state_dict(), self.dataset.cardinality()):
             batches = self.dataset.iterate()
         self._begin(batches, resumed=True)

@@ -114,7 +114,7 @@ def state_of(stats: Statistics) -> str:
 def facts(view: View, now: float) -> list[str]:
     """Return the numbers above the picture."""
     stats = view.stats
-    told = {
+    figures = {
         "elements": f"{stats.elements:,}",
         "a second, on the average": f"{stats.pace:,.1f}",
         "a second, just now": f"{recent_pace(view, now):,.1f}",
@@ -122,7 +122,7 @@ def facts(view: View, now: float) -> list[str]:
         "since the first was asked for": time_of(stats.seconds),
         "in buffers that tune themselves": f"{memory(stats.held_bytes)} of {memory(stats.budget_bytes)}",
     }
-    return [f"<div><b>{escape(value)}</b>{escape(what)}</div>" for what, value in told.items()]
+    return [f"<div><b>{escape(value)}</b>{escape(what)}</div>" for what, value in figures.items()]
 
 
 def recent_pace(view: View, now: float) -> float:

@@ -91,9 +91,9 @@ class CacheWriter:
         Without it the input begins anew, and what is kept of it is not written again.
         """
         with suppress(OSError, ValueError, KeyError, TypeError):
-            account: dict[str, Any] = json.loads(self.place.read_bytes())
-            if has_checksum(account) and account["of"] == self.key() and account["elements"] <= self.count:
-                self.mark = PositionMark(account["elements"], account["position"])
+            manifest: dict[str, Any] = json.loads(self.place.read_bytes())
+            if has_checksum(manifest) and manifest["of"] == self.key() and manifest["elements"] <= self.count:
+                self.mark = PositionMark(manifest["elements"], manifest["position"])
 
     def key(self) -> int:
         """Return what tells this file's heading from others."""
@@ -130,9 +130,9 @@ class CacheWriter:
         if self.last is not None:
             self.take_mark()
             place = {"of": self.key(), "elements": self.mark.elements, "position": self.mark.position}
-            account = with_checksum(place)
+            manifest = with_checksum(place)
             with suppress(OSError):
-                write_whole(self.place, json.dumps(account, separators=(",", ":")).encode(), durable=False)
+                write_whole(self.place, json.dumps(manifest, separators=(",", ":")).encode(), durable=False)
         self.time = time.monotonic()
 
     def finish(self, number: int) -> None:

@@ -18,8 +18,8 @@ from asyncdata.executors.scope import Scope
 from asyncdata.formats.element_codec import encode_element
 from asyncdata.graph.content_hash import contents
 from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, Unary, picked
+from asyncdata.graph.position_check import check_position
 from asyncdata.graph.stages import Merge, Opener
-from asyncdata.graph.state_sizes import check_position
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.persistence.cache_writer import CacheWriter, PositionMark, begin_writing
 from asyncdata.persistence.header import HEAD, TAIL, Header, recorded_count

@@ -1,4 +1,4 @@
-"""Saved datasets: a folder of TFRecord files of elements and an account of them, all of it there or nothing."""
+"""Saved datasets: a folder of TFRecord files of elements and a manifest of them, all of it there or nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from asyncdata.transforms.flat_map import FlatMap
 
 __all__ = ("NextBlock", "Saved", "save")
 
-ACCOUNT: Final = "dataset.json"
+MANIFEST: Final = "dataset.json"
 STATE: Final = "state.json"
 
 SHARD_BYTES: Final = 1 << 28
@@ -94,7 +94,7 @@ def save(
     try:
         partial.mkdir(exist_ok=True)
         fill(dataset, next_block, ShardWriters(partial, compression, shard_func, contents, seeds, lock), interval)
-        for left in (*partial.glob(f".{STATE}.*"), *partial.glob(f".{ACCOUNT}.*")):
+        for left in (*partial.glob(f".{STATE}.*"), *partial.glob(f".{MANIFEST}.*")):
             left.unlink(missing_ok=True)  # what a process that was killed had begun to write
         sync_folder(partial)
         with suppress(FileNotFoundError):
@@ -124,7 +124,7 @@ def interval_of(arguments: Mapping[str, Any]) -> int | None:
 
 
 def fill(dataset: Iterated, next_block: NextBlock, shards: ShardWriters, interval: int | None) -> None:
-    """Write all elements that are not written yet, and the account of them."""
+    """Write all elements that are not written yet, and the manifest of them."""
     try:
         with begun(dataset, shards) as elements:
             begin, left = time.monotonic(), interval or MOST
@@ -194,38 +194,38 @@ class ShardWriters:
 
     def take_up(self) -> dict[str, Any] | None:
         """Take up where another process stopped, and return the state of its iterator; `None` if there was none."""
-        account = self.read_account()
-        for left in {*self.folder.glob("*.tfrecord")} - {self.path(number) for number, _, _ in account["shards"]}:
+        manifest = self.read_manifest()
+        for left in {*self.folder.glob("*.tfrecord")} - {self.path(number) for number, _, _ in manifest["shards"]}:
             left.unlink()  # begun after that was written down, and maybe not again
-        for number, elements, size in account["shards"]:
+        for number, elements, size in manifest["shards"]:
             self.shard(number, elements, size)
             self.current = number
-        return account["state"]
+        return manifest["state"]
 
-    def read_account(self) -> dict[str, Any]:
+    def read_manifest(self) -> dict[str, Any]:
         """Return what was written down when it was last held; `ResumeError` if that is of something else.
 
         Where it is damaged saving begins anew.
         """
         try:
-            account = shaped((self.folder / STATE).read_bytes(), int, "contents", "state")
-            seeds = dict[int, int](account["state"]["seeds"])
+            manifest = shaped((self.folder / STATE).read_bytes(), int, "contents", "state")
+            seeds = dict[int, int](manifest["state"]["seeds"])
         except (FileNotFoundError, ValueError, TypeError, KeyError):
             return {"shards": [], "state": None}
-        if not has_checksum(account):
+        if not has_checksum(manifest):
             return {"shards": [], "state": None}
-        if account["compression"] != self.compression:
+        if manifest["compression"] != self.compression:
             raise ResumeError(
-                f"save: {self.folder} was begun with compression={account['compression']!r}, now it is "
+                f"save: {self.folder} was begun with compression={manifest['compression']!r}, now it is "
                 f"{self.compression!r}; delete it to begin anew"
             )
-        if len(account["contents"]) == len(self.contents) and changed(account["contents"], self.contents) is not None:
+        if len(manifest["contents"]) == len(self.contents) and changed(manifest["contents"], self.contents) is not None:
             raise ResumeError(
                 f"save: {self.folder} was begun with other functions or data; delete it to begin anew, or save those"
             )
         if any(seeds.get(place, seed) != seed for place, seed in self.seeds):
             raise ResumeError(f"save: {self.folder} was begun with another seed; delete it to begin anew, or give that")
-        return account
+        return manifest
 
     def add(self, block: Block) -> None:
         """Append elements; those in arrays in groups, as the first blocks of a run are small.
@@ -277,11 +277,11 @@ class ShardWriters:
     def write_state(self, state: Mapping[str, Any], *, durable: bool) -> None:
         """Write down how far it has come, and whose that is."""
         shards = [[number, shard.elements, shard.size] for number, shard in sorted(self.shards.items())]
-        account = {"compression": self.compression, "shards": shards, "contents": self.contents, "state": state}
-        write_whole(self.folder / STATE, json.dumps(with_checksum(account)).encode(), durable=durable)
+        manifest = {"compression": self.compression, "shards": shards, "contents": self.contents, "state": state}
+        write_whole(self.folder / STATE, json.dumps(with_checksum(manifest)).encode(), durable=durable)
 
     def finish(self, state: Mapping[str, Any] | None = None) -> None:
-        """Write the account, once all shards are on the disk, beside the state at the end, which tells whose they are.
+        """Write the manifest, once all shards are on the disk, beside the state at the end, which tells whose they are.
 
         Where the machine stops before that is on the disk, saving begins anew.
         """
@@ -290,8 +290,8 @@ class ShardWriters:
         if state is not None:
             self.write_state(state, durable=False)
         shards = [[shard.path.name, shard.elements, shard.size] for _, shard in sorted(self.shards.items())]
-        account = with_checksum({"version": 1, "compression": self.compression, "shards": shards})
-        write_whole(self.folder / ACCOUNT, json.dumps(account, indent=1).encode(), durable=True)
+        manifest = with_checksum({"version": 1, "compression": self.compression, "shards": shards})
+        write_whole(self.folder / MANIFEST, json.dumps(manifest, indent=1).encode(), durable=True)
 
     def close(self) -> None:
         """Close all files."""
@@ -316,20 +316,20 @@ def shaped(content: bytes, shard: type[int | str], *more: str) -> Any:
 
     `ValueError` if that has not the shape it was written in, or is damaged. Earlier files have no checksum.
     """
-    account = json.loads(content)
+    manifest = json.loads(content)
     try:
-        _ = [account[name] for name in more]
-        compressor(account["compression"])
-        for name, elements, size in account["shards"]:
+        _ = [manifest[name] for name in more]
+        compressor(manifest["compression"])
+        for name, elements, size in manifest["shards"]:
             if [*map(type, (name, elements, size))] != [shard, int, int] or min(elements, size) < 0:
                 raise ValueError(f"this is no shard: {(name, elements, size)!r:.80}")
             if Path(str(name)).name != str(name):
                 raise ValueError(f"{name!r:.80} is no file of the folder")
     except (KeyError, TypeError, PlanError) as error:
         raise ValueError(f"it does not tell of shards: {error!r}") from error
-    if "checksum" in account and not has_checksum(account):
+    if "checksum" in manifest and not has_checksum(manifest):
         raise ValueError("its checksum does not match its contents")
-    return account
+    return manifest
 
 
 class ShardWriter:
@@ -449,21 +449,21 @@ class Saved:
         """Return the dataset that was saved to a folder; raise if it is not there, or not whole."""
         folder = Path(path)
         try:
-            account = shaped((folder / ACCOUNT).read_bytes(), str)
+            manifest = shaped((folder / MANIFEST).read_bytes(), str)
         except FileNotFoundError as error:
             begun = folder.with_name(f"{folder.name}.partial").exists()
             error.add_note("load: it was begun and not finished; save it again, which goes on" if begun else "in load")
             raise
         except ValueError as error:
-            raise DataLossError(f"{folder / ACCOUNT}: this is no account of a saved dataset: {error}") from error
-        if compression not in {None, "", "AUTO", account["compression"]}:
-            raise PlanError(f"load: {path} was saved with compression={account['compression']!r}, got {compression!r}")
-        for name, _, size in account["shards"]:
+            raise DataLossError(f"{folder / MANIFEST}: this is no manifest of a saved dataset: {error}") from error
+        if compression not in {None, "", "AUTO", manifest["compression"]}:
+            raise PlanError(f"load: {path} was saved with compression={manifest['compression']!r}, got {compression!r}")
+        for name, _, size in manifest["shards"]:
             with suppress(FileNotFoundError):
                 if (now := (folder / name).stat().st_size) != size:
                     raise DataLossError(f"{folder / name}: it had {size} bytes when it was saved, now {now}")
-        shards = {str(folder / name): count for name, count, _ in account["shards"]}
-        return cls(folder, account["compression"], shards, max_record_bytes)
+        shards = {str(folder / name): count for name, count, _ in manifest["shards"]}
+        return cls(folder, manifest["compression"], shards, max_record_bytes)
 
     def file(self, path: str) -> ElementFile:
         """Return the source for one file."""

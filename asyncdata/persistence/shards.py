@@ -24,7 +24,7 @@ from asyncdata.storage.sinks import Sink, check_writable, sink_for
 __all__ = ("ShardedWrite",)
 
 WRITE_BYTES: Final = 1 << 20
-ACCOUNT: Final = ".asyncdata-write.json"
+MANIFEST: Final = ".asyncdata-write.json"
 
 
 class Iterated(Protocol):
@@ -64,10 +64,10 @@ class ShardedWrite:
         compression: str | None,
         storage_options: Mapping[str, Any] | None,
         progress: Callable[[int, int], object] | None,
-        told: tuple[Sequence[str], Sequence[Sequence[int]], int],
+        contents_seeds_total: tuple[Sequence[str], Sequence[Sequence[int]], int],
     ) -> ShardedWrite:
         """Return what a user asked for."""
-        contents, seeds, total = told
+        contents, seeds, total = contents_seeds_total
         compressor(compression)  # raises where the mistake is made
         check_count(form.method, "shard_bytes", shard_bytes, 1)
         if shards is not None and check_count(form.method, "shards", shards, 1) and total < 0:
@@ -81,24 +81,24 @@ class ShardedWrite:
         check_writable(folder, storage)
         laid_out = [form.method, shards, shard_bytes if shards is None else 0, compression or "", *form.layout]
         layout = json.dumps(laid_out, separators=(",", ":"))
-        told_contents = [*contents, layout]
-        return cls(form, folder, shards, shard_bytes, compression, storage, progress, told_contents, seeds, total)
+        own_contents = [*contents, layout]
+        return cls(form, folder, shards, shard_bytes, compression, storage, progress, own_contents, seeds, total)
 
     def run(self, dataset: Iterated) -> list[str]:
         """Write the shards that are not there yet; return the paths of all."""
         lock = None
         if is_local(self.folder):
             os.makedirs(self.folder, exist_ok=True)
-            lock = FileLock.take(Path(self.folder, ACCOUNT))
+            lock = FileLock.take(Path(self.folder, MANIFEST))
             if lock is None:
                 raise FileExistsError(f"{self.format.method}: {self.folder} is being written by another process")
         try:
-            told = self.told()
-            self.done.extend(told["shards"])
-            if "memo" in told:
-                self.format.go_on(told["memo"])
-            if not told["complete"]:
-                self.write(dataset, told["state"])
+            manifest = self.read_manifest()
+            self.done.extend(manifest["shards"])
+            if "memo" in manifest:
+                self.format.go_on(manifest["memo"])
+            if not manifest["complete"]:
+                self.write(dataset, manifest["state"])
         finally:
             if lock is not None:
                 lock.release()
@@ -108,33 +108,33 @@ class ShardedWrite:
         """Return where a shard lies."""
         return f"{self.folder}/{place:05}{self.format.extension}{ENDINGS.get(self.compression or '', '')}"
 
-    def told(self) -> dict[str, Any]:
+    def read_manifest(self) -> dict[str, Any]:
         """Return how far it has come; `ResumeError` if that is damaged, or of something else.
 
         `FileExistsError` if there is a shard, and nothing that tells of it.
         """
         try:
-            told: dict[str, Any] | None = json.loads(self.account())
+            manifest: dict[str, Any] | None = json.loads(self.manifest_bytes())
         except FileNotFoundError:
             self.check_free()
             return {"shards": [], "state": None, "complete": False}
         except ValueError:
-            told = None
-        if type(told) is not dict or not has_checksum(told):
-            raise ResumeError(f"{self.format.method}: {self.folder}/{ACCOUNT} is damaged; delete the folder's files")
-        seeds = dict[int, int](told["seeds"])
-        other = changed(told["contents"], list(self.contents)) is not None
+            manifest = None
+        if type(manifest) is not dict or not has_checksum(manifest):
+            raise ResumeError(f"{self.format.method}: {self.folder}/{MANIFEST} is damaged; delete the folder's files")
+        seeds = dict[int, int](manifest["seeds"])
+        other = changed(manifest["contents"], list(self.contents)) is not None
         if other or any(seeds.get(place, seed) != seed for place, seed in self.seeds):
             raise ResumeError(
                 f"{self.format.method}: {self.folder} was written, or begun, with other steps, functions, data, seeds "
                 "or shards; delete it to begin anew, or give another one"
             )
-        return told
+        return manifest
 
-    def account(self) -> bytes:
+    def manifest_bytes(self) -> bytes:
         """Return what was written down of how far it has come."""
         options = None if self.storage is None else self.storage.values
-        return blocking(lambda: read_file(f"{self.folder}/{ACCOUNT}", options))
+        return blocking(lambda: read_file(f"{self.folder}/{MANIFEST}", options))
 
     def check_free(self) -> None:
         """Raise if the first file is there already."""
@@ -208,11 +208,17 @@ class ShardedWrite:
     def hold(self, state: Mapping[str, Any] | None, *, complete: bool) -> None:
         """Write down how far it has come, and tell the user."""
         seeds = [list(pair) for pair in self.seeds]
-        account = {"contents": self.contents, "seeds": seeds, "shards": self.done, "state": state, "complete": complete}
+        manifest = {
+            "contents": self.contents,
+            "seeds": seeds,
+            "shards": self.done,
+            "state": state,
+            "complete": complete,
+        }
         if self.format.memo:
-            account["memo"] = self.format.memo
-        with self.sink(f"{self.folder}/{ACCOUNT}") as sink:
-            sink.write(json.dumps(with_checksum(account)).encode())
+            manifest["memo"] = self.format.memo
+        with self.sink(f"{self.folder}/{MANIFEST}") as sink:
+            sink.write(json.dumps(with_checksum(manifest)).encode())
         if self.progress is not None and self.done and not complete:
             self.progress(sum(elements for elements, _ in self.done), len(self.done))
 

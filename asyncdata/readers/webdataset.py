@@ -85,9 +85,9 @@ def checked_decoders(decoders: Any) -> Mapping[str, Decoder] | None:
     if decoders is None:
         return None
     if isinstance(decoders, Mapping):
-        told: dict[Any, Any] = dict(cast("Mapping[Any, Any]", decoders))
-        if all(isinstance(name, str) for name in told) and all(map(callable, told.values())):
-            return told
+        given: dict[Any, Any] = dict(cast("Mapping[Any, Any]", decoders))
+        if all(isinstance(name, str) for name in given) and all(map(callable, given.values())):
+            return given
     raise PlanError(f"WebDataset(decoders=) must be None, or functions by extension, got {decoders!r:.80}")
 
 

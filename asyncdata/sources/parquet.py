@@ -114,8 +114,8 @@ class ParquetFile(ParsedFile):
     @property
     def identity(self) -> str:
         """With other columns elements are others, and with other filters their places too."""
-        told = {"columns": self.columns, "filters": self.filters}
-        words = [f", {name}={value}" for name, value in told.items() if value is not None]
+        arguments = {"columns": self.columns, "filters": self.filters}
+        words = [f", {name}={value}" for name, value in arguments.items() if value is not None]
         return f"{super().identity[:-1]}{''.join(words)})"
 
     @property
@@ -178,8 +178,8 @@ class ParquetFile(ParsedFile):
         file = pq.ParquetFile(source, metadata=metadata, pre_buffer=False, page_checksum_verification=True)
         table = file.read_row_group(group, columns=needed, use_threads=False)
         if self.filters is not None:
-            told: Any = self.filters
-            table = table.filter(pq.filters_to_expression(told) if isinstance(told, list) else told)
+            filters: Any = self.filters
+            table = table.filter(pq.filters_to_expression(filters) if isinstance(filters, list) else filters)
         if self.columns is not None:
             table = table.select(self.columns)
         return columns_of(table), table.num_rows

@@ -111,14 +111,14 @@ class CacheDir:
         found.size, found.changed, found.number = status.st_size, status.st_mtime_ns, status.st_ino
         return found
 
-    def told(self, key: str, found: Found) -> dict[str, Any] | None:
-        """Return what is told of an object that was found, `None` if that is of another one, or damaged."""
+    def metadata(self, key: str, found: Found) -> dict[str, Any] | None:
+        """Return the metadata of an object that was found; `None` if they are of another object, or damaged."""
         try:
-            told: dict[str, Any] = json.loads(Path(self.place(key, "json")).read_bytes())
+            metadata: dict[str, Any] = json.loads(Path(self.place(key, "json")).read_bytes())
         except (FileNotFoundError, ValueError):
             return None
-        whole = type(told) is dict and has_checksum(told)
-        return told if whole and (told["size"], told["changed"]) == (found.size, found.changed) else None
+        whole = type(metadata) is dict and has_checksum(metadata)
+        return metadata if whole and (metadata["size"], metadata["changed"]) == (found.size, found.changed) else None
 
     def remove(self, key: str) -> None:
         """Remove an object that is damaged, or no longer the newest; who reads it reads on."""
@@ -220,18 +220,18 @@ class CacheDir:
 
         Remove what nobody writes any more, and what is told of objects that are not there.
         """
-        told: list[Path] = []
+        removable: list[Path] = []
         with os.scandir(self.folder) as files:
             for file in files:
                 own = OWN.fullmatch(file.name)
                 if own is None or not file.is_file(follow_symlinks=False):
                     continue
                 if own[2] == "json":
-                    told.append(Path(file.path))
+                    removable.append(Path(file.path))
                 elif own[2] == "data" or not self.removed(file.path):
                     status = file.stat(follow_symlinks=False)
                     yield status.st_atime_ns if own[2] == "data" else -1, file.path, room_of(status.st_size)
-        for path in told:
+        for path in removable:
             if not path.with_suffix(".data").exists() and not path.with_suffix(".partial").exists():
                 path.unlink(missing_ok=True)
 
@@ -367,11 +367,11 @@ class Keeping:
         changed, self.number = changed_of(self.entry), os.fstat(self.descriptor).st_ino
         os.utime(self.descriptor, ns=(time.time_ns(), changed))
         url, size, version = self.entry
-        told = {"url": url, "size": size, "version": version, "changed": changed, "crc32c": self.crc}
+        metadata = {"url": url, "size": size, "version": version, "changed": changed, "crc32c": self.crc}
         with self.cache.account() as account:
             with suppress(FileNotFoundError):
                 account.used -= room_of(os.stat(self.cache.place(self.key, "data")).st_size)
-            Path(self.cache.place(self.key, "json")).write_text(json.dumps(with_checksum(told)))
+            Path(self.cache.place(self.key, "json")).write_text(json.dumps(with_checksum(metadata)))
             os.replace(self.cache.place(self.key, "partial"), self.cache.place(self.key, "data"))
         self.kept = True
 

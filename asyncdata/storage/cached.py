@@ -151,10 +151,10 @@ class CachedStore:
 
     def good(self, key: str, found: Found, entry: Entry) -> bool:
         """Tell whether a file is whole, and what the store has."""
-        told = self.cache.told(key, found)
-        if told is None or (told["size"], told["version"]) != (entry.size, entry.version):
+        metadata = self.cache.metadata(key, found)
+        if metadata is None or (metadata["size"], metadata["version"]) != (entry.size, entry.version):
             return False
-        return told["crc32c"] == found.checksum()
+        return metadata["crc32c"] == found.checksum()
 
 
 class CachedStream:

@@ -18,7 +18,6 @@ from asyncdata.runtime.optional_packages import require
 from asyncdata.storage.base import BLOCK_BYTES, Entry, Runner, Stream
 from asyncdata.storage.limit import Limit
 from asyncdata.storage.options import StorageOptions
-from asyncdata.storage.parts_or_whole import PartsOrWhole
 from asyncdata.storage.patterns import Pattern
 from asyncdata.storage.read_ahead import LARGEST_PART, Part, ReadAhead
 from asyncdata.storage.retries import (
@@ -31,6 +30,7 @@ from asyncdata.storage.retries import (
     explained,
     without_secrets,
 )
+from asyncdata.storage.without_ranges import RangesOrWhole
 
 __all__ = ("ObjectStore", "Writable", "endpoint_of", "in_this_process")
 
@@ -188,7 +188,7 @@ class ObjectStore:
     ) -> Stream:
         """Return the object's bytes from `offset` on, in blocks; the next parts are requested ahead."""
         parts = ReadAhead(self, path, block_bytes, offset, runner)
-        return PartsOrWhole(parts, partial(self.whole, path), offset) if self.web else parts
+        return RangesOrWhole(parts, partial(self.whole, path), offset) if self.web else parts
 
     async def whole(self, path: str) -> tuple[Entry, AsyncIterator[Any]]:
         """Request a whole object; return what it is, and its bytes as they come."""

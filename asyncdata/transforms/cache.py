@@ -235,7 +235,7 @@ class Cache(Unary):
                     if block is None:
                         break
                     store.offer(position, block, again)
-                    block = lent(block)
+                    block = isolated_block(block)
                 first, position = position, position + len(block)
                 if position > done:
                     yield numbered(block, first).part(max(0, done - first), len(block))
@@ -251,7 +251,7 @@ class Cache(Unary):
             raise StageError(f"{self.label()}: element {position}, which failed, is no longer there")
         if not block.failed:
             store.mend(position, block.items[0])
-        return lent(block)
+        return isolated_block(block)
 
     async def unordered(self, scope: Scope, opener: Opener, want: Demand, done: int) -> Blocks:
         """Yield an input that has no order, and keep it in that of its tickets, which is the same in every run."""
@@ -262,7 +262,7 @@ class Cache(Unary):
                 own = Block([*map(again_if_failed, block.items)], block.tickets, True) if block.failed else block
                 kept += [(plain(own.tickets[i]), own.part(i, i + 1)) for i in range(len(own))]
                 if done == 0:
-                    yield lent(block)
+                    yield isolated_block(block)
         for position, (_, block) in enumerate(sorted(kept, key=lambda pair: repr(pair[0]))):
             store.offer(position, block, None)
         store.finish(len(kept))
@@ -288,7 +288,7 @@ def first_of_all(scope: Scope) -> Scope:
     return scope.with_epoch((0,))
 
 
-def lent(block: Block) -> Block:
+def isolated_block(block: Block) -> Block:
     """Return a block of elements that are kept as well, for their reader."""
     items = isolated(block.items)
     return block if items is block.items else Block(items, block.tickets, block.failed)

@@ -20,11 +20,12 @@ from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.resharding import Resharding, named, resharded_open_groups
 from asyncdata.runtime.tickets import Position, Ticket, Tickets, natural
 from asyncdata.transforms.flat_map import from_inner, not_made
-from asyncdata.transforms.interleave_inputs import CyclePlace, CycleSlot, Inputs, ParallelInputs, SerialInputs
+from asyncdata.transforms.interleave_inputs import CycleSlot, Inputs, ParallelInputs, SerialInputs
 from asyncdata.transforms.interleave_position import (
     CycleSnapshot,
     Event,
     FailedSlot,
+    InterleavePosition,
     InterleaveTickets,
     RoundsDrawn,
     SlotClosed,
@@ -85,16 +86,16 @@ class Interleave(Node):
         return from_inner(self.input, self.function, scope, want, tickets)
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
-        places = [CyclePlace(**named(at, "outer")) for at in positions]
+        places = [InterleavePosition(**named(at, "outer")) for at in positions]
         outer, begun = resharded_open_groups(
             [[place.outer, *place.begun] for place in places], resharding, self.input.resharded
         )
         slots, waiting = begun[: self.cycle_length], begun[self.cycle_length :]
-        return asdict(CyclePlace(outer, list(enumerate(slots)), waiting=waiting))
+        return asdict(InterleavePosition(outer, list(enumerate(slots)), waiting=waiting))
 
-    def place_in(self, position: Mapping[str, Any]) -> CyclePlace:
+    def place_in(self, position: Mapping[str, Any]) -> InterleavePosition:
         """Return what a position says; `ValueError` if it is none of a cycle of this length."""
-        place = CyclePlace(**position)
+        place = InterleavePosition(**position)
         slots, length = [natural(slot) for slot, _ in place.slots], self.cycle_length
         turn = self.block_length if place.turn is None else natural(place.turn)
         if len(set(slots)) < len(slots) or max(natural(place.index), *slots, 0) >= length or turn > self.block_length:
@@ -103,7 +104,7 @@ class Interleave(Node):
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Open inner datasets and merge them."""
-        place = CyclePlace() if position is None else self.parse_position(position, self.place_in)
+        place = InterleavePosition() if position is None else self.parse_position(position, self.place_in)
         kind = SerialInputs if self.workers is None else ParallelInputs
         opened: Inputs = kind(self, scope, inputs[0], place)
         cycle = Cycle(opened, self.cycle_length, self.block_length, want, place)
@@ -138,7 +139,7 @@ class Turns(Tickets):
 class Cycle:
     """The slots, whose turn it is, and what is ready to go out."""
 
-    def __init__(self, inputs: Inputs, length: int, block_length: int, want: Demand, place: CyclePlace) -> None:
+    def __init__(self, inputs: Inputs, length: int, block_length: int, want: Demand, place: InterleavePosition) -> None:
         self.inputs = inputs
         self.place = place
         self.slots: list[CycleSlot | None] = [None] * length

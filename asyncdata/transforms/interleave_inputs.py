@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from contextlib import aclosing, nullcontext
-from dataclasses import dataclass
 from itertools import count
 from typing import Final, Protocol, TypeAlias
 
@@ -22,32 +21,12 @@ from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal
 from asyncdata.runtime.tickets import Position, Start, Tickets, children
 from asyncdata.sources.random_access import InMemorySource, is_row
 from asyncdata.transforms.flat_map import inner_plan
-from asyncdata.transforms.interleave_position import SlotState
+from asyncdata.transforms.interleave_position import InterleavePosition, SlotState
 
-__all__ = ("CyclePlace", "CycleSlot", "Inputs", "ParallelInputs", "ReaderSlot", "Refused", "SerialInputs")
+__all__ = ("CycleSlot", "Inputs", "ParallelInputs", "ReaderSlot", "Refused", "SerialInputs")
 
 QUICK: Final = 1e-4
 """What the function took less seconds for is made while elements are held that are ready."""
-
-
-@dataclass(frozen=True)
-class CyclePlace:
-    """A position: the input's, which opens the slots anew, where each slot's dataset was, and whose turn it was.
-
-    When other processes' come in, more datasets may have been begun than there are slots: `waiting` says where they
-    were.
-    """
-
-    outer: Position = None
-    slots: Sequence[tuple[int, Position]] = ()
-    index: int = 0
-    turn: int | None = None
-    waiting: Sequence[Position] = ()
-
-    @property
-    def begun(self) -> list[Position]:
-        """Where the datasets of the input's first elements were."""
-        return [*(begin for _, begin in self.slots), *self.waiting]
 
 
 class CycleSlot:
@@ -246,7 +225,7 @@ class Inputs(Protocol):
 class SerialInputs:
     """Opens an inner dataset when the cycle comes to a free slot."""
 
-    def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: CyclePlace) -> None:
+    def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: InterleavePosition) -> None:
         self.function = node.function
         self.scope = scope
         self.signal = LoopSignal(scope.loop)
@@ -284,7 +263,7 @@ class ParallelInputs:
     from other machines, one more is begun ahead, so that its first answer is not waited for when it is its turn.
     """
 
-    def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: CyclePlace) -> None:
+    def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: InterleavePosition) -> None:
         workers = node.cycle_length if node.workers in (None, AUTOTUNE) else node.workers or 1
         self.node = node
         self.scope = scope

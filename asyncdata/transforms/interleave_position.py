@@ -1,8 +1,9 @@
-"""Where an interleave stands: after any element of a block, from what was drawn from which slot."""
+"""Where an interleave stands after any element, and what its state holds of that."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, final
 
 from asyncdata.runtime.tickets import Position, Tickets, TicketWrapper, going_on
@@ -11,6 +12,7 @@ __all__ = (
     "CycleSnapshot",
     "Event",
     "FailedSlot",
+    "InterleavePosition",
     "InterleaveTickets",
     "RoundsDrawn",
     "SlotClosed",
@@ -18,6 +20,26 @@ __all__ = (
     "SlotOpened",
     "SlotState",
 )
+
+
+@dataclass(frozen=True)
+class InterleavePosition:
+    """What a state holds of an interleave: where its input was, where each slot's dataset was, and whose turn it was.
+
+    To resume, the input opens the slots again and each dataset resumes where it was. After resharding, more datasets
+    may have been begun than there are slots: `waiting` holds the positions of the others.
+    """
+
+    outer: Position = None
+    slots: Sequence[tuple[int, Position]] = ()
+    index: int = 0
+    turn: int | None = None
+    waiting: Sequence[Position] = ()
+
+    @property
+    def begun(self) -> list[Position]:
+        """Where the datasets of the input's first elements were."""
+        return [*(begin for _, begin in self.slots), *self.waiting]
 
 
 class SlotState(NamedTuple):

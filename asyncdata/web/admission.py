@@ -21,8 +21,8 @@ async def admit(authenticate: Authenticate | None, client: Any, headers: Mapping
     if authenticate is None:
         admit_this_machine(client, headers.get("origin"))
         return
-    told = authenticate(headers)
-    if not (await told if isawaitable(told) else told):
+    admitted = authenticate(headers)
+    if not (await admitted if isawaitable(admitted) else admitted):
         raise BodyError(401, "the request is not authenticated")
 
 

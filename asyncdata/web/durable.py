@@ -156,10 +156,10 @@ class DurableChannel(Closable):
         except BodyError as error:
             raise PlanError(f"send(content_type=): {error}") from None
         digest = None if key is None else digest_of(key)
-        told = b"" if key is None else key.encode()
-        if len(told) > 1024:
-            raise PlanError(f"send(key=) must have at most 1024 bytes, got {len(told)}")
-        record = Record(Kind.DATA, form, time.time(), version, told, bytes(body))
+        key_bytes = b"" if key is None else key.encode()
+        if len(key_bytes) > 1024:
+            raise PlanError(f"send(key=) must have at most 1024 bytes, got {len(key_bytes)}")
+        record = Record(Kind.DATA, form, time.time(), version, key_bytes, bytes(body))
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
         if not self._enqueue(Pending(framed(record), digest, [(loop, future)])):

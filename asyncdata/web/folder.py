@@ -43,13 +43,13 @@ class ChannelFolder:
             raise PlanError("a DurableChannel needs a system with named pipes, which this one has not")
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / "wake").mkdir(exist_ok=True)
-        told = self.path / "channel.json"
-        if not told.exists():
+        description = self.path / "channel.json"
+        if not description.exists():
             if any(self.path.glob(f"*{SUFFIX}")):
                 raise PlanError(f"{self.path} has {SUFFIX} files and is no channel: give a folder of its own")
-            new = told.with_suffix(".new")
+            new = description.with_suffix(".new")
             new.write_text(json.dumps({"format": 1, "id": secrets.token_hex(8)}))
-            new.rename(told)
+            new.rename(description)
             self.sync()
 
     def sync(self) -> None:
@@ -64,8 +64,8 @@ class ChannelFolder:
     def id(self) -> str:
         """What tells this channel from others, wherever its folder is moved."""
         try:
-            told: Any = json.loads((self.path / "channel.json").read_text())
-            return str(told["id"])
+            description: Any = json.loads((self.path / "channel.json").read_text())
+            return str(description["id"])
         except FileNotFoundError:
             raise PlanError(
                 f"from_channel: {self.path} is no channel; open a DurableChannel there first, which makes it"
@@ -163,19 +163,19 @@ class OffsetFile:
         """Return the offset; `None` if there is none, or it is damaged."""
         for _ in range(3):  # it may be written at this moment
             try:
-                told = self.path.read_bytes()
+                content = self.path.read_bytes()
             except FileNotFoundError:
                 return None
-            if len(told) == OFFSET.size and masked_crc(told[:8]) == OFFSET.unpack(told)[1]:
-                return OFFSET.unpack(told)[0]
+            if len(content) == OFFSET.size and masked_crc(content[:8]) == OFFSET.unpack(content)[1]:
+                return OFFSET.unpack(content)[0]
         return None
 
     def write(self, offset: int) -> None:
         """Put another offset into it, in one call."""
-        told = offset.to_bytes(8, "little")
+        offset_bytes = offset.to_bytes(8, "little")
         file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
         try:
-            os.pwrite(file, OFFSET.pack(offset, masked_crc(told)), 0)
+            os.pwrite(file, OFFSET.pack(offset, masked_crc(offset_bytes)), 0)
         finally:
             os.close(file)
 
@@ -270,11 +270,11 @@ def offsets_in(state: object, channel: str) -> Iterator[int]:
     """Yield each place in a channel that a saved state tells, wherever in it that stands."""
     waiting: list[object] = [state]
     while waiting:
-        told = waiting.pop()
-        if isinstance(told, dict):
-            named = cast("dict[str, Any]", told)
+        value = waiting.pop()
+        if isinstance(value, dict):
+            named = cast("dict[str, Any]", value)
             if named.get("channel") == channel and isinstance(named.get("offset"), int):
                 yield named["offset"]
             waiting.extend(named.values())
-        elif isinstance(told, (list, tuple)):
-            waiting.extend(cast("list[Any]", told))
+        elif isinstance(value, (list, tuple)):
+            waiting.extend(cast("list[Any]", value))

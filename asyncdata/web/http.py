@@ -177,20 +177,20 @@ class RequestBody:
             return
 
 
-def check_length(told: str, most: int) -> None:
+def check_length(length: str, most: int) -> None:
     """Raise if a body says that it is too long."""
-    if not told.isdecimal() or len(told) > 18:
-        raise BodyError(400, f"Content-Length should be a number, got {told!r:.80}")
-    if int(told) > most:
+    if not length.isdecimal() or len(length) > 18:
+        raise BodyError(400, f"Content-Length should be a number, got {length!r:.80}")
+    if int(length) > most:
         raise BodyError(413, f"the body has more than {most} bytes; send it in parts")
 
 
 def key_of(headers: Mapping[str, str]) -> str | None:
     """Return the idempotency key, in quotes as the standard has it or without."""
-    told = headers.get("idempotency-key")
-    if told is None:
+    header = headers.get("idempotency-key")
+    if header is None:
         return None
-    key = told[1:-1] if len(told) > 1 and told[0] == told[-1] == '"' else told
+    key = header[1:-1] if len(header) > 1 and header[0] == header[-1] == '"' else header
     if not key or len(key.encode()) > 1024:
         raise BodyError(400, f"Idempotency-Key must have 1 to 1024 bytes, got {len(key.encode())}")
     return key
@@ -200,20 +200,20 @@ def version_of(query: bytes) -> int | None:
     """Return the version that a query names."""
     if not query:
         return None
-    told = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("version")
-    if told is None:
+    versions = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("version")
+    if versions is None:
         return None
-    if not VERSION.fullmatch(told[-1]):
-        raise BodyError(400, f"?version= must be an integer of at most 18 digits, got {told[-1]!r:.80}")
-    return int(told[-1])
+    if not VERSION.fullmatch(versions[-1]):
+        raise BodyError(400, f"?version= must be an integer of at most 18 digits, got {versions[-1]!r:.80}")
+    return int(versions[-1])
 
 
 def refusal(error: Exception) -> tuple[int, dict[str, Any]]:
     """Return the status and the reply that say why nothing was taken."""
-    told: dict[str, Any] = {"error": str(error), "accepted": 0}
+    answer: dict[str, Any] = {"error": str(error), "accepted": 0}
     if isinstance(error, BodyError):
-        return error.status, {**told, "line": error.line}
-    return (429 if isinstance(error, ChannelFull) else 503), told
+        return error.status, {**answer, "line": error.line}
+    return (429 if isinstance(error, ChannelFull) else 503), answer
 
 
 def headers_of(scope: Message) -> dict[str, str]:
@@ -232,6 +232,6 @@ async def reply_to(send: Send, status: int, reply: dict[str, Any], headers: list
 
 async def respond(send: Send, status: int, content: bytes, headers: list[Header], more: bool = False) -> None:
     """Send a reply, all but its end if there is `more` to do before that."""
-    told = [(b"content-length", str(len(content)).encode()), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": told})
+    all_headers = [(b"content-length", str(len(content)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": all_headers})
     await send({"type": "http.response.body", "body": content, "more_body": more})

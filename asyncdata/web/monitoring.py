@@ -36,8 +36,8 @@ class Health:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         wrong = self.wrong()
-        told = {"status": "ok"} if wrong is None else {"status": "unavailable", "reason": wrong}
-        await respond(send, 200 if wrong is None else 503, json.dumps(told).encode(), [JSON])
+        answer = {"status": "ok"} if wrong is None else {"status": "unavailable", "reason": wrong}
+        await respond(send, 200 if wrong is None else 503, json.dumps(answer).encode(), [JSON])
 
     def wrong(self) -> str | None:
         if self.channel.closed:

@@ -71,8 +71,8 @@ class Record(NamedTuple):
         if form >= len(FORMS) or HEAD.size + length > len(data):
             raise ValueError("it is a record of another version of asyncdata")
         body = HEAD.size + length
-        told = None if version == NO_VERSION else version
-        return cls(Kind(kind), FORMS[form], since, told, data[HEAD.size : body], data[body:])
+        known_version = None if version == NO_VERSION else version
+        return cls(Kind(kind), FORMS[form], since, known_version, data[HEAD.size : body], data[body:])
 
 
 def framed(record: Record) -> bytes:

@@ -85,10 +85,10 @@ class Stored(Node):
 
     def offset(self, folder: ChannelFolder, state: str) -> int:
         """Return the place that a state tells; `ResumeError` if it is of another channel."""
-        told = json.loads(state)
-        if told["channel"] != folder.id:
+        saved = json.loads(state)
+        if saved["channel"] != folder.id:
             raise ResumeError(f"{self.label()}: the state is of another channel than the one in {folder.path}")
-        return int(told["offset"])
+        return int(saved["offset"])
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield the items of records that are on the disk, and wait for more."""

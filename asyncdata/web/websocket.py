@@ -55,13 +55,13 @@ class Messages:
     """
 
     def __init__(self, ingest: Ingest, query: bytes) -> None:
-        told = parse_qs(query.decode("latin-1"))
+        query_fields = parse_qs(query.decode("latin-1"))
         self.ingest = ingest
         self.version = version_of(query)
-        self.binary = told.get("content_type", ["application/octet-stream"])[-1]
+        self.binary = query_fields.get("content_type", ["application/octet-stream"])[-1]
         format_of(self.binary)
-        self.key = told.get("key", [None])[-1]
-        self.number = number_of(told.get("first", ["1"])[-1]) - 1
+        self.key = query_fields.get("key", [None])[-1]
+        self.number = number_of(query_fields.get("first", ["1"])[-1]) - 1
         self.waiting: deque[asyncio.Task[Message]] = deque()
         self.space = asyncio.Semaphore(IN_FLIGHT)
         self.refused = self.ended = False
@@ -123,9 +123,9 @@ class Messages:
                 await more.wait()
             reply = await self.waiting.popleft()
             self.space.release()
-            told = {name: value for name, value in reply.items() if value is not None}
+            fields = {name: value for name, value in reply.items() if value is not None}
             try:
-                await send({"type": "websocket.send", "text": json.dumps(told)})
+                await send({"type": "websocket.send", "text": json.dumps(fields)})
                 if reply.get("status") in (429, 503):
                     await send({"type": "websocket.close", "code": LATER, "reason": "try again later"})
                     return
@@ -133,8 +133,8 @@ class Messages:
                 return
 
 
-def number_of(told: str) -> int:
+def number_of(text: str) -> int:
     """Return the number of a client's first message."""
-    if not told.isdecimal() or len(told) > 18:
-        raise BodyError(400, f"?first= must be the number of the first message, got {told!r:.80}")
-    return int(told)
+    if not text.isdecimal() or len(text) > 18:
+        raise BodyError(400, f"?first= must be the number of the first message, got {text!r:.80}")
+    return int(text)

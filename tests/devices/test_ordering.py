@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.devices import sender
+from asyncdata.devices import copy_thread
 from asyncdata.devices.base import DONE, Sent
 from asyncdata.devices.simulated import POLICIES, Accelerator, SimulatedDevice
 
@@ -110,7 +110,7 @@ class NoHostEvent(SimulatedDevice):
         return DONE
 
 
-def forgetful(self: sender.Sender) -> None:
+def forgetful(self: copy_thread.CopyThread) -> None:
     """Let go of the memory that a copy reads without waiting for the copy."""
     self.staging.give_back(self.copies.popleft().read)
 
@@ -131,7 +131,7 @@ def test_each_mistake_is_found(name: str, placement: str, monkeypatch: pytest.Mo
     device, mode, kept = MISTAKES[name]
     monkeypatch.setattr("asyncdata.devices.choice.SimulatedDevice", device)
     if name == "slot used again early":
-        monkeypatch.setattr(sender.Sender, "settle", forgetful)
+        monkeypatch.setattr(copy_thread.CopyThread, "settle", forgetful)
     found: list[bool] = []
     for seed, policy in enumerate(POLICIES * 3):
         accelerator = Accelerator(seed, policy)

@@ -295,7 +295,7 @@ def test_what_is_not_there_or_not_finished_says_so(path: Path) -> None:
     assert "it was begun and not finished" in caught.value.__notes__[0]
     path.mkdir()
     (path / "dataset.json").write_text("{")
-    with pytest.raises(ad.DataLossError, match="no account of a saved dataset"):
+    with pytest.raises(ad.DataLossError, match="no manifest of a saved dataset"):
         ad.Dataset.load(path)
 
 
@@ -322,10 +322,10 @@ def test_damage_is_an_error_that_names_the_file(path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", "[]", "{}", '{"compression": null}', '{"compression": null, "shards": [["a"]]}']
 )
-def test_an_account_that_is_damaged_is_an_error_that_names_it(path: Path, content: str) -> None:
+def test_a_manifest_that_is_damaged_is_an_error_that_names_it(path: Path, content: str) -> None:
     ad.Dataset.range(3).save(path)
     (path / "dataset.json").write_text(content)
-    with pytest.raises(ad.DataLossError, match=r"dataset\.json: this is no account"):
+    with pytest.raises(ad.DataLossError, match=r"dataset\.json: this is no manifest"):
         ad.Dataset.load(path)
 
 
@@ -370,9 +370,9 @@ def test_a_record_that_is_no_element_is_an_error_in_its_place(path: Path) -> Non
     ad.Dataset.range(1).save(path)
     with ad.TFRecordWriter(path / "00000.tfrecord") as writer:
         writer.write(b"!")
-    account = json.loads((path / "dataset.json").read_text())
-    account["shards"][0][2] = (path / "00000.tfrecord").stat().st_size
-    (path / "dataset.json").write_text(json.dumps(with_checksum(account)))
+    manifest = json.loads((path / "dataset.json").read_text())
+    manifest["shards"][0][2] = (path / "00000.tfrecord").stat().st_size
+    (path / "dataset.json").write_text(json.dumps(with_checksum(manifest)))
     assert results(ad.Dataset.load(path)) == [Failed("DataLossError")]
     assert results(ad.Dataset.load(path).shuffle()) == [Failed("DataLossError")]
 
@@ -483,19 +483,19 @@ def test_killed_just_before_the_folder_gets_its_name_it_is_not_given_to_others(p
 @pytest.mark.parametrize(
     "shard", [["../x.tfrecord", 5, 9], [1, 5, 9], ["00000.tfrecord", -1, 9], ["00000.tfrecord", 5], 3, None], ids=str
 )
-def test_an_account_of_other_shards_is_an_error(path: Path, shard: Any, checksum: bool) -> None:
+def test_a_manifest_of_other_shards_is_an_error(path: Path, shard: Any, checksum: bool) -> None:
     ad.Dataset.range(5).save(str(path))
     told = {"version": 1, "compression": None, "shards": [shard]}
     (path / "dataset.json").write_text(json.dumps(with_checksum(told) if checksum else told))
-    with pytest.raises(ad.DataLossError, match="no account of a saved dataset"):
+    with pytest.raises(ad.DataLossError, match="no manifest of a saved dataset"):
         ad.Dataset.load(str(path))
 
 
 @pytest.mark.parametrize("change", [{"shards": []}, {"shards": [["00000.tfrecord", 4, 125]]}, {"checksum": 7}], ids=str)
-def test_an_account_that_was_changed_is_an_error(path: Path, change: dict[str, Any]) -> None:
+def test_a_manifest_that_was_changed_is_an_error(path: Path, change: dict[str, Any]) -> None:
     ad.Dataset.range(5).save(str(path))
-    account = path / "dataset.json"
-    account.write_text(json.dumps({**json.loads(account.read_bytes()), **change}))
+    manifest = path / "dataset.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_bytes()), **change}))
     with pytest.raises(ad.DataLossError, match="checksum"):
         ad.Dataset.load(str(path))
 
@@ -511,7 +511,7 @@ def test_a_state_of_a_save_that_is_damaged_is_not_used(path: Path) -> None:
     assert json.loads(state.read_bytes())["shards"][0][1] == told["shards"][0][1]
 
 
-def test_an_account_that_does_not_tell_whose_it_is_is_written_anew(path: Path) -> None:
+def test_a_manifest_that_does_not_tell_whose_it_is_is_written_anew(path: Path) -> None:
     ad.Dataset.range(10).save(path)
     path.rename(path.with_name("saved.partial"))
     ad.Dataset.range(3).save(path)

@@ -140,11 +140,11 @@ def test_files_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "00000.tfrecord").read_bytes() == b"mine"
 
 
-def test_a_damaged_account_is_an_error(tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_an_error(tmp_path: Path) -> None:
     ds = ad.Dataset.from_list([b"a", b"b"])
     ds.write_tfrecords(tmp_path, shards=2)
-    account = tmp_path / ".asyncdata-write.json"
-    account.write_bytes(account.read_bytes().replace(b"true", b"null"))
+    manifest = tmp_path / ".asyncdata-write.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b"true", b"null"))
     with pytest.raises(ad.ResumeError, match="is damaged"):
         ds.write_tfrecords(tmp_path, shards=2)
 

@@ -1,4 +1,4 @@
-"""Attributes: which of an object's count for what tells it from others, and the names that code uses."""
+"""Which attributes of an object count for its hash, and which names code uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a state tells, checked before a run: sizes against what its pipeline can hold, and elements told twice."""
+"""The position in a state, checked before a run: no larger than the pipeline can hold, and no element twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from asyncdata.errors import ResumeError
 from asyncdata.executors.function_call import describe
-from asyncdata.graph.attributes import is_users
+from asyncdata.graph.hashed_attributes import is_users
 from asyncdata.graph.node import EVERYTHING, Node, Unary, finite, nodes_of, render, repeated_ones
 from asyncdata.runtime.tickets import END, UNORDERED, Start, decode_run, plain
 from asyncdata.transforms.filter import Filter

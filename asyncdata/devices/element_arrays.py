@@ -1,4 +1,4 @@
-"""Parts: an element without its arrays, put together again with others, and arrays that are written again."""
+"""The arrays of an element: taken out of it, put back, and memory of earlier ones that is written again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from asyncdata.elements.structure import map_leaves
 
-__all__ = ("put_together", "reusable", "taken_apart")
+__all__ = ("join_arrays", "reusable", "split_arrays")
 
 
 class Place:
@@ -19,7 +19,7 @@ class Place:
         self.number = number
 
 
-def taken_apart(element: Any, is_sent: Callable[[Any], bool]) -> tuple[Any, list[Any], list[str]]:
+def split_arrays(element: Any, is_sent: Callable[[Any], bool]) -> tuple[Any, list[Any], list[str]]:
     """Return an element with places for its arrays, the arrays and their paths."""
     leaves: list[Any] = []
     paths: list[str] = []
@@ -34,7 +34,7 @@ def taken_apart(element: Any, is_sent: Callable[[Any], bool]) -> tuple[Any, list
     return map_leaves(take, element), leaves, paths
 
 
-def put_together(element: Any, arrays: Sequence[Any]) -> Any:
+def join_arrays(element: Any, arrays: Sequence[Any]) -> Any:
     """Return an element with arrays in their places."""
     return map_leaves(lambda leaf, _: arrays[leaf.number] if type(leaf) is Place else leaf, element)
 

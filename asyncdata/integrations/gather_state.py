@@ -1,4 +1,4 @@
-"""The states of all processes in one, for trainers that keep the state of one process for all of them."""
+"""The states of all processes gathered into one, for trainers that save the state of one process only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from asyncdata.checkpoint import merge_states
 from asyncdata.errors import ResumeError
 from asyncdata.runtime.rank import of_torch
 
-__all__ = ("state_of_all", "state_of_this")
+__all__ = ("gathered_state", "own_state")
 
 KEEP_ONE: Final = ("accelerate", "lightning", "pytorch_lightning")
 """Packages that ask all processes for a state at once, save that of the first, and load it in all of them."""
 
 
-def state_of_all(state: dict[str, Any], frame: FrameType | None) -> dict[str, Any]:
+def gathered_state(state: dict[str, Any], frame: FrameType | None) -> dict[str, Any]:
     """Return the states of all processes if each reads a share, and a trainer asks from this frame that keeps one."""
     ranks = of_torch()
     if not state["shares"] or ranks is None or ranks.world == 1 or package_of(frame) not in KEEP_ONE:
@@ -27,7 +27,7 @@ def state_of_all(state: dict[str, Any], frame: FrameType | None) -> dict[str, An
     return {"ranks": states}
 
 
-def state_of_this(state: Any) -> Any:
+def own_state(state: Any) -> Any:
     """Return this process's state of those of all; of another number of processes, all of them merged."""
     if state is None:
         raise ResumeError("load_state_dict needs what state_dict returned, got None")

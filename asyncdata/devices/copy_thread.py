@@ -1,4 +1,4 @@
-"""Sender: the thread that copies batches to a device, one after the other, each when there is room for it."""
+"""CopyThread: the thread that copies batches to a device, one after the other, each when there is room for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 
 from asyncdata.devices.base import Device, Event, Sent
-from asyncdata.devices.parts import taken_apart
+from asyncdata.devices.element_arrays import split_arrays
 from asyncdata.devices.staging import OnHost, Staging
 from asyncdata.executors.function_call import noted
 from asyncdata.runtime.block import Block, Failure
@@ -20,7 +20,7 @@ from asyncdata.runtime.spans import RECORDERS, record
 from asyncdata.runtime.tickets import Tickets
 from asyncdata.transforms.prefetch_to_device import PrefetchToDevice
 
-__all__ = ("Batch", "Credit", "End", "Pause", "Sender", "Task")
+__all__ = ("Batch", "CopyThread", "Credit", "End", "Pause", "Task")
 
 
 class Credit(NamedTuple):
@@ -72,7 +72,7 @@ class Copy(NamedTuple):
     read: OnHost
 
 
-class Sender:
+class CopyThread:
     """Copies what it is told to, and puts it into the queue that the consumer reads.
 
     Nothing here refers to the consumer's iterator. The thread ends at the end of the data, or when it is told to stop.
@@ -169,7 +169,7 @@ class Sender:
     def start(self, batch: Batch) -> None:
         """Start to copy a batch, of which only what is no array is kept."""
         begin = time.perf_counter()
-        batch.item, leaves, batch.paths = taken_apart(batch.item, self.device.is_sent)
+        batch.item, leaves, batch.paths = split_arrays(batch.item, self.device.is_sent)
         on_host = self.staging.pinned(leaves)
         sent = self.device.send(on_host.sources(), batch.credit.arrays)
         self.copies.append(Copy(sent.ready, on_host))

@@ -1,4 +1,4 @@
-"""Files of web servers that give no parts of them, as Python's own: read from the beginning, by one request."""
+"""Files of web servers without range requests, such as Python's own: read from the beginning, by one request."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from asyncdata.storage.base import Entry
 from asyncdata.storage.read_ahead import ReadAhead
 from asyncdata.storage.retries import NoRangesError, explained
 
-__all__ = ("PartsOrWhole",)
+__all__ = ("RangesOrWhole",)
 
 Whole: TypeAlias = Callable[[], Awaitable[tuple[Entry, AsyncIterator[Any]]]]
 """Makes a request for a whole file; returns what it is, and its bytes as they come."""
 
 
-class PartsOrWhole:
+class RangesOrWhole:
     """The bytes of a file in blocks: in parts where the server gives these, else all of them from one request.
 
     That cannot be made again in the middle: where it breaks off is an error. What lies before the offset is dropped.
