@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import asyncdata
-from asyncdata.cli import bench, channel, doctor, ingest
+from asyncdata.cli import bench, channel, convert, doctor, ingest, inspect
 from asyncdata.demo import command as demo
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ("main",)
 
-COMMANDS: Final = (demo, doctor, bench, ingest, channel)
+COMMANDS: Final = (demo, doctor, bench, ingest, channel, inspect, convert)
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 

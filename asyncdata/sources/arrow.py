@@ -10,6 +10,7 @@ from asyncdata.formats.arrow_rows import ArrowParser
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.sources.parsed_files import ParsedFile
+from asyncdata.storage import read_head
 
 __all__ = ("ArrowFile",)
 
@@ -40,6 +41,6 @@ class ArrowFile(ParsedFile):
 
     async def begin_at(self, parser: ArrowParser, offset: int) -> None:
         size = HEAD
-        while offset and parser.start(head := await self.head(size)) and len(head) == size:
+        while offset and parser.start(head := await read_head(self.path, size, self.storage)) and len(head) == size:
             size *= 16
         parser.jump(offset)

@@ -22,7 +22,7 @@ from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import END, Position, Ticket
 from asyncdata.sources.numbered_files import NumberedFiles
 from asyncdata.sources.parsed_files import ParsedFile
-from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, opened, without_query
+from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, opened, read_head, without_query
 from asyncdata.storage.base import Status
 
 __all__ = ("NpyFile", "NpyFiles")
@@ -161,8 +161,8 @@ class NpyFile(ParsedFile):
         return NpyParser(self.shown, self.max_file_bytes)
 
     async def begin_at(self, parser: NpyParser, offset: int) -> None:
-        if offset and parser.start(await self.head(HEAD)):
-            parser.start(await self.head(HEADER_BYTES))
+        if offset and parser.start(await read_head(self.path, HEAD, self.storage)):
+            parser.start(await read_head(self.path, HEADER_BYTES, self.storage))
         parser.jump(offset)
 
     @property

@@ -197,17 +197,6 @@ class ParsedFile(Node):
         """Have a parser begin at an offset, where it is to be fed from."""
         parser.jump(offset)
 
-    async def head(self, size: int, offset: int = 0) -> bytes:
-        """Return some bytes of the file, fewer at its end."""
-        store, path = store_for(self.path, self.storage)
-        found = b""
-        async with aclosing(store.stream(path, size, offset)) as stream:
-            async for data in stream:
-                found += data
-                if len(found) >= size:
-                    break
-        return found[:size]
-
     async def parts(self, contents: Any, entry: Entry, want: Demand, offset: int) -> AsyncGenerator[ParsedChunk, None]:
         """Yield elements as they are found, and in its place the error that ends the file early."""
         parser = self.parser(contents.compressed)

@@ -24,6 +24,7 @@ from asyncdata.storage.registry import is_local as is_local
 from asyncdata.storage.registry import local_path as local_path
 from asyncdata.storage.registry import opened as opened
 from asyncdata.storage.registry import read_file as read_file
+from asyncdata.storage.registry import read_head as read_head
 from asyncdata.storage.registry import size_of as size_of
 from asyncdata.storage.registry import store_for as store_for
 from asyncdata.storage.registry import without_query as without_query
@@ -49,6 +50,7 @@ __all__ = (
     "local_path",
     "opened",
     "read_file",
+    "read_head",
     "size_of",
     "store_for",
     "sync_folder",

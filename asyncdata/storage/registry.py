@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
@@ -23,7 +24,17 @@ from asyncdata.storage.options import NO_OPTIONS, StorageOptions
 if TYPE_CHECKING:
     from asyncdata.storage.base import Store
 
-__all__ = ("is_at_hand", "is_local", "local_path", "opened", "read_file", "size_of", "store_for", "without_query")
+__all__ = (
+    "is_at_hand",
+    "is_local",
+    "local_path",
+    "opened",
+    "read_file",
+    "read_head",
+    "size_of",
+    "store_for",
+    "without_query",
+)
 
 LOCAL: Final = LocalStore()
 
@@ -203,6 +214,18 @@ async def read_file(
     """
     store, path = store_for(url, StorageOptions.of("read_file", storage_options, cache_dir))
     return await store.read(path)
+
+
+async def read_head(url: str, size: int, options: StorageOptions | None = None) -> bytes:
+    """Return the first bytes of a file, fewer if it has no more."""
+    store, path = store_for(url, options)
+    found = b""
+    async with aclosing(store.stream(path, size)) as stream:
+        async for data in stream:
+            found += data
+            if len(found) >= size:
+                break
+    return found[:size]
 
 
 def read_at_once(url: Any) -> bytes | None:

@@ -1,0 +1,128 @@
+"""The command `asyncdata convert`: files of one format, read and written as shards of another."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+import numpy as np
+
+from asyncdata.cli.recognised import Found, as_examples, found_at
+from asyncdata.dataset import Dataset
+from asyncdata.formats.tf_example import decode_example, make_example
+
+__all__ = ("add_parser",)
+
+DESCRIPTION = """
+Read files of any format that asyncdata inspect knows, and write them as shards of another into a folder or a bucket.
+Rows become what the format has: columns of Parquet, lines of JSON, tf.Examples in TFRecord files, samples of
+WebDataset. Converting that was stopped goes on when it is called again. What a format cannot hold, such as bytes in
+JSON, is an error.
+"""
+
+PICTURES: Final = {b"\xff\xd8": "jpg", b"\x89PNG": "png", b"GIF8": "gif", b"BM": "bmp"}
+
+
+def add_parser(commands: Any) -> None:
+    """Add `convert` to the subparsers of a command line."""
+    parser: ArgumentParser = commands.add_parser(
+        "convert", help="write files as shards of another format", description=DESCRIPTION
+    )
+    parser.add_argument("source", metavar="SOURCE", help="a file, a folder, a pattern in quotes, or a URL")
+    parser.add_argument("target", metavar="TARGET", help="a folder, or a URL of a bucket: s3://, gs://, az://")
+    parser.add_argument("--to", choices=[*WRITERS], required=True, help="the format of the shards")
+    parser.add_argument("--shards", type=int, metavar="N", help="how many; without it a shard has 256 MiB")
+    parser.add_argument("--compression", metavar="TYPE", help="GZIP, for Parquet also SNAPPY or ZSTD")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Read, write, and print what was written."""
+    found = found_at(arguments.source)
+    rows = rows_of(found)
+    if arguments.shards is not None and rows.cardinality() < 0:
+        rows = rows.apply(counted(rows))
+    method, shape = WRITERS[arguments.to]
+    written = getattr(rows if shape is None else rows.map(shape), method)
+    names = written(arguments.target, arguments.shards, arguments.compression, progress=report)
+    print(f"{found.kind} to {arguments.to}: {len(names)} files, {names[0]} to {names[-1]}")
+    return 0
+
+
+def report(elements: int, shards: int) -> None:
+    """Say how far it has come."""
+    print(f"{elements} elements in {shards} shards", file=sys.stderr)
+
+
+def counted(rows: Dataset[Any]) -> Callable[[Dataset[Any]], Dataset[Any]]:
+    """Return what tells a dataset how many elements it has, which are counted."""
+    count = rows.reduce(0, one_more)
+    return lambda dataset: dataset.assert_cardinality(count)
+
+
+def one_more(count: int, *_: Any) -> int:
+    return count + 1
+
+
+def rows_of(found: Found) -> Dataset[Any]:
+    """Return the elements of files as dicts."""
+    if found.kind == "TFRecord" and as_examples(next(iter(found.dataset.take(1)), b"")):
+        return found.dataset.map(features)
+    return found.dataset.map(row)
+
+
+def features(record: bytes) -> dict[str, Any]:
+    """Return the features of a tf.Example: what is alone in its list without it."""
+    named: dict[str, Any] = dict(decode_example(record))
+    return {name: values[0] if len(values) == 1 else values for name, values in named.items()}
+
+
+def row(*element: Any) -> dict[str, Any]:
+    """Return an element as a dict."""
+    if len(element) == 2:
+        return {"image": element[0], "label": element[1]}
+    (value,) = element
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, Any]", value))
+    if isinstance(value, bytes):
+        try:
+            return {"text": value.decode()}
+        except UnicodeDecodeError:
+            return {"data": value}
+    return {"values": value}
+
+
+def record(values: dict[str, Any]) -> bytes:
+    """Return a row as it stands in a TFRecord file."""
+    if list(values) == ["data"]:
+        return values["data"]
+    return make_example({name: value for name, value in values.items() if value is not None})
+
+
+def sample(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as a sample: bytes and arrays as members of their own, and what JSON has as one."""
+    if "__key__" in values:
+        return values
+    found: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, bytes):
+            kind = next((kind for begin, kind in PICTURES.items() if value.startswith(begin)), "bin")
+            found[kind if name in ("data", "image") else f"{name.lower()}.{kind}"] = value
+        elif isinstance(value, np.ndarray):
+            found["npy" if name == "values" else f"{name.lower()}.npy"] = value
+        elif name == "label" and isinstance(value, (int, np.integer)):
+            found["cls"] = value
+        else:
+            rest[name] = value
+    return found | ({"json": rest} if rest else {})
+
+
+WRITERS: Final[dict[str, tuple[str, Callable[..., Any] | None]]] = {
+    "parquet": ("write_parquet", None),
+    "jsonl": ("write_jsonl", None),
+    "tfrecord": ("write_tfrecords", record),
+    "webdataset": ("write_webdataset", sample),
+}

@@ -1,0 +1,137 @@
+"""The command `asyncdata inspect`: what a file, a folder or a URL holds, and whether all of it can be read."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+
+from asyncdata.cli.recognised import Found, as_examples, found_at
+from asyncdata.dataset import Dataset
+from asyncdata.formats.tf_example import decode_example
+from asyncdata.storage import size_of
+
+__all__ = ("add_parser",)
+
+DESCRIPTION = """
+Say what is at a path, a pattern or a URL: which format it has, how many elements, what the first one is, and what is
+damaged. All of it is read; with --quick the first element alone. The exit status is 1 if something is damaged.
+"""
+
+MOST: Final = 10
+"""So many errors are printed."""
+
+WIDTH: Final = 110
+
+
+def add_parser(commands: Any) -> None:
+    """Add `inspect` to the subparsers of a command line."""
+    parser: ArgumentParser = commands.add_parser(
+        "inspect", help="say what files hold, and what is damaged", description=DESCRIPTION
+    )
+    parser.add_argument("source", metavar="SOURCE", help="a file, a folder, a pattern in quotes, or a URL")
+    parser.add_argument("--quick", action="store_true", help="read the first element alone")
+    parser.set_defaults(run=run)
+
+
+@dataclass
+class Contents:
+    """What was read."""
+
+    elements: int = 0
+    first: Any = None
+    errors: list[Exception] = field(default_factory=list[Exception])
+
+
+def run(arguments: Namespace) -> int:
+    """Read what is there, and print what was found."""
+    found = found_at(arguments.source)
+    contents = contents_of(found.dataset, arguments.quick)
+    for name, value in told(found, contents, arguments.quick):
+        print(f"{name:<10}{value}")
+    return 1 if contents.errors else 0
+
+
+def contents_of(dataset: Dataset[Any], quick: bool) -> Contents:
+    """Read a dataset, or its first element."""
+    seen = Contents()
+    with dataset.iterate() as elements:
+        while not (quick and (seen.elements or seen.errors)):
+            try:
+                element = next(elements)
+            except StopIteration:
+                break
+            except Exception as error:  # noqa: BLE001  each is told
+                if seen.errors and seen.errors[-1] is error:
+                    break  # the pipeline has ended
+                seen.errors.append(error)
+                continue
+            if not seen.elements:
+                seen.first = element
+            seen.elements += 1
+    return seen
+
+
+def told(found: Found, contents: Contents, quick: bool) -> Iterable[tuple[str, str]]:
+    """Yield the lines to print."""
+    files = "" if len(found.paths) == 1 else f", {len(found.paths)} files"
+    yield "format", found.kind + (f", {found.compression.lower()}" if found.compression else "") + files
+    yield "bytes", f"{sum(map(bytes_of, found.paths)):,}".replace(",", " ")
+    if not quick:
+        yield "elements", str(contents.elements)
+    if contents.elements:
+        first = contents.first
+        if found.kind == "TFRecord" and as_examples(first):
+            yield "records", "serialized tf.Examples: parse_example"
+            first = decode_example(first)
+        yield "spec", shortened(described(first))
+        yield "first", shortened(repr(shown(first)))
+    for error in contents.errors[:MOST]:
+        yield "damage", f"{type(error).__name__}: {error}"
+    if len(contents.errors) > MOST:
+        yield "damage", f"and {len(contents.errors) - MOST} more"
+
+
+def bytes_of(path: str) -> int:
+    """Return how many bytes a file has, or all in a folder."""
+    if not os.path.isdir(path):
+        return max(0, size_of(path))
+    return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
+
+
+def described(value: Any) -> str:
+    """Return the types in an element, of arrays their dtype and shape."""
+    if isinstance(value, dict):
+        named = cast("dict[Any, Any]", value)
+        return "{" + ", ".join(f"{name!r}: {described(part)}" for name, part in named.items()) + "}"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(described, cast("tuple[Any, ...]", value))) + ")"
+    if isinstance(value, np.ndarray):
+        array = cast("np.ndarray[Any, Any]", value)
+        return f"{array.dtype} {array.shape}"
+    return type(value).__name__
+
+
+def shown(value: Any) -> Any:
+    """Return an element with what is long cut short."""
+    if isinstance(value, dict):
+        return {name: shown(part) for name, part in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, tuple):
+        return tuple(map(shown, cast("tuple[Any, ...]", value)))
+    if isinstance(value, bytes):
+        return value if len(value) <= 30 else value[:30] + b"..."
+    if isinstance(value, str):
+        return value if len(value) <= 30 else value[:30] + "..."
+    if isinstance(value, np.ndarray):
+        return cast("np.ndarray[Any, Any]", value).reshape(-1)[:6].tolist()
+    return value
+
+
+def shortened(text: str) -> str:
+    """Return a text that fits a line."""
+    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."

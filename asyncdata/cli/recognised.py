@@ -1,0 +1,190 @@
+"""Which format files have, by their first bytes and their names, and the dataset that reads them."""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from asyncdata.dataset import Dataset
+from asyncdata.errors import DataLossError, PlanError
+from asyncdata.formats.compression import HEAD_BYTES, decompressor, recognised
+from asyncdata.formats.json_values import NO_JSON, json_value
+from asyncdata.formats.npy import MAGIC as NPY
+from asyncdata.formats.tar import BLOCK, member_of
+from asyncdata.formats.tf_example import decode_example
+from asyncdata.formats.tfrecord import HEADER, length_intact
+from asyncdata.readers import (
+    ArrayRecordDataset,
+    ArrowDataset,
+    ImageFolderDataset,
+    JsonLinesDataset,
+    NpyDataset,
+    ParquetDataset,
+    TextLineDataset,
+    TFRecordDataset,
+    WebDataset,
+)
+from asyncdata.readers.make_csv_dataset import make_csv_dataset
+from asyncdata.sources.listing import matching
+from asyncdata.storage import is_local, local_path, read_head
+from asyncdata.storage.cached import blocking
+
+__all__ = ("Found", "as_examples", "found_at")
+
+HEAD: Final = 1 << 16
+
+RIEGELI: Final = bytes.fromhex("83af70d10d884a3f00000000000000004000000000000000")
+"""What ArrayRecord files begin with."""
+
+READERS: Final[dict[str, Callable[[list[str]], Dataset[Any]]]] = {
+    "Parquet": ParquetDataset,
+    "Arrow": ArrowDataset,
+    "NumPy": NpyDataset,
+    "ArrayRecord": ArrayRecordDataset,
+    "WebDataset": WebDataset,
+    "TFRecord": TFRecordDataset,
+    "JSON Lines": JsonLinesDataset,
+    "text": TextLineDataset,
+    "CSV": lambda names: make_csv_dataset(names, 1, num_epochs=1, shuffle=False).unbatch(),
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """Files of one format, or a folder of them."""
+
+    kind: str
+    paths: list[str]
+    dataset: Dataset[Any]
+    compression: str = ""
+
+
+def found_at(source: str) -> Found:
+    """Return what is at a path, a pattern or a URL; `PlanError` if nobody knows what it is."""
+    if is_local(source) and os.path.isdir(folder := local_path(source)):
+        return found_in(folder)
+    paths = matching("asyncdata", source) if glob.has_magic(source) else [source]
+    kind, compression = kind_of(paths)
+    return Found(kind, paths, READERS[kind](paths), compression)
+
+
+def found_in(folder: str) -> Found:
+    """Return what is in a folder."""
+    if Path(folder, "channel.json").exists():
+        raise PlanError(f"{folder} is a channel: look at it with asyncdata channel inspect")
+    inside = sorted(path for path in Path(folder).iterdir() if not path.name.startswith("."))
+    if Path(folder, "dataset.json").exists():
+        return Found("saved dataset", [folder], Dataset[Any].load(folder))
+    files = [str(path) for path in inside if path.is_file()]
+    if not files and inside:
+        pictures = ImageFolderDataset(folder)
+        return Found(f"folder of pictures in {len(pictures.class_names)} classes", [folder], pictures)
+    if not files:
+        raise PlanError(f"{folder} is empty")
+    kind, compression = kind_of(files)
+    return Found(kind, files, READERS[kind](files), compression)
+
+
+def kind_of(paths: Sequence[str]) -> tuple[str, str]:
+    """Return the format of files, and how they are compressed; `PlanError` if they are of several, or not known."""
+    kinds = {path: kind_of_file(path) for path in paths}
+    if len(set(kinds.values())) > 1:
+        told = {kind: path for path, kind in kinds.items()}
+        raise PlanError(
+            f"these files are of several formats: {'; '.join(f'{told[kind]} is {kind[0]}' for kind in told)}"
+        )
+    return next(iter(kinds.values()))
+
+
+def kind_of_file(path: str) -> tuple[str, str]:
+    """Return the format of a file, and how it is compressed."""
+    head = blocking(lambda: read_head(path, HEAD))
+    compression = "" if is_record(head) else recognised(head[:HEAD_BYTES]) or ""
+    if compression:
+        head = expanded(head, compression, path)
+    kind = by_bytes(head, bool(compression) or len(head) == HEAD) or by_name(path, head)
+    if kind is None:
+        raise PlanError(f"{path}: it begins with {head[:16]!r}, which no format that is known does")
+    return kind, compression
+
+
+def expanded(head: bytes, compression: str, path: str) -> bytes:
+    """Return the first bytes of what a stream decompresses to."""
+    try:
+        return bytes(decompressor(compression, path).feed(head))[:HEAD]
+    except DataLossError:
+        return b""
+
+
+def is_record(head: bytes) -> bool:
+    """Tell whether a file begins as a TFRecord file."""
+    return len(head) >= HEADER and length_intact(head[:HEADER], 0)
+
+
+def is_archive(head: bytes) -> bool:
+    """Tell whether a file begins as a tar archive."""
+    try:
+        return len(head) >= BLOCK and member_of(head[:BLOCK]) is not None
+    except ValueError:
+        return False
+
+
+def by_bytes(head: bytes, cut: bool) -> str | None:
+    """Return the format that begins so."""
+    for begin, kind in ((b"PAR1", "Parquet"), (b"ARROW1", "Arrow"), (b"\xff\xff\xff\xff", "Arrow"), (NPY, "NumPy")):
+        if head.startswith(begin):
+            return kind
+    if head.startswith(RIEGELI):
+        return "ArrayRecord"
+    if head.startswith(b"PK\x03\x04") and b".npy" in head[:256]:
+        return "NumPy"
+    if is_record(head):
+        return "TFRecord"
+    if is_archive(head):
+        return "WebDataset"
+    return "JSON Lines" if is_json_line(head, cut) else None
+
+
+def is_json_line(head: bytes, cut: bool) -> bool:
+    """Tell whether the first line is a JSON object or list."""
+    line, newline, _ = head.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")
+    if not line.startswith((b"{", b"[")):
+        return False
+    if not newline and cut:
+        return True
+    try:
+        json_value(line)
+    except NO_JSON:
+        return False
+    return True
+
+
+def by_name(path: str, head: bytes) -> str | None:
+    """Return the format that a name tells of text, or that it is text."""
+    name = path.lower().removesuffix(".gz").removesuffix(".zst").removesuffix(".bz2")
+    for ending, kind in (
+        (".jsonl", "JSON Lines"),
+        (".ndjson", "JSON Lines"),
+        (".csv", "CSV"),
+        (".tfrecord", "TFRecord"),
+    ):
+        if name.endswith(ending):
+            return kind
+    try:
+        io.TextIOWrapper(io.BytesIO(head[: max(0, len(head) - 3)]), "utf-8").read()
+    except UnicodeDecodeError:
+        return None
+    return "text" if head and b"\0" not in head else None
+
+
+def as_examples(first: Any) -> bool:
+    """Tell whether records are serialized tf.Examples."""
+    try:
+        return bool(decode_example(first))
+    except (DataLossError, ValueError, TypeError):
+        return False

@@ -1,0 +1,194 @@
+"""`asyncdata inspect` says what files hold, `asyncdata convert` writes them in another format."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.__main__ import main
+
+Capture = pytest.CaptureFixture[str]
+
+ROWS = [{"id": number, "name": f"#{number}"} for number in range(5)]
+
+
+def rows() -> ad.Dataset[Any]:
+    return ad.Dataset.from_iterable(ROWS)
+
+
+def jsonl(folder: Path) -> Path:
+    return Path(rows().write_jsonl(folder)[0])
+
+
+def tfrecord(folder: Path) -> Path:
+    return Path(rows().map(ad.make_example).write_tfrecords(folder)[0])
+
+
+def tar(folder: Path) -> Path:
+    return Path(rows().map(lambda row: {"cls": row["id"], "txt": row["name"]}).write_webdataset(folder)[0])
+
+
+def npy(folder: Path) -> Path:
+    folder.mkdir()
+    np.save(folder / "a.npy", np.arange(10).reshape(5, 2))
+    return folder / "a.npy"
+
+
+def text(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\ntwo\nthree\nfour\nfive\n")
+    return folder / "a.txt"
+
+
+def csv(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "a.csv").write_text("id,name\n" + "".join(f"{row['id']},{row['name']}\n" for row in ROWS))
+    return folder / "a.csv"
+
+
+def parquet(folder: Path) -> Path:
+    pytest.importorskip("pyarrow")
+    return Path(rows().write_parquet(folder)[0])
+
+
+def pictures(folder: Path) -> Path:
+    for name in ("cat/1.jpg", "cat/2.jpg", "dog/1.jpg", "dog/2.jpg", "dog/3.jpg"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"\xff\xd8" + name.encode())
+    return folder
+
+
+def saved(folder: Path) -> Path:
+    rows().save(folder)
+    return folder
+
+
+KINDS: dict[str, tuple[Callable[[Path], Path], str, str]] = {
+    "jsonl": (jsonl, "JSON Lines", "{'id': int, 'name': str}"),
+    "tfrecord": (tfrecord, "TFRecord", "{'id': int64 (1,), 'name': object (1,)}"),
+    "tar": (tar, "WebDataset", "{'__key__': str, 'cls': int, 'txt': str}"),
+    "npy": (npy, "NumPy", "int64 (2,)"),
+    "text": (text, "text", "bytes"),
+    "csv": (csv, "CSV", "{'id': int32, 'name': bytes}"),
+    "pictures": (pictures, "folder of pictures in 2 classes", "(bytes, int)"),
+    "saved": (saved, "saved dataset", "{'id': int, 'name': str}"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_files_hold(kind: str, tmp_path: Path, capsys: Capture) -> None:
+    make, name, spec = KINDS[kind]
+    path = make(tmp_path / kind)
+    assert main(["inspect", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert f"format    {name}\n" in told
+    assert "elements  5\n" in told
+    assert f"spec      {spec}\n" in told
+    assert "damage" not in told
+    assert main(["inspect", "--quick", str(path)]) == 0
+    assert "elements" not in capsys.readouterr().out
+
+
+@pytest.mark.formats
+def test_a_parquet_file(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["inspect", str(parquet(tmp_path))]) == 0
+    assert "format    Parquet\n" in capsys.readouterr().out
+
+
+def test_folders_patterns_and_compressed_files(tmp_path: Path, capsys: Capture) -> None:
+    content = jsonl(tmp_path / "a").read_bytes()
+    (tmp_path / "a" / "b.jsonl.gz").write_bytes(gzip.compress(content))
+    assert main(["inspect", str(tmp_path / "a" / "*.gz")]) == 0
+    assert "format    JSON Lines, gzip\n" in capsys.readouterr().out
+    (tmp_path / "a" / "b.jsonl.gz").rename(tmp_path / "b.jsonl.gz")
+    (tmp_path / "a" / "c.jsonl").write_bytes(content)
+    assert main(["inspect", str(tmp_path / "a")]) == 0
+    told = capsys.readouterr().out
+    assert "format    JSON Lines, 2 files\n" in told
+    assert "elements  10\n" in told
+
+
+def test_damage_is_told(tmp_path: Path, capsys: Capture) -> None:
+    path = tfrecord(tmp_path / "a")
+    content = bytearray(path.read_bytes())
+    content[20] ^= 1
+    path.write_bytes(content[:-3])
+    assert main(["inspect", str(path)]) == 1
+    told = capsys.readouterr().out
+    assert "elements  3\n" in told
+    assert told.count("damage    DataLossError: ") == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"\x00\x01\x02" * 99, "no format that is known"), (b"", "no format that is known")],
+)
+def test_what_nobody_knows(content: bytes, message: str, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "a").write_bytes(content)
+    assert main(["inspect", str(tmp_path / "a")]) == 2
+    assert message in capsys.readouterr().err
+    assert main(["inspect", str(tmp_path / "none")]) == 2
+    (tmp_path / "b.jsonl").write_text("{}")
+    (tmp_path / "a").write_text("some text")
+    assert main(["inspect", str(tmp_path)]) == 2
+    assert "several formats" in capsys.readouterr().err
+
+
+def convert(source: Path, target: Path, to: str, *more: str) -> list[str]:
+    assert main(["convert", str(source), str(target), "--to", to, *more]) == 0
+    return sorted(str(path) for path in target.iterdir() if not path.name.startswith("."))
+
+
+def test_rows_become_lines_of_json_samples_and_examples(tmp_path: Path, capsys: Capture) -> None:
+    source = jsonl(tmp_path / "a")
+    assert list(ad.JsonLinesDataset(convert(source, tmp_path / "b", "jsonl", "--shards", "2"))) == ROWS
+    assert "2 files" in capsys.readouterr().out
+    samples = ad.WebDataset(convert(source, tmp_path / "c", "webdataset", "--compression", "GZIP"))
+    assert [sample["json"] for sample in samples] == ROWS
+    records = convert(source, tmp_path / "d", "tfrecord")
+    assert ad.decode_example(next(iter(ad.TFRecordDataset(records))))["name"].tolist() == [b"#0"]
+    again = convert(Path(convert(tmp_path / "c", tmp_path / "e", "webdataset")[0]), tmp_path / "f", "jsonl")
+    assert [row["json"] for row in ad.JsonLinesDataset(again)] == ROWS
+
+
+def test_pictures_become_samples(tmp_path: Path) -> None:
+    names = convert(pictures(tmp_path / "a"), tmp_path / "b", "webdataset")
+    assert [(sample["jpg"][2:5], sample["cls"]) for sample in ad.WebDataset(names)] == [
+        (b"cat", 0),
+        (b"cat", 0),
+        (b"dog", 1),
+        (b"dog", 1),
+        (b"dog", 1),
+    ]
+
+
+def test_arrays_and_text(tmp_path: Path) -> None:
+    (found,) = convert(npy(tmp_path / "a"), tmp_path / "b", "jsonl")
+    assert list(ad.JsonLinesDataset(found))[4] == {"values": [8, 9]}
+    (found,) = convert(npy(tmp_path / "c"), tmp_path / "d", "webdataset")
+    assert list(ad.WebDataset(found))[4]["npy"].tolist() == [8, 9]
+    (found,) = convert(text(tmp_path / "e"), tmp_path / "f", "jsonl")
+    assert list(ad.JsonLinesDataset(found))[1] == {"text": "two"}
+
+
+@pytest.mark.formats
+def test_examples_become_columns_and_columns_lines(tmp_path: Path) -> None:
+    names = convert(tfrecord(tmp_path / "a"), tmp_path / "b", "parquet", "--compression", "ZSTD")
+    assert [(row["id"], row["name"]) for row in ad.ParquetDataset(names)] == [
+        (row["id"], row["name"].encode()) for row in ROWS
+    ]
+    names = convert(parquet(tmp_path / "c"), tmp_path / "d", "jsonl")
+    assert list(ad.JsonLinesDataset(names)) == ROWS
+
+
+def test_what_a_format_cannot_hold_is_an_error(tmp_path: Path, capsys: Capture) -> None:
+    source = tar(tmp_path / "a")
+    assert main(["convert", str(pictures(tmp_path / "p")), str(tmp_path / "b"), "--to", "jsonl"]) == 1
+    assert "write_jsonl: bytes is nothing that JSON has" in capsys.readouterr().err
+    assert main(["convert", str(source), "http://example.org/x", "--to", "jsonl"]) == 2
