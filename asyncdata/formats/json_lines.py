@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, Final
 
+import numpy as np
+
 from asyncdata.errors import DataLossError
 from asyncdata.formats.json_values import NO_JSON, decoder, json_value
 from asyncdata.formats.lines import LineParser
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 
-__all__ = ("JsonLinesParser",)
+__all__ = ("JsonLinesParser", "line_begins")
 
 BOM: Final = b"\xef\xbb\xbf"
 """What some programs begin files of UTF-8 with."""
@@ -53,3 +55,28 @@ class JsonLinesParser(LineParser):
                     found.append(DataLossError(f"{self.name}: the line at {self.where} {begin} is no JSON: {error}"))
             begin += len(line) + 1
         return found
+
+
+def line_begins(data: bytes, begin: int, most: int) -> tuple[list[int], bool]:
+    r"""Return where the lines of whole lines at `begin` lie that are not blank, and whether the last is too long.
+
+    >>> line_begins(b'{"a": 1}\n\n[2, 3]\n', 100, 1000)
+    ([100, 110], False)
+    """
+    numbers = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(numbers == ord("\n"))
+    if len(data) and not data.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([np.zeros(min(len(ends), 1), np.int64), ends[:-1] + 1])
+    long = np.flatnonzero(ends - starts > most)
+    if len(long):
+        starts, ends = starts[: long[0] + 1], ends[: long[0] + 1]
+    first = numbers[np.minimum(starts, len(numbers) - 1)] if len(starts) else numbers[:0]
+    unsure = np.flatnonzero((first <= ord(" ")) | ((first == BOM[0]) & (starts + begin == 0)))
+    keep = np.ones(len(starts), bool)
+    for place in unsure:
+        if len(long) and place == len(starts) - 1:
+            continue
+        line = data[starts[place] : ends[place]]
+        keep[place] = bool((line if starts[place] + begin else line.removeprefix(BOM)).strip(b" \t\r"))
+    return (starts[keep] + begin).tolist(), bool(len(long))

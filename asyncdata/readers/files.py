@@ -10,6 +10,7 @@ import numpy as np
 
 from asyncdata.dataset import Dataset
 from asyncdata.elements.spec import TensorSpec
+from asyncdata.elements.validation import check_flag
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.interleave_tuner import InterleaveTuner
@@ -27,6 +28,8 @@ __all__ = (
     "Filenames",
     "StorageMapping",
     "block_size",
+    "check_at_hand",
+    "check_index",
     "checked",
     "files_of",
 )
@@ -73,6 +76,24 @@ def files_of(
     if workers == AUTOTUNE:
         return Interleave(plan, call, CYCLE_LENGTH, workers=workers, tuner=InterleaveTuner(CYCLE_LENGTH))
     return Interleave(plan, call, workers, workers=workers)
+
+
+def check_index(method: str, index: Any, compression: str | None) -> bool:
+    """Return whether elements are to be had by number; `PlanError` of files that are said to be compressed."""
+    if check_flag(method, "index", index) and compression:
+        raise PlanError(
+            f"{method}(index=True) is not for compression_type={compression!r}: what is compressed can be read "
+            "from its beginning only; leave index away, or write the files without compression"
+        )
+    return bool(index)
+
+
+def check_at_hand(method: str, path: str, storage: StorageOptions | None) -> None:
+    """Raise `PlanError` for a file that an index cannot be of."""
+    if not is_at_hand(path, storage):
+        raise PlanError(
+            f"{method}(index=True) of objects elsewhere needs cache_dir=, where they are kept, got {path!r}"
+        )
 
 
 def names_of(method: str, filenames: Any, storage: StorageOptions | None) -> Node:

@@ -9,8 +9,18 @@ from asyncdata.dataset import Dataset
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, block_size, checked, files_of
-from asyncdata.sources.json_lines import JsonLinesFile
+from asyncdata.readers.files import (
+    CacheFolder,
+    Filename,
+    Filenames,
+    StorageMapping,
+    block_size,
+    check_at_hand,
+    check_index,
+    checked,
+    files_of,
+)
+from asyncdata.sources.json_lines import JsonLinesFile, JsonLinesFiles
 from asyncdata.storage import StorageOptions
 
 __all__ = ("JsonLinesDataset",)
@@ -39,6 +49,7 @@ class JsonLinesDataset(Dataset[Any]):
         buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
         *,
+        index: bool = False,
         max_record_bytes: int = MAX_RECORD_BYTES,
         storage_options: StorageMapping = None,
         cache_dir: CacheFolder = None,
@@ -50,21 +61,39 @@ class JsonLinesDataset(Dataset[Any]):
         one after the other, or `num_parallel_reads` at once, in turn. A line of more than `max_record_bytes` (256 MiB)
         is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for files at
         URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that keeps them on this machine.
+
+        With `index=True`, of files that are not compressed, any value can be had without those before it, and their
+        number is known, as `TFRecordDataset` has it. The index of `a.jsonl` is made when it is first needed and kept
+        beside it as `.a.jsonl.index`, or else in the user's cache.
         """
         method = "JsonLinesDataset"
         decompressor(compression_type)  # raises where the mistake is made
         size = block_size(method, buffer_size)
         most = check_count(method, "max_record_bytes", max_record_bytes, 1)
         storage = StorageOptions.of(method, storage_options, cache_dir)
+        files = JsonLinesFiles(most, storage) if check_index(method, index, compression_type) else None
         open_one = partial(
-            json_file, compression=compression_type, block_bytes=size, max_record_bytes=most, storage=storage
+            json_file,
+            compression=compression_type,
+            block_bytes=size,
+            files=files,
+            max_record_bytes=most,
+            storage=storage,
         )
-        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, None, storage))
+        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, files, storage))
 
 
 def json_file(
-    filename: Filename, compression: str | None, block_bytes: int, max_record_bytes: int, storage: StorageOptions | None
+    filename: Filename,
+    compression: str | None,
+    block_bytes: int,
+    files: JsonLinesFiles | None,
+    max_record_bytes: int,
+    storage: StorageOptions | None,
 ) -> JsonLinesFile:
     """Return the source for one file."""
     path = checked("JsonLinesDataset", filename, storage)
-    return JsonLinesFile(path, compression, block_bytes, max_record_bytes=max_record_bytes, storage=storage)
+    if files is not None:
+        check_at_hand("JsonLinesDataset", path, storage)
+    most = max_record_bytes
+    return JsonLinesFile(path, compression, block_bytes, files=files, max_record_bytes=most, storage=storage)

@@ -6,13 +6,21 @@ from functools import partial
 from typing import Any
 
 from asyncdata.dataset import Dataset
-from asyncdata.elements.validation import check_flag
-from asyncdata.errors import PlanError
 from asyncdata.formats.npy_rows import MAX_WHOLE_BYTES
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.readers.files import (
+    CacheFolder,
+    Filename,
+    Filenames,
+    StorageMapping,
+    block_size,
+    check_at_hand,
+    check_index,
+    checked,
+    files_of,
+)
 from asyncdata.sources.npy import NpyFile, NpyFiles
-from asyncdata.storage import StorageOptions, is_at_hand
+from asyncdata.storage import StorageOptions
 
 __all__ = ("NpyDataset",)
 
@@ -60,9 +68,7 @@ class NpyDataset(Dataset[Any]):
         method = "NpyDataset"
         storage = StorageOptions.of(method, storage_options, cache_dir)
         most = check_count(method, "max_file_bytes", max_file_bytes, 1)
-        files = NpyFiles(most, storage) if check_flag(method, "index", index) else None
-        if index and compression_type:
-            raise PlanError(f"{method}(index=True) is not for compression_type={compression_type!r}")
+        files = NpyFiles(most, storage) if check_index(method, index, compression_type) else None
         open_one = partial(
             npy_file,
             compression=compression_type,
@@ -84,8 +90,6 @@ def npy_file(
 ) -> NpyFile:
     """Return the source for one file."""
     path = checked("NpyDataset", filename, storage)
-    if files is not None and not is_at_hand(path, storage):
-        raise PlanError(
-            f"NpyDataset(index=True) of objects elsewhere needs cache_dir=, where they are kept, got {path!r}"
-        )
+    if files is not None:
+        check_at_hand("NpyDataset", path, storage)
     return NpyFile(path, compression, block_bytes, files=files, max_file_bytes=max_file_bytes, storage=storage)

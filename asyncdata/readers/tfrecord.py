@@ -6,15 +6,23 @@ from functools import partial
 from typing import Any
 
 from asyncdata.dataset import Dataset
-from asyncdata.elements.validation import check_flag
-from asyncdata.errors import PlanError
 from asyncdata.formats.compression import decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.graph.node import Node, check_count
-from asyncdata.readers.files import CacheFolder, Filename, Filenames, StorageMapping, block_size, checked, files_of
+from asyncdata.readers.files import (
+    CacheFolder,
+    Filename,
+    Filenames,
+    StorageMapping,
+    block_size,
+    check_at_hand,
+    check_index,
+    checked,
+    files_of,
+)
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
-from asyncdata.storage import StorageOptions, is_at_hand
+from asyncdata.storage import StorageOptions
 
 __all__ = ("TFRecordDataset",)
 
@@ -80,12 +88,7 @@ def records_of(
     storage: StorageOptions | None,
 ) -> Node:
     decompressor(compression)  # raises where the mistake is made
-    index = check_flag("TFRecordDataset", "index", index)
-    if index and compression:
-        raise PlanError(
-            f"TFRecordDataset(index=True) is not for compression_type={compression!r}: what is compressed can be read "
-            "from its beginning only; leave index away, or write the files without compression"
-        )
+    index = check_index("TFRecordDataset", index, compression)
     indexes = IndexCache(most, storage) if index else None
     size = block_size("TFRecordDataset", buffer_size)
     open_one = partial(
@@ -109,8 +112,6 @@ def record_file(
 ) -> RecordFile:
     """Return the source for one file."""
     path = checked("TFRecordDataset", filename, storage)
-    if indexes is not None and not is_at_hand(path, storage):
-        raise PlanError(
-            f"TFRecordDataset(index=True) of objects elsewhere needs cache_dir=, where they are kept, got {path!r}"
-        )
+    if indexes is not None:
+        check_at_hand("TFRecordDataset", path, storage)
     return RecordFile(path, compression, block_bytes, indexes, max_record_bytes=max_record_bytes, storage=storage)

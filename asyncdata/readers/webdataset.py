@@ -12,8 +12,18 @@ from asyncdata.formats.compression import decompressor
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.formats.sample_decoders import Decoder
 from asyncdata.graph.node import check_count
-from asyncdata.readers.files import Filename, Filenames, StorageMapping, block_size, checked, files_of
-from asyncdata.sources.webdataset import SampleFile
+from asyncdata.readers.files import (
+    CacheFolder,
+    Filename,
+    Filenames,
+    StorageMapping,
+    block_size,
+    check_at_hand,
+    check_index,
+    checked,
+    files_of,
+)
+from asyncdata.sources.webdataset import SampleFile, SampleFiles
 from asyncdata.storage import StorageOptions
 
 __all__ = ("WebDataset",)
@@ -49,9 +59,11 @@ class WebDataset(Dataset[dict[str, Any]]):
         buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
         *,
+        index: bool = False,
         decoders: Mapping[str, Decoder] | None = {},
         max_record_bytes: int = MAX_RECORD_BYTES,
         storage_options: StorageMapping = None,
+        cache_dir: CacheFolder = None,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
@@ -64,20 +76,28 @@ class WebDataset(Dataset[dict[str, Any]]):
         `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
         one after the other, or `num_parallel_reads` at once, in turn. A sample of more than `max_record_bytes`
         (256 MiB) with its headers is a `DataLossError` in its place, and the rest of its file is not read.
-        `storage_options` are for files at URLs, as `list_files` has them.
+        `storage_options` are for files at URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that
+        keeps them on this machine.
+
+        With `index=True`, of files that are not compressed, any sample can be had without those before it, and their
+        number is known, as `TFRecordDataset` has it. The index of `a.tar` is made when it is first needed and kept
+        beside it as `.a.tar.index`, or else in the user's cache.
         """
         method = "WebDataset"
         decompressor(compression_type)  # raises where the mistake is made
-        storage = StorageOptions.of(method, storage_options)
+        storage = StorageOptions.of(method, storage_options, cache_dir)
+        known, most = checked_decoders(decoders), check_count(method, "max_record_bytes", max_record_bytes, 1)
+        files = SampleFiles(known, most, storage) if check_index(method, index, compression_type) else None
         open_one = partial(
             sample_file,
             compression=compression_type,
             block_bytes=block_size(method, buffer_size),
-            decoders=checked_decoders(decoders),
-            max_record_bytes=check_count(method, "max_record_bytes", max_record_bytes, 1),
+            files=files,
+            decoders=known,
+            max_record_bytes=most,
             storage=storage,
         )
-        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, None, storage))
+        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, files, storage))
 
 
 def checked_decoders(decoders: Any) -> Mapping[str, Decoder] | None:
@@ -95,11 +115,21 @@ def sample_file(
     filename: Filename,
     compression: str | None,
     block_bytes: int,
+    files: SampleFiles | None,
     decoders: Mapping[str, Decoder] | None,
     max_record_bytes: int,
     storage: StorageOptions | None,
 ) -> SampleFile:
     """Return the source for one file."""
     path = checked("WebDataset", filename, storage)
-    most = max_record_bytes
-    return SampleFile(path, compression, block_bytes, decoders=decoders, max_record_bytes=most, storage=storage)
+    if files is not None:
+        check_at_hand("WebDataset", path, storage)
+    return SampleFile(
+        path,
+        compression,
+        block_bytes,
+        files=files,
+        decoders=decoders,
+        max_record_bytes=max_record_bytes,
+        storage=storage,
+    )

@@ -12,16 +12,12 @@ import numpy as np
 
 from asyncdata.elements.structure import map_leaves
 from asyncdata.errors import DataLossError
-from asyncdata.executors.scope import Scope
 from asyncdata.formats.column_parser import part_of
 from asyncdata.formats.npy import NpyHeader, header_of
 from asyncdata.formats.npy_rows import HEADER_BYTES, MAX_WHOLE_BYTES, NpyParser, is_by_rows
 from asyncdata.graph.node import PHYSICAL
-from asyncdata.options import UNKNOWN_CARDINALITY
-from asyncdata.runtime.block import Blocks, Demand
-from asyncdata.runtime.tickets import END, Position, Ticket
-from asyncdata.sources.numbered_files import NumberedFiles
-from asyncdata.sources.parsed_files import ParsedFile
+from asyncdata.runtime.tickets import END, Position
+from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles
 from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, opened, read_head, without_query
 from asyncdata.storage.base import Status
 
@@ -141,21 +137,16 @@ class NpyFiles(NumberedFiles):
 
 
 @dataclass(frozen=True, eq=False)
-class NpyFile(ParsedFile):
+class NpyFile(NumberedFile):
     """The rows of the array, or the arrays, in one file."""
 
     method: ClassVar[str] = "NpyDataset"
 
-    files: NpyFiles | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
     max_file_bytes: int = field(default=MAX_WHOLE_BYTES, kw_only=True, metadata=PHYSICAL)
 
     @property
     def signature(self) -> Any:
         return None
-
-    @property
-    def recognises(self) -> bool:
-        return self.files is None  # what is compressed has no random access
 
     def parser(self, compressed: bool) -> NpyParser:
         return NpyParser(self.shown, self.max_file_bytes)
@@ -164,19 +155,3 @@ class NpyFile(ParsedFile):
         if offset and parser.start(await read_head(self.path, HEAD, self.storage)):
             parser.start(await read_head(self.path, HEADER_BYTES, self.storage))
         parser.jump(offset)
-
-    @property
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY if self.files is None else self.files.count(self.path)
-
-    @property
-    def random_access(self) -> bool:
-        return self.files is not None
-
-    def seek(self, count: int) -> Position:
-        return super().seek(count) if self.files is None else self.files.position(self.path, count)
-
-    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        if self.files is None:
-            return super().fetch(scope, want, tickets)
-        return self.files.fetch([(self.path, record) for record in tickets], scope, want, tickets)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final
 
 from asyncdata.errors import DataLossError
 from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import PHYSICAL
+from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
-from asyncdata.sources.parsed_files import Spot
+from asyncdata.sources.parsed_files import ParsedFile, Spot
 
-__all__ = ("NumberedFiles",)
+__all__ = ("NumberedFile", "NumberedFiles")
 
 FEW: Final = 64
 """So many elements are read at once if so many are asked for, however few are wanted now: a thread has its price."""
@@ -82,3 +85,30 @@ class NumberedFiles:
     def is_end(self, path: str, record: int) -> bool:
         """Tell whether a failure stands for more than its element."""
         return True
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedFile(ParsedFile):
+    """The elements of one file, any of which can be had by its number where there are `files` that know it."""
+
+    files: NumberedFiles | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
+
+    @property
+    def recognises(self) -> bool:
+        return self.files is None  # what is compressed has no random access
+
+    @property
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY if self.files is None else self.files.count(self.path)
+
+    @property
+    def random_access(self) -> bool:
+        return self.files is not None
+
+    def seek(self, count: int) -> Position:
+        return super().seek(count) if self.files is None else self.files.position(self.path, count)
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        if self.files is None:
+            return super().fetch(scope, want, tickets)
+        return self.files.fetch([(self.path, record) for record in tickets], scope, want, tickets)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from asyncdata.storage import (
     write_whole,
 )
 
-__all__ = ("IndexCache",)
+__all__ = ("LARGEST_EMPTY", "READERS", "IndexCache", "keep", "places")
 
 FEW: Final = 64
 """So many records are read at once if so many are asked for, however few are wanted now: a thread has its price."""
@@ -120,7 +120,15 @@ def kept(path: str, stamp: Stamp) -> Iterator[RecordIndex]:
                 yield index
 
 
-def keep(path: str, index: RecordIndex) -> None:
+class Kept(Protocol):
+    """An index that can be kept."""
+
+    def to_bytes(self) -> bytes:
+        """Return the index as its file holds it."""
+        ...
+
+
+def keep(path: str, index: Kept) -> None:
     """Write an index to the first place that takes it; if there is none, it stays in memory alone."""
     content = index.to_bytes()
     for place in places(path):

@@ -45,7 +45,17 @@ def kinds(base: type[Any] = Node) -> Iterator[type[Node]]:
 
 
 NODES = sorted({kind for kind in kinds() if kind.__module__.startswith("asyncdata.")}, key=lambda kind: kind.__name__)
-ABSTRACT = {"Called", "Groups", "OneForOne", "ParsedFile", "IndexedSource", "Pumped", "InMemorySource", "Unary"}
+ABSTRACT = {
+    "Called",
+    "Groups",
+    "NumberedFile",
+    "OneForOne",
+    "ParsedFile",
+    "IndexedSource",
+    "Pumped",
+    "InMemorySource",
+    "Unary",
+}
 """Classes of which no pipeline has a node."""
 
 PLANNED = {"Chosen", "MapAndBatch", "Members", "ShuffleRepeat"}

@@ -224,7 +224,7 @@ def file_sources(draw: st.DrawFn, kinds: Sequence[str] = ()) -> FileSource:
         how["buffer_size"] = size
     if kind != "csv" and draw(st.integers(0, 2)) == 0:
         how["num_parallel_reads"] = draw(st.sampled_from([1, 2]))
-    if kind in ("npy", "records") and not compressed and draw(st.booleans()):
+    if kind in ("jsonl", "npy", "records", "tar") and not compressed and draw(st.booleans()):
         how["index"] = True
     as_dataset = draw(st.booleans())
     return FileSource(

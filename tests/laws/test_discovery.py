@@ -24,7 +24,17 @@ for module in pkgutil.walk_packages(ad.__path__, "asyncdata."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 
-ABSTRACT = {"Called", "Groups", "InMemorySource", "IndexedSource", "OneForOne", "ParsedFile", "Pumped", "Unary"}
+ABSTRACT = {
+    "Called",
+    "Groups",
+    "InMemorySource",
+    "IndexedSource",
+    "NumberedFile",
+    "OneForOne",
+    "ParsedFile",
+    "Pumped",
+    "Unary",
+}
 """Bases, of which no pipeline has a node."""
 
 ELSEWHERE = {"ArrowFile", "ParquetFile"}
