@@ -74,6 +74,8 @@ def own_step(meter: Meter, waited: float, before: int) -> StepStatistics:
     return EMPTY._replace(
         items=meter.items,
         failed=max(0, meter.failed - before),
+        retries=len(meter.retried),
+        bytes=int(meter.each * meter.items),
         own_seconds=own,
         worker_seconds=worked,
         workers=max(meter.workers, meter.within.workers),

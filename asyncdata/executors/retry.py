@@ -24,6 +24,7 @@ from asyncdata.errors import PlanError, annotate
 __all__ = (
     "LEAVING",
     "MAINS",
+    "RETRIED",
     "WORKERS_ALONE",
     "Interrupted",
     "Leaving",
@@ -172,6 +173,17 @@ LEAVING: Final[ContextVar[Leaving | None]] = ContextVar("LEAVING", default=None)
 """What tells that the pipeline was left that a context belongs to."""
 
 
+RETRIED: Final[ContextVar[list[None] | None]] = ContextVar("RETRIED", default=None)
+"""What counts the calls that are made again for a step: a list, to which any thread may add."""
+
+
+def count_retry() -> None:
+    """Count a call that is made again."""
+    retried = RETRIED.get()
+    if retried is not None:
+        retried.append(None)
+
+
 def left_within(seconds: float) -> bool:
     """Wait so long, or until the pipeline is left that this thread works for; return whether it was."""
     leaving = LEAVING.get()
@@ -233,6 +245,7 @@ class Retried(Wrapper):
             except self.on:
                 if left_within(wait):
                     raise
+                count_retry()
         try:
             return self.func(*args, **kwargs)
         except self.on as error:
@@ -249,6 +262,7 @@ class AwaitedAgain(Retried):
                 return await self.func(*args, **kwargs)
             except self.on:
                 await asyncio.sleep(wait)
+                count_retry()
         try:
             return await self.func(*args, **kwargs)
         except self.on as error:

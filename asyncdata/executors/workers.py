@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 
 from asyncdata.executors.function_call import ChunkSizer, Deadline, ThreadPool
 from asyncdata.executors.group_work import Done, GroupWork
+from asyncdata.executors.retry import RETRIED
 from asyncdata.executors.scope import Scope
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.queue import LoopSignal, now_on
@@ -43,6 +44,7 @@ class Group:
         "queued",
         "recalled",
         "result",
+        "retries",
         "seconds",
         "what",
     )
@@ -61,6 +63,7 @@ class Group:
         self.here = False  # whether it was worked on in the engine's thread
         self.ended = 0.0  # when that was; in which thread, task or process
         self.lane = 0
+        self.retries = 0  # how many calls were made again, if that was in another process
         self.pauses = 0  # how often its thread gave up its core by itself
 
     @property
@@ -139,6 +142,7 @@ class ThreadWorkers(Workers):
         self, scope: Scope, count: int, work: Callable[[Block, Deadline], Done], many_at_once: bool = False
     ) -> None:
         self.pace = ChunkSizer(MANY_SECONDS, MANY) if many_at_once else ChunkSizer(THREAD_GROUP)
+        self.retried = scope.meter.retried
         self.work = work
         self.count = count
         self.threads = ThreadPool(scope.owned.start, count, "asyncdata-map")
@@ -147,6 +151,7 @@ class ThreadWorkers(Workers):
         def job() -> None:
             if self.late or group.recalled:
                 return
+            RETRIED.set(self.retried)
             before, computed = ThreadUsage.now() if self.watched else None, time.thread_time()
             group.work(self.work, self.pace)
             self.late = self.in_order and group.given_up
@@ -197,6 +202,7 @@ class TaskWorkers(Workers):
 
     async def work_loop(self) -> None:
         """Work on one group after the other."""
+        RETRIED.set(self.scope.meter.retried)
         signal = LoopSignal(self.scope.loop)
         while True:
             while self.waiting:

@@ -17,6 +17,7 @@ from asyncdata.executors.autotuned_workers import CallExecutor, workers_of
 from asyncdata.executors.function_call import Call, ChunkSizer
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.inflight_window import InFlightWindow, ResultStatistics
+from asyncdata.executors.retry import RETRIED
 from asyncdata.executors.scope import Scope
 from asyncdata.executors.workers import Workers
 from asyncdata.memory.buffer_pool import LARGE
@@ -301,6 +302,7 @@ class Apply:
                     one, begin = block.part(place, place + 1), now()
                     result = None if at_once is None else at_once(one)
                     if result is None:
+                        RETRIED.set(meter.retried)
                         result = await work.run_async(one)
                     meter.awaited(result, now() - begin)
                     if result.items:

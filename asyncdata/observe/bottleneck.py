@@ -197,6 +197,8 @@ class Judge:
         busy = f"{step.step} keeps {counted(step)} busy {limit.load:.0%} of the time"
         if limit.resource == "lock":
             return self.advise_processes(limit, step, f"{busy} and holds the interpreter lock")
+        if step.retries > ENOUGH * step.items:
+            busy = f"{busy}, with {step.retries:,} calls made again"
         computes = self.computes(step)
         if computes and step.workers >= usable_cores():
             return self.found(limit, busy, "all cores are busy: do less for each element, or cache what comes out")

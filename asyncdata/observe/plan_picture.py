@@ -144,7 +144,8 @@ def boxes_of(stats: Statistics, limit: str = "") -> list[Box]:
 def measured(step: StepStatistics, seconds: float, limits: bool) -> Box:
     """Return a step with what it has done in so many seconds."""
     cost = f", {time_of(step.p50)} each" if step.p50 is not None else ""
-    facts = [f"{step.items:,} elements{cost}" + (f", {step.failed:,} failed" if step.failed else "")]
+    odd = "".join([f", {many:,} {what}" for many, what in ((step.failed, "failed"), (step.retries, "retries")) if many])
+    facts = [f"{step.items:,} elements{cost}{odd}"]
     own = step.own_seconds / seconds if seconds else 0.0
     load = max(own, step.worker_seconds / step.workers / seconds if step.workers and seconds else 0.0)
     if step.workers:

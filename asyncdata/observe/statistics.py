@@ -11,7 +11,20 @@ from asyncdata.observe.table import Row, html_table, memory, share, text_table, 
 
 __all__ = ("EMPTY", "EngineStatistics", "Statistics", "StepStatistics", "counted", "statistics_of")
 
-HEADINGS = ("step", "elements", "failed", "own time", "workers", "waits for input", "for room", "queue", "p50", "p99")
+HEADINGS = (
+    "step",
+    "elements",
+    "failed",
+    "retries",
+    "size",
+    "own time",
+    "workers",
+    "waits for input",
+    "for room",
+    "queue",
+    "p50",
+    "p99",
+)
 
 
 class StepStatistics(NamedTuple):
@@ -23,6 +36,10 @@ class StepStatistics(NamedTuple):
     """How many elements it has given, failed ones among them."""
     failed: int
     """How many of them had not failed before."""
+    retries: int
+    """How many calls `with_retries` has made again."""
+    bytes: int
+    """About how many bytes its elements occupied, all together: as many of some of them."""
     own_seconds: float
     """For how long its code ran on the thread that runs the pipeline, its input's code not counted."""
     worker_seconds: float
@@ -67,6 +84,8 @@ class StepStatistics(NamedTuple):
             self.step,
             f"{self.items:,}",
             f"{self.failed:,}" if self.failed else "",
+            f"{self.retries:,}" if self.retries else "",
+            memory(self.bytes) if self.bytes else "",
             share(self.own_seconds, seconds),
             workers,
             share(self.input_seconds, seconds) if self.inputs else "",
@@ -77,7 +96,7 @@ class StepStatistics(NamedTuple):
         )
 
 
-EMPTY: Final = StepStatistics("", 0, 0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, None, None, None, None, "", "", 0.0, {}, ())
+EMPTY: Final = StepStatistics("", 0, 0, 0, 0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, None, None, None, None, "", "", 0.0, {}, ())
 
 
 class EngineStatistics(NamedTuple):

@@ -64,6 +64,8 @@ class Finished(Protocol):
     """When it was done, in seconds of `time.perf_counter`; 0 if nobody knows."""
     lane: int
     """The thread, task or process that worked on it."""
+    retries: int
+    """How many of its calls were made again, if another process counts them."""
 
 
 class ThreadClock:
@@ -117,6 +119,7 @@ class Meter:
         "clock",
         "computed",
         "costs",
+        "each",
         "failed",
         "full",
         "inside",
@@ -124,8 +127,10 @@ class Meter:
         "own",
         "pulled",
         "queue",
+        "retried",
         "since",
         "step",
+        "weigh",
         "window",
         "worked",
         "workers",
@@ -153,6 +158,12 @@ class Meter:
         self.since = 0.0
         """Those of its own that no block shows yet."""
         self.costs = [0] * COST_BINS
+        self.each = 0.0
+        """About how many bytes an element occupies: the mean of some, of ever fewer."""
+        self.weigh = 0
+        """At how many elements the next one is weighed."""
+        self.retried: list[None] = [] if inside is None else inside.retried
+        """One for each call that was made again."""
         self.queue: Callable[[], BlockQueue | None] = nothing
         self.window: Callable[[], Window | None] = nothing
 
@@ -181,6 +192,15 @@ class Meter:
         self.items += items
         if block.failed:
             self.failed += failures(block)
+        elif self.items > self.weigh:
+            self.weighed(block)
+
+    def weighed(self, block: Block) -> None:
+        """Take note of what an element of a block occupies, and look again when there have been half as many more."""
+        self.weigh = self.items + self.items // 2
+        if len(block):
+            weight = block.weight
+            self.each = (3 * self.each + weight) / 4 if self.each else float(weight)
 
     def timed(self, blocks: Iterator[Block]) -> Iterator[Block]:
         """Yield blocks that are made on the engine's thread when they are asked for."""
@@ -196,6 +216,8 @@ class Meter:
         self.costs[cost_bin(each)] += 1
         if block.failed:
             self.failed += failures(block)
+        elif self.items > self.weigh:
+            self.weighed(block)
 
     def awaited(self, block: Block, seconds: float) -> None:
         """Take note of a block that was waited for."""
@@ -214,6 +236,8 @@ class Meter:
         else:
             self.worked += group.seconds
             self.computed += group.cpu
+            if group.retries:
+                self.retried += [None] * group.retries
         if group.count:
             self.gave(group.result, group.seconds / group.count)
 

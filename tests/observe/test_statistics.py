@@ -8,6 +8,7 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
@@ -204,3 +205,50 @@ def test_bins_of_costs_are_a_fifth_wide(seconds: float) -> None:
     place = cost_bin(seconds)
     assert -COST_BINS <= place < COST_BINS
     assert seconds_of_bin(place % COST_BINS) == pytest.approx(seconds, rel=0.1)
+
+
+async def fails_at_first(x: int) -> int:
+    FAILED[x] = FAILED.get(x, 0) + 1
+    if FAILED[x] <= x % 3:
+        raise ConnectionResetError
+    return x
+
+
+def fails_at_first_in_a_thread(x: int) -> int:
+    FAILED[x] = FAILED.get(x, 0) + 1
+    if FAILED[x] <= x % 3:
+        raise ConnectionResetError
+    return x
+
+
+FAILED: dict[int, int] = {}
+
+
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [
+        (fails_at_first, {}),
+        (fails_at_first, {"num_parallel_calls": 3}),
+        (fails_at_first_in_a_thread, {}),
+        (fails_at_first_in_a_thread, {"num_parallel_calls": ad.AUTOTUNE}),
+        pytest.param(fails_at_first_in_a_thread, {"executor": "process"}, marks=pytest.mark.slow),
+    ],
+)
+def test_calls_that_are_made_again_are_counted(function: Any, options: dict[str, Any]) -> None:
+    FAILED.clear()
+    again = ad.with_retries(function, backoff=0)
+    with ad.Dataset.range(30).map(abs).map(again, **options).iterate() as elements:
+        assert len(read(elements)) == 30
+        counted = [step.retries for step in elements.stats().steps]
+    assert sum(counted) == counted[-2] == 30
+
+
+@in_each_placement
+def test_what_elements_occupy_is_told(placement: Any) -> None:
+    rows = ad.Dataset.range(400).map(lambda x: np.zeros(1000)).batch(4)
+    with rows.with_options(ad.Options(placement=placement)).iterate() as elements:
+        assert len(read(elements)) == 100
+        found = {step.step.partition("(")[0]: step.bytes for step in elements.stats().steps}
+    assert found["map"] == pytest.approx(400 * 8000, rel=0.1)
+    assert found["batch"] == pytest.approx(400 * 8000, rel=0.1)
+    assert 0 < found["range"] < 400 * 100

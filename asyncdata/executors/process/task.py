@@ -19,6 +19,7 @@ from asyncdata.executors.function_call import LATE, ElementIndex, ElementNote, n
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.exceptions import pickled_error, unpickled_error, words_of
 from asyncdata.executors.process.shm_arena import pickled_by_value
+from asyncdata.executors.retry import RETRIED
 from asyncdata.memory.buffer_pool import Empty
 from asyncdata.runtime.block import Block, Failure
 from asyncdata.runtime.thread_usage import queued
@@ -84,6 +85,8 @@ class TaskResult(NamedTuple):
     ended: float = 0.0
     """When it was done, by the clock that all processes share, and which one did it."""
     worker: int = 0
+    retries: int = 0
+    """How many calls were made again."""
 
     @property
     def failures(self) -> list[RemoteError]:
@@ -279,6 +282,8 @@ def carry_out(work: GroupWork, task: Task, mark: Callable[[int], object], empty:
     block, work = received(task.sent, work.label), work.at(task.epoch)
     if not len(block):  # all had failed before
         return TaskResult([], None, 0, 0.0, 0.0)
+    retried: list[None] = []
+    RETRIED.set(retried)
     begin, waited = time.perf_counter(), queued()
     if task.careful:
         done, count = one_by_one(work, block, task, mark), len(block)
@@ -286,7 +291,7 @@ def carry_out(work: GroupWork, task: Task, mark: Callable[[int], object], empty:
         done, count = in_time(work, block, inf if task.whole else begin + LATE, empty)
     ended, waited = time.perf_counter(), queued() - waited
     outcome = outcome_of(work, task, done, count)
-    return outcome._replace(seconds=ended - begin, queued=waited, ended=ended, worker=os.getpid())
+    return outcome._replace(seconds=ended - begin, queued=waited, ended=ended, worker=os.getpid(), retries=len(retried))
 
 
 def outcome_of(work: GroupWork, task: Task, done: Block, count: int) -> TaskResult:

@@ -138,7 +138,7 @@ class PickledWorkers(Workers):
         if isinstance(answer, RemoteError):
             raise answer.failure(None).error
         group.seconds, group.queued = answer.seconds, answer.queued
-        group.ended, group.lane = answer.ended, answer.worker
+        group.ended, group.lane, group.retries = answer.ended, answer.worker, answer.retries
         group.count = reached(group.what, answer)
         self.pace.measured(group.count, answer.worked)
         what = group.what
@@ -326,6 +326,7 @@ class ExecutorWorkers(Workers):
                 return
             assert outcome is not None
             group.seconds, group.count = outcome.seconds, reached(group.what, outcome)
+            group.retries = outcome.retries
             self.pace.measured(group.count, outcome.worked)
             group.result = sent_back(group.what.part(0, group.count), outcome, self.tasks.work.label)
         except BaseException as error:  # ends the pipeline, not the executor's thread
