@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
@@ -14,7 +16,7 @@ from asyncdata.devices.simulated import Accelerator, SimulatedDevice
 from asyncdata.observe.bottleneck import Bottleneck
 from asyncdata.testing import virtual_time
 
-HERE = ad.Options(placement="current")
+HERE = ad.Options(placement="current", warn_after=math.inf)
 
 
 async def fetched(x: int) -> int:
@@ -50,12 +52,63 @@ async def slow_lines() -> Any:
         yield x
 
 
+def skewed(x: int) -> ad.Dataset[int]:
+    """Of sixteen files one is forty times as long as the others."""
+
+    async def rows() -> Any:
+        for y in range(200 if x == 3 else 5):
+            await asyncio.sleep(10)
+            yield y
+
+    return ad.Dataset.from_async_iterable(rows)
+
+
+def slow_file(_: int) -> ad.Dataset[int]:
+    async def rows() -> Any:
+        for y in range(20):
+            await asyncio.sleep(100)
+            yield y
+
+    return ad.Dataset.from_async_iterable(rows)
+
+
+class Flaky:
+    """Fails twice for each element, which costs waits of 100 and 200 s."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, int] = {}
+
+    async def __call__(self, x: int) -> int:
+        self.calls[x] = self.calls.get(x, 0) + 1
+        if self.calls[x] < 3:
+            raise ConnectionResetError
+        return x
+
+
+def retried(calls: int) -> ad.Dataset[int]:
+    return ad.Dataset.range(240).map(ad.with_retries(Flaky(), backoff=100), num_parallel_calls=calls)
+
+
+async def bursts() -> Any:
+    for x in range(100):
+        if x % 10 == 0:
+            await asyncio.sleep(40)
+        yield x
+
+
 PLANTED: dict[str, tuple[Callable[[], ad.Dataset[Any]], float, str, str]] = {
     "slow map": (lambda: ad.Dataset.range(60).map(fetched, num_parallel_calls=2), 10, "map(fetched", "workers"),
     "slow map, one at a time": (lambda: ad.Dataset.range(60).map(fetched), 10, "map(fetched", "workers"),
     "slow read": (lambda: ad.Dataset.from_async_iterable(slow_lines), 10, "from_async_iterable(", "waiting"),
     "slow open": (lambda: ad.Dataset.range(12).interleave(slow_to_open, cycle_length=2), 10, "interleave(", "waiting"),
     "slow rate": (lambda: ad.Dataset.range(60).rate_limit(0.01), 10, "rate_limit(", "waiting"),
+    "skewed files": (
+        lambda: ad.Dataset.range(16).interleave(skewed, cycle_length=4, num_parallel_calls=4),
+        1,
+        "interleave(skewed",
+        "waiting",
+    ),
+    "retries": (lambda: retried(2), 10, "map(partial(Flaky", "workers"),
     "slow consumer": (lambda: ad.Dataset.range(60).map(fetched, num_parallel_calls=8), 60, "consumer", "consumer"),
 }
 
@@ -69,11 +122,16 @@ def test_the_step_that_was_planted_is_named(planted: str) -> None:
     assert found.loads[0].load > 0.8
 
 
-@pytest.mark.parametrize(("calls", "step"), [(1, 20), (2, 5), (3, 25)])
-def test_the_gain_that_is_predicted_comes_true(calls: int, step: float) -> None:
-    def build(calls: int) -> ad.Dataset[int]:
-        return ad.Dataset.range(240).map(fetched, num_parallel_calls=calls)
+def mapped(calls: int) -> ad.Dataset[int]:
+    return ad.Dataset.range(240).map(fetched, num_parallel_calls=calls)
 
+
+@pytest.mark.parametrize(
+    ("build", "calls", "step"), [(mapped, 1, 20), (mapped, 2, 5), (mapped, 3, 25), (retried, 1, 20), (retried, 4, 50)]
+)
+def test_the_gain_that_is_predicted_comes_true(
+    build: Callable[[int], ad.Dataset[int]], calls: int, step: float
+) -> None:
     found, seconds = consumed(build(calls), step, 240)
     assert found.resource == "workers"
     more = int(found.change.removeprefix("num_parallel_calls="))
@@ -81,17 +139,20 @@ def test_the_gain_that_is_predicted_comes_true(calls: int, step: float) -> None:
     assert found.gain == pytest.approx(seconds / then, rel=0.2)
 
 
+def test_the_gain_of_reading_more_inputs_at_once_comes_true() -> None:
+    """Thirty-two inputs of twenty elements, each of which takes 100 s, and a reader who takes 10 s for each."""
+    inputs = ad.Dataset.range(32)
+    found, seconds = consumed(inputs.interleave(slow_file, cycle_length=2), 10, 640)
+    assert found.resource == "waiting"
+    wider = inputs.interleave(slow_file, cycle_length=32, num_parallel_calls=ad.AUTOTUNE)
+    _, then = consumed(wider, 10, 640)
+    assert found.gain == pytest.approx(seconds / then, rel=0.2)
+
+
 def test_a_small_buffer_between_bursts_is_named() -> None:
-    """Ten elements at once after 100 s, and a reader who takes 9 s for each: a buffer of two is full, then empty."""
-
-    async def bursts() -> Any:
-        for x in range(100):
-            if x % 10 == 0:
-                await asyncio.sleep(100)
-            yield x
-
-    found, _ = consumed(ad.Dataset.from_async_iterable(bursts).prefetch(2), 9, 100)
-    assert found.step == "prefetch(2)" or found.resource == "waiting", found
+    """Ten elements at once after 40 s, and a reader who takes 4.5 s for each: a buffer of two is full, then empty."""
+    found, _ = consumed(ad.Dataset.from_async_iterable(bursts).prefetch(2), 4.5, 100)
+    assert (found.step, found.resource) == ("prefetch(2)", "buffer"), found
 
 
 def test_nothing_read_ahead_is_said() -> None:
@@ -149,6 +210,9 @@ def dawdles() -> Any:
         yield x
 
 
+LARGE = np.zeros((300, 300, 3), np.uint8)
+
+
 async def cheap(x: int) -> int:
     return x
 
@@ -161,6 +225,7 @@ async def cheap(x: int) -> int:
         (lambda: ad.Dataset.range(400).map(computes).batch(8), "map(computes", "thread", "process"),
         (lambda: ad.Dataset.range(400).map(sleeps, num_parallel_calls=2), "map(sleeps", "workers", "num_parallel"),
         (lambda: ad.Dataset.range(20_000).map(cheap, num_parallel_calls=8), "map(cheap", "thread", "leave"),
+        (lambda: ad.Dataset.from_list([LARGE] * 64).repeat(60).batch(128), "batch(128", "thread", "do less in it"),
         (
             lambda: ad.Dataset.from_generator(dawdles).shuffle(90, seed=1),
             "shuffle(90",
