@@ -49,7 +49,13 @@ from asyncdata.transforms.zip import Zip
 from asyncdata.web.channel import Channel
 from asyncdata.web.durable import DurableChannel
 from asyncdata.web.received import Freshness
-from asyncdata.web.sources import channel_source, http_stream_source, websocket_source
+from asyncdata.web.sources import (
+    channel_source,
+    http_stream_source,
+    nats_source,
+    redis_source,
+    websocket_source,
+)
 
 __all__ = ("Dataset",)
 
@@ -337,6 +343,67 @@ class Dataset(Transformations[T]):
         >>> trades = ad.Dataset.from_websocket("wss://feed.example/trades", subscribe='{"channel": "trades"}')
         """
         return Dataset(websocket_source(url, decode, subscribe, headers, give_up_seconds))
+
+    @staticmethod
+    def from_redis_stream(
+        url: str,
+        stream: str,
+        *,
+        start: Literal["oldest", "new"] = "oldest",
+        group: str | None = None,
+        consumer: str = "asyncdata",
+        follow: bool = True,
+        give_up_seconds: float = 300.0,
+    ) -> Dataset[dict[str, bytes]]:
+        """The entries of a Redis Stream, in order, each a dict of its fields; waits for more unless `follow=False`.
+
+        It is read up to 1,000 entries at a time. An iteration begins at the oldest entry, or with `start="new"` at the
+        first that comes from now on; from a state it goes on exactly behind the last element, by the ID of an entry.
+        What is not read yet must stay in the stream: if an entry that was read last is gone, and with it perhaps what
+        follows, that is an error.
+
+        With a `group` the entries are shared out among its consumers, each of which needs a `consumer` name of its own.
+        They are acknowledged when they are read, each is given once, and there are no states: what a pipeline had read
+        ahead when it was left or killed is lost. Who was killed before it had acknowledged what it was sent, gets that
+        first when it comes again by the same name.
+
+        A connection that breaks is made again until `give_up_seconds` after the last reply. Needs
+        `pip install 'asyncdata[redis]'`.
+
+        >>> import asyncdata as ad
+        >>> samples = ad.Dataset.from_redis_stream("redis://localhost:6379/0", "samples")
+        """
+        return Dataset(redis_source(url, stream, start, group, consumer, follow, give_up_seconds))
+
+    @staticmethod
+    def from_nats(
+        url: str,
+        stream: str,
+        *,
+        subject: str | None = None,
+        start: Literal["oldest", "new"] = "oldest",
+        durable: str | None = None,
+        follow: bool = True,
+        give_up_seconds: float = 300.0,
+    ) -> Dataset[bytes]:
+        """The messages of a JetStream stream of NATS, in order, as bytes; waits for more unless `follow=False`.
+
+        It is read up to 1,000 messages at a time; only those of a `subject`, in which wildcards may stand, if one is
+        given. An iteration begins at the oldest message, or with `start="new"` at the first that comes from now on;
+        from a state it goes on exactly behind the last element, by the number of a message. What the stream has removed
+        before it was read is an error.
+
+        With the name of a `durable` consumer, which is made unless it is there, the messages are shared out among all
+        who read by it. They are acknowledged when they are read, each is given once, and there are no states: what a
+        pipeline had read ahead when it was left or killed is lost.
+
+        A connection that breaks is made again until `give_up_seconds` after the last reply. Needs
+        `pip install 'asyncdata[nats]'`.
+
+        >>> import asyncdata as ad
+        >>> samples = ad.Dataset.from_nats("nats://localhost:4222", "samples", subject="sensors.*")
+        """
+        return Dataset(nats_source(url, stream, subject, start, durable, follow, give_up_seconds))
 
     @staticmethod
     def list_files(

@@ -237,6 +237,11 @@ def list_files(there: Iterable[str], patterns: Sequence[str]) -> list[str]:
     return sorted(name for pattern in patterns for name in there if fnmatch(name, pattern))
 
 
+def from_queue(messages: Iterable[Any]) -> Iterator[Any]:
+    """What a queue on a server holds, in order."""
+    return iter(messages)
+
+
 def from_channel(bodies: Sequence[bytes], decode: Callable[[bytes], Any]) -> Iterator[Any]:
     """A body that cannot be decoded is one failure."""
     for body in bodies:

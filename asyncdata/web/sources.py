@@ -14,11 +14,15 @@ from asyncdata.web.channel import Channel
 from asyncdata.web.decoding import Decode
 from asyncdata.web.durable import DurableChannel
 from asyncdata.web.http_stream import HttpStream
+from asyncdata.web.nats_stream import NatsStream
+from asyncdata.web.queue_reader import Begin
+from asyncdata.web.queued import Queued
 from asyncdata.web.received import Freshness, Received
+from asyncdata.web.redis_stream import RedisStream
 from asyncdata.web.stored import Stored
 from asyncdata.web.websocket_stream import Subscribe, WebSocketStream
 
-__all__ = ("channel_source", "http_stream_source", "websocket_source")
+__all__ = ("channel_source", "http_stream_source", "nats_source", "redis_source", "websocket_source")
 
 
 def channel_source(channel: object, freshness: Freshness | None, decode: Any, ack: Any, follow: Any) -> Node:
@@ -59,6 +63,44 @@ def websocket_source(
     decode = decode_for("from_websocket", decode)
     first = cast("Subscribe | None", subscribe)
     return AsyncIterated(WebSocketStream(str(url), decode, first, dict(headers or {}), give_up))
+
+
+def redis_source(
+    url: object, stream: object, start: object, group: object, consumer: object, follow: object, give_up_seconds: Any
+) -> Node:
+    """Return the source for the arguments of `from_redis_stream`."""
+    method = "from_redis_stream"
+    check_url(method, url, ("redis://", "rediss://", "unix://"))
+    name, named = name_for(method, "stream", stream), None if group is None else name_for(method, "group", group)
+    begin, follows = begin_for(method, start), check_flag(method, "follow", follow)
+    give_up = seconds_for(method, "give_up_seconds", give_up_seconds)
+    who = name_for(method, "consumer", consumer)
+    return Queued(RedisStream(str(url), name, begin, named, who, follows, give_up))
+
+
+def nats_source(
+    url: object, stream: object, subject: object, start: object, durable: object, follow: object, give_up_seconds: Any
+) -> Node:
+    """Return the source for the arguments of `from_nats`."""
+    method = "from_nats"
+    check_url(method, url, ("nats://", "tls://", "ws://", "wss://"))
+    name, named = name_for(method, "stream", stream), None if durable is None else name_for(method, "durable", durable)
+    about = None if subject is None else name_for(method, "subject", subject)
+    begin, follows = begin_for(method, start), check_flag(method, "follow", follow)
+    give_up = seconds_for(method, "give_up_seconds", give_up_seconds)
+    return Queued(NatsStream(str(url), name, about, begin, named, follows, give_up))
+
+
+def begin_for(method: str, start: object) -> Begin:
+    if start in ("oldest", "new"):
+        return start
+    raise PlanError(f"{method}(start=) must be 'oldest' or 'new', got {start!r:.80}")
+
+
+def name_for(method: str, argument: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise PlanError(f"{method}({argument}=) must be a name, got {value!r:.80}")
+    return value
 
 
 def check_url(method: str, url: object, schemes: tuple[str, ...]) -> None:

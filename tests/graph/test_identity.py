@@ -136,6 +136,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
         "Permute": RANGE.shuffle(seed=1),
         "Prefetch": RANGE.prefetch(2),
         "PrefetchToDevice": RANGE.prefetch_to_device(Accelerator()),
+        "Queued": ad.Dataset.from_redis_stream("redis://localhost", "samples"),
         "QueryRows": ad.experimental.SqlDataset("sqlite", database, "SELECT 1", (np.int32,)),
         "RaggedBatch": ragged.ragged_batch(2),
         "Random": ad.Dataset.random(seed=1),

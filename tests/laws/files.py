@@ -23,7 +23,9 @@ from hypothesis import strategies as st
 import asyncdata as ad
 from asyncdata.formats.tfrecord import frame
 from asyncdata.sources.listing import Listing
+from asyncdata.web.queued import Queued
 from tests import reference
+from tests.queues import ListQueue
 from tests.reference import Failed
 
 MISSING = Failed("FileNotFoundError", of_source=True)
@@ -306,12 +308,20 @@ def stored_items(_: st.DrawFn) -> FileSource:
     )
 
 
+def queued_messages(draw: st.DrawFn) -> FileSource:
+    """What a queue on a server holds."""
+    at_once = draw(st.sampled_from([1, 3, 100]))
+    found = [*reference.from_queue(SENT)]
+    return FileSource(f"queue({at_once})", lambda: ad.Dataset(Queued(ListQueue(tuple(SENT), at_once))), found)
+
+
 OTHERS: dict[str, Callable[[st.DrawFn], FileSource]] = {
     "sql": rows_of_a_query,
     "saved": saved_elements,
     "listed": listed_files,
     "table": batches_of_a_table,
     "stored": stored_items,
+    "queued": queued_messages,
 }
 """What is read otherwise than by a list of paths."""
 

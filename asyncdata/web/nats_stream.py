@@ -1,0 +1,150 @@
+"""NATS JetStream: the messages of a stream after a offset, or those that a durable consumer shares out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, final
+
+from asyncdata.errors import DataLossError, ResumeError
+from asyncdata.runtime.optional_packages import require
+from asyncdata.web.queue_reader import MESSAGES, WAIT_SECONDS, Begin, Message, QueueReader
+
+__all__ = ("NatsStream",)
+
+EXTRA: Final = "'asyncdata[nats]'"
+
+
+@dataclass(frozen=True)
+class NatsStream:
+    """The messages of a stream, whenever it is read."""
+
+    url: str
+    stream: str
+    subject: str | None
+    start: Begin
+    durable: str | None
+    follow: bool
+    give_up_seconds: float
+
+    def reader(self) -> NatsReader:
+        return NatsReader(self)
+
+
+@final
+class NatsReader(QueueReader[int]):
+    """Reads a stream by a pull consumer, of its own or a durable one."""
+
+    kind: ClassVar[type] = int
+
+    def __init__(self, source: NatsStream) -> None:
+        super().__init__(f"from_nats({source.stream})", source.durable, source.follow, source.give_up_seconds)
+        self.source = source
+        self.connection: Any = None
+        self.jetstream: Any = None
+        self.subscription: Any = None
+
+    def transient_errors(self) -> tuple[type[Exception], ...]:
+        errors = require("nats.errors", "from_nats", EXTRA)
+        return (
+            OSError,
+            errors.ConnectionClosedError,
+            errors.NoServersError,
+            errors.NoRespondersError,
+            errors.OutboundBufferLimitError,
+            errors.StaleConnectionError,
+            errors.TimeoutError,
+            errors.UnexpectedEOF,
+        )
+
+    async def connect(self) -> None:
+        nats = require("nats", "from_nats", EXTRA)
+        self.connection = await nats.connect(
+            self.source.url, allow_reconnect=False, max_reconnect_attempts=1, reconnect_time_wait=0.1, error_cb=unheard
+        )
+        self.jetstream = self.connection.jetstream()
+        first, last = await self.kept()
+        if self.offset is not None or self.expected is not None:
+            self.check_kept(first, last)
+        else:
+            self.offset = last if self.source.start == "new" else max(0, first - 1)
+        consumer = await self.consumer()
+        self.subscription = await self.jetstream.pull_subscribe_bind(consumer=consumer, stream=self.source.stream)
+
+    async def kept(self) -> tuple[int, int]:
+        """Return the numbers of the first and the last message that the stream keeps."""
+        state = (await self.jetstream.stream_info(self.source.stream)).state
+        return state.first_seq, state.last_seq
+
+    @property
+    def next(self) -> int:
+        """The number of the first message that may come."""
+        return (self.offset or 0) + 1 if self.expected is None else self.expected
+
+    def check_kept(self, first: int, last: int) -> None:
+        """Raise if messages that are still to be read were removed, or the stream is another one."""
+        if self.next < first:
+            raise ResumeError(
+                f"{self.name}: it goes on at message {self.next}, and those before {first} were removed; start without "
+                "the state"
+            )
+        if self.next > last + 1:
+            raise ResumeError(
+                f"{self.name}: it goes on at message {self.next}, and the stream ends at {last}: it is another one; "
+                "start without the state"
+            )
+
+    async def consumer(self) -> str:
+        """Return the name of the consumer to read by; make it unless it is there."""
+        api = require("nats.js.api", "from_nats", EXTRA)
+        missing = require("nats.js.errors", "from_nats", EXTRA).NotFoundError
+        durable, stream = self.source.durable, self.source.stream
+        if durable is None:
+            how = {"ack_policy": api.AckPolicy.NONE, "deliver_policy": api.DeliverPolicy.BY_START_SEQUENCE}
+            how["opt_start_seq"] = self.next
+        else:
+            try:
+                return (await self.jetstream.consumer_info(stream, durable)).name
+            except missing:
+                new = self.source.start == "new"
+                policy = api.DeliverPolicy.NEW if new else api.DeliverPolicy.ALL
+                how = {"durable_name": durable, "ack_policy": api.AckPolicy.EXPLICIT, "deliver_policy": policy}
+        config = api.ConsumerConfig(**how, filter_subject=self.source.subject)
+        return (await self.jetstream.add_consumer(stream, config)).name
+
+    async def receive(self) -> list[Message[int]]:
+        nobody = require("nats.errors", "from_nats", EXTRA).TimeoutError
+        if not self.source.follow and not (await self.subscription.consumer_info()).num_pending:
+            return []
+        try:
+            found: list[Any] = await self.subscription.fetch(MESSAGES, WAIT_SECONDS)
+        except nobody:
+            await self.connection.flush()  # which tells whether there is a connection
+            return []
+        offsets = [message.metadata.sequence.stream for message in found]
+        if self.source.durable is None:
+            await self.check_whole(offsets)
+        else:
+            for message in found:
+                await message.ack()
+            await self.connection.flush()
+        return [(offset, message.data) for offset, message in zip(offsets, found, strict=True)]
+
+    async def check_whole(self, offsets: Sequence[int]) -> None:
+        """Raise if messages were removed before they were read; what is of other subjects is missing too."""
+        if self.offset and offsets[0] > self.next:
+            first, _ = await self.kept()
+            if first > self.next:
+                raise DataLossError(
+                    f"{self.name}: messages from {self.next} to {first - 1} were removed before they were read: let "
+                    "the stream keep more, or read faster"
+                )
+
+    async def disconnect(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            await connection.close()
+
+
+async def unheard(error: Exception) -> None:
+    """Log nothing: what goes wrong is raised where messages are read."""

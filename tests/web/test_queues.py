@@ -1,0 +1,270 @@
+"""Queues on real servers: Redis Streams and NATS JetStream, read in order, and on from any state."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_resumes
+from tests.running import WAYS
+from tests.web.queue_servers import Server, nats_server, redis_server
+
+pytestmark = [pytest.mark.web, pytest.mark.usefixtures("nothing_left")]
+
+nats = pytest.importorskip("nats")
+redis = pytest.importorskip("redis")
+
+
+class Queue(Protocol):
+    """A queue on a server, filled and trimmed by its own client."""
+
+    server: Server
+
+    def send(self, numbers: Any) -> None: ...
+
+    def keep(self, count: int) -> None:
+        """Remove all but the last messages."""
+
+    def read(self, group: str | None = None, **how: Any) -> ad.Dataset[int]:
+        """The numbers that were sent."""
+
+
+class RedisQueue:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def client(self) -> Any:
+        return redis.Redis(port=self.server.port)
+
+    def send(self, numbers: Any) -> None:
+        with self.client() as client, client.pipeline() as pipe:
+            for number in numbers:
+                pipe.xadd("numbers", {"n": number})
+            pipe.execute()
+
+    def keep(self, count: int) -> None:
+        with self.client() as client:
+            client.xtrim("numbers", count, approximate=False)
+
+    def read(self, group: str | None = None, **how: Any) -> ad.Dataset[int]:
+        url = f"redis://127.0.0.1:{self.server.port}"
+        ds = ad.Dataset.from_redis_stream(url, "numbers", group=group, **{"follow": False, **how})
+        return ds.map(lambda entry: int(entry["n"]))
+
+
+class NatsQueue:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.made = False
+
+    def run(self, work: Any) -> None:
+        async def body() -> None:
+            connection = await nats.connect(f"nats://127.0.0.1:{self.server.port}")
+            try:
+                await work(connection.jetstream())
+            finally:
+                await connection.close()
+
+        asyncio.run(body())
+
+    def send(self, numbers: Any) -> None:
+        async def work(stream: Any) -> None:
+            if not self.made:
+                await stream.add_stream(name="numbers", subjects=["numbers.*"])
+                self.made = True
+            for number in numbers:
+                await stream.publish(f"numbers.{number % 2}", b"%d" % number)
+
+        self.run(work)
+
+    def keep(self, count: int) -> None:
+        self.run(lambda stream: stream.purge_stream("numbers", keep=count))
+
+    def read(self, group: str | None = None, **how: Any) -> ad.Dataset[int]:
+        url = f"nats://127.0.0.1:{self.server.port}"
+        return ad.Dataset.from_nats(url, "numbers", durable=group, **{"follow": False, **how}).map(int)
+
+
+@pytest.fixture(params=["redis", "nats"])
+def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queue]:
+    if request.param == "redis":
+        with redis_server(tmp_path) as server:
+            yield RedisQueue(server)
+    else:
+        with nats_server(tmp_path) as server:
+            yield NatsQueue(server)
+
+
+def test_it_gives_all_in_order_and_goes_on_anywhere(queue: Queue) -> None:
+    queue.send(range(2100))  # more than are read at once
+    for read in WAYS:
+        assert read(queue.read()) == [*range(2100)]
+    with queue.read().iterate() as numbers:
+        found = [next(numbers) for _ in range(1050)]
+        state = json.loads(json.dumps(numbers.state_dict()))
+    queue.keep(1100)  # of what was given together, and the state is in the midst of, all
+    assert found + list(queue.read().iterate(state=state)) == [*range(2100)]
+    with pytest.raises(ad.ResumeError, match="no longer|removed"):
+        queue.keep(100)
+        list(queue.read().iterate(state=state))
+    queue.keep(30)
+    check_resumes(queue.read)
+    check_resumes(lambda: queue.read().map(abs, num_parallel_calls=2).shuffle(9, seed=1).batch(4))
+
+
+def test_it_waits_for_more_and_leaves_nothing(queue: Queue) -> None:
+    queue.send(range(3))
+    with queue.read(follow=True).iterate() as numbers:
+        assert [next(numbers) for _ in range(3)] == [0, 1, 2]
+        for number in range(3, 6):
+            queue.send([number])
+            assert next(numbers) == number
+
+
+def test_what_was_there_before_is_left_out(queue: Queue) -> None:
+    queue.send([-1])
+    assert list(queue.read(start="new")) == []
+    enough = threading.Event()
+
+    def send() -> None:
+        for number in count():
+            queue.send([number])
+            if enough.is_set():
+                queue.send([number + 1])
+                return
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    with queue.read(start="new", follow=True).prefetch(1).iterate() as numbers:
+        found = [next(numbers) for _ in range(3)]
+        state = numbers.state_dict()
+    enough.set()
+    sender.join()
+    assert found == [*range(found[0], found[0] + 3)]
+    rest = list(queue.read(start="new").prefetch(1).iterate(state=state))
+    assert rest == [*range(found[-1] + 1, rest[-1] + 1)]
+
+
+def test_a_server_that_is_killed_is_read_on_when_it_comes_again(queue: Queue) -> None:
+    queue.send(range(10))
+    with queue.read(follow=True).iterate() as numbers:
+        found = [next(numbers) for _ in range(10)]
+        queue.server.kill()
+        queue.server.start()
+        queue.send(range(10, 20))
+        found += [next(numbers) for _ in range(10)]
+        state = numbers.state_dict()
+    assert found == [*range(20)]
+    assert list(queue.read().iterate(state=state)) == []
+
+
+def test_a_server_that_is_not_there_is_an_error_at_once(queue: Queue) -> None:
+    queue.send([1])
+    with queue.read().iterate() as numbers:
+        next(numbers)
+        state = numbers.state_dict()
+    queue.server.kill()
+    with pytest.raises(ConnectionError, match=r"from_(redis_stream|nats)\(numbers\)"):
+        list(queue.read(follow=True))
+    with pytest.raises(ad.ResumeError):
+        list(queue.read().iterate(state=state))
+
+
+def test_it_is_given_up_when_the_server_stays_away(queue: Queue) -> None:
+    queue.send([1])
+    with queue.read(follow=True, give_up_seconds=0.1).iterate() as numbers:
+        assert next(numbers) == 1
+        queue.server.kill()
+        with pytest.raises(ConnectionError):
+            next(numbers)
+        with pytest.raises(StopIteration):
+            next(numbers)
+
+
+def test_a_group_is_given_each_message_once(queue: Queue) -> None:
+    queue.send(range(1500))
+    with queue.read("trainers").prefetch(1).iterate() as numbers:
+        assert next(numbers) == 0
+        with pytest.raises(ad.ResumeError, match="acknowledged"):
+            numbers.state_dict()
+    rest = list(queue.read("trainers"))
+    assert rest == [*range(1000, 1500)]  # what was read together with the first is lost, as it was acknowledged
+    queue.send([1500])
+    assert list(queue.read("trainers")) == [1500]
+    assert list(queue.read("others")) == [*range(1501)]
+
+
+def test_a_group_of_two_shares_the_messages(queue: Queue) -> None:
+    queue.send(range(3000))
+    how: dict[str, Any] = {"consumer": "a"} if isinstance(queue, RedisQueue) else {}
+    other: dict[str, Any] = {"consumer": "b"} if isinstance(queue, RedisQueue) else {}
+    with queue.read("trainers", **how).iterate() as one, queue.read("trainers", **other).iterate() as two:
+        found = [next(one), next(two), *one, *two]
+    assert sorted(found) == [*range(3000)]
+
+
+def test_what_redis_sent_and_nobody_acknowledged_comes_first(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as server:
+        queue = RedisQueue(server)
+        queue.send(range(5))
+        with queue.client() as client:
+            client.xgroup_create("numbers", "trainers", "0")
+            assert client.xreadgroup("trainers", "asyncdata", {"numbers": ">"}, count=3)
+            client.xdel("numbers", client.xrange("numbers", count=1)[0][0])
+        assert list(queue.read("trainers")) == [1, 2, 3, 4]
+
+
+def test_what_is_removed_before_it_is_read_is_an_error(queue: Queue) -> None:
+    queue.send(range(1500))
+    with queue.read().prefetch(1).iterate() as numbers:
+        assert next(numbers) == 0
+        queue.keep(100)
+        found = []
+        with pytest.raises(ad.DataLossError, match="removed before"):
+            while True:
+                found.append(next(numbers))
+    assert found == [*range(1, 1000)]
+
+
+def test_a_subject_of_nats(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server:
+        queue = NatsQueue(server)
+        queue.send(range(40))
+        assert list(queue.read(subject="numbers.1")) == [*range(1, 40, 2)]
+        check_resumes(lambda: queue.read(subject="numbers.1"))
+
+
+def test_a_state_is_of_one_queue(queue: Queue) -> None:
+    queue.send(range(3))
+    with queue.read().iterate() as numbers:
+        next(numbers)
+        state = numbers.state_dict()
+    with pytest.raises(ad.ResumeError):
+        list(queue.read("trainers").iterate(state=state))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("http://x", "s"), "URL that begins with"),
+        (("redis://x", ""), r"\(stream=\) must be a name"),
+    ],
+)
+def test_wrong_arguments_of_redis(arguments: tuple[str, str], message: str) -> None:
+    with pytest.raises(ad.PlanError, match=message):
+        ad.Dataset.from_redis_stream(*arguments)
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ad.PlanError, match="'oldest' or 'new'"):
+        ad.Dataset.from_nats("nats://x", "s", start="first")  # type: ignore[arg-type]
+    with redis_server(tmp_path) as server, pytest.raises(ad.PlanError, match="no such stream"):
+        list(RedisQueue(server).read())
