@@ -8,8 +8,10 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -35,12 +37,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Have Ctrl-C interrupt also where a shell that runs the tests in the background has it ignored: the programs that
     tests start inherit that.
+
+    Keep bytecode in a folder for a while where none may be kept: each of many programs would compile the package anew.
     """
     config.stash[LAWS] = re.search(r"(?<!not )\blaws\b", config.option.markexpr) is not None
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if config.stash[LAWS] else "short"))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # all that is collected stays: to look for garbage in it took a third of the time
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        folder = TemporaryDirectory(prefix="asyncdata-bytecode-")
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = folder.name
+        sys.dont_write_bytecode = False
+        config.add_cleanup(folder.cleanup)
 
 
 def pytest_xdist_auto_num_workers() -> int:
