@@ -35,7 +35,7 @@ PLACEMENTS = pytest.mark.parametrize("placement", ["thread", "process", "current
             "thread plain daemon tee",
             "current process thread for",
         ],
-        4,
+        2,
     ),
 )
 def test_a_reader_that_the_exit_stops_is_told(arguments: str) -> None:

@@ -69,7 +69,7 @@ def test_an_interpreter_that_ends_with_a_pipeline_half_read(
 
 
 @pytest.mark.parametrize("placement", first_by_default(["thread", "current"]))
-@pytest.mark.parametrize("where", ["step", "next", "blocked_next", "async_next", "async_step"])
+@pytest.mark.parametrize("where", first_by_default(["blocked_next", "async_step", "step", "next", "async_next"], 2))
 def test_ctrl_c(where: str, placement: str, tmp_path: Path) -> None:
     for _ in range(3):  # CPython drops a KeyboardInterrupt that lands in a weakref's callback, and says so
         process = start("interrupted", where, placement, temporary=tmp_path)
@@ -82,7 +82,7 @@ def test_ctrl_c(where: str, placement: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("placement", ["thread", "current"])
+@pytest.mark.parametrize("placement", first_by_default(["thread", "current"]))
 def test_ctrl_c_that_nobody_catches(placement: str, tmp_path: Path) -> None:
     process = start("interrupted", "uncaught", placement, temporary=tmp_path)
     _, err = interrupt(process)

@@ -47,6 +47,7 @@ def test_learns_from_shards_of_ones_own(demo: Demo, shards: Path) -> None:
     assert re.search(r"from a state of [\d,]+ bytes: the losses are those of a run that was not stopped", done.stdout)
 
 
+@pytest.mark.slow
 def test_both_runs_train_on_the_same_images_in_the_same_order(demo: Demo, shards: Path) -> None:
     done = demo("--data", shards / "*.tfrecord", "--epochs", "2", "--batch-size", "16")
     losses = re.findall(r"loss (\d+\.\d+)", done.stdout)
@@ -54,6 +55,7 @@ def test_both_runs_train_on_the_same_images_in_the_same_order(demo: Demo, shards
     assert losses[:2] == losses[2:]
 
 
+@pytest.mark.slow
 def test_naive_run_can_be_left_out(demo: Demo, shards: Path) -> None:
     done = demo("--data", shards / "*.tfrecord", "--epochs", "1", "--no-naive")
     assert done.returncode == 0
@@ -70,6 +72,7 @@ def test_photographs_are_written_once_and_learned(demo: Demo, tmp_path: Path) ->
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.slow
 def test_one_shard_and_a_batch_larger_than_it(demo: Demo, shards: Path) -> None:
     done = demo("--data", shards / "part-1.tfrecord", "--epochs", "1", "--batch-size", "1000")
     assert done.returncode == 0, done.stderr
@@ -123,6 +126,7 @@ def test_bad_arguments_as_a_user_sees_them(demo: Demo) -> None:
     assert_one_line(done.stderr, "asyncdata demo: argument --epochs", "got 'none'")
 
 
+@pytest.mark.slow
 def test_missing_files(demo: Demo, tmp_path: Path) -> None:
     done = demo("--data", tmp_path / "nothing-*.tfrecord")
     assert done.returncode == 2
@@ -197,6 +201,7 @@ def test_too_few_records(count: int, capsys: pytest.CaptureFixture[str], tmp_pat
     assert_one_line(capsys.readouterr().err, "too few records")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
 def test_interrupt(environment: dict[str, str], shards: Path) -> None:
     command = [sys.executable, "-m", "asyncdata", "demo", "--data", str(shards / "*.tfrecord"), "--epochs", "1000000"]

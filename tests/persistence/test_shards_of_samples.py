@@ -133,6 +133,7 @@ names = getattr(ds, {"tar": "write_webdataset", "parquet": "write_parquet"}[sys.
 
 
 @pytest.mark.parametrize("form", ["tar", pytest.param("parquet", marks=pytest.mark.formats)])
+@pytest.mark.slow
 def test_killed_and_gone_on_with_gives_the_files_of_one_run(tmp_path: Path, form: str) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     sums: list[list[str]] = []

@@ -160,7 +160,7 @@ def read_on_a_loop(elements: ad.DatasetIterator[Any], handler: Handler) -> tuple
             ("process", "by hand"),
             ("process", "loop"),
         ],
-        2,
+        1,
     ),
 )
 def test_reading_goes_on_where_it_was(

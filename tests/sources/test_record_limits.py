@@ -230,6 +230,7 @@ def test_decompression_in_pieces(compression: str, piece: int, monkeypatch: pyte
             assert b"".join(map(bytes, found)) == wanted
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(tmp_path: Path) -> None:
     """In a process that may take 256 MB more than it has."""
     run = subprocess.run(

@@ -285,6 +285,7 @@ def test_a_function_that_never_returns_does_not_hold_the_interpreter() -> None:
     assert (process.returncode, errors) == (0, "")
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_for_the_parent_alone() -> None:
     process = start("interrupted")
     read_until_ready(process)

@@ -111,7 +111,8 @@ def test_functions_that_are_gone_leave_no_open_files() -> None:
 CHILDREN = [("spawn", "thread"), ("forkserver", "process"), ("spawn", "current"), ("forkserver", "thread")]
 
 
-@pytest.mark.parametrize(("method", "placement"), first_by_default(CHILDREN))
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "placement"), CHILDREN)
 def test_what_the_main_script_has_goes_to_workers_of_a_child(method: str, placement: str, tmp_path: Path) -> None:
     """There the script has another name, and what is kept in a file is the same all the same."""
     command = [sys.executable, str(FAULT), method, placement, str(tmp_path)]
