@@ -9,8 +9,18 @@ from typing import Any
 from asyncdata.dataset import Dataset
 from asyncdata.errors import PlanError
 from asyncdata.formats.arrow_columns import arrow
-from asyncdata.readers.files import Filename, Filenames, StorageMapping, checked, files_of
+from asyncdata.readers.files import (
+    CacheFolder,
+    Filename,
+    Filenames,
+    StorageMapping,
+    check_at_hand,
+    check_index,
+    checked,
+    files_of,
+)
 from asyncdata.sources.parquet import ParquetFile
+from asyncdata.sources.parquet_random_access import ParquetFiles
 from asyncdata.storage import StorageOptions
 
 __all__ = ("ParquetDataset",)
@@ -40,27 +50,45 @@ class ParquetDataset(Dataset[dict[str, Any]]):
         filters: Any = None,
         num_parallel_reads: int | None = None,
         *,
+        index: bool = False,
         storage_options: StorageMapping = None,
+        cache_dir: CacheFolder = None,
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
         Of each row group only the bytes of `columns` are read, all without that. Rows that `filters` do not hold for
         are left out: an expression of `pyarrow.compute`, or a list as `pyarrow.parquet.read_table` has it, such as
         `[("year", ">", 2020)]`. Files are read one after the other, or `num_parallel_reads` at once, in turn.
-        `storage_options` are for files at URLs, as `list_files` has them.
+        `storage_options` are for files at URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that
+        keeps them on this machine.
+
+        With `index=True`, and without `filters`, any row can be had without those before it, and their number is
+        known, as `TFRecordDataset` has it. To have one its row group is read; eight stay in memory. So files whose rows
+        are to be shuffled without a buffer are best written in small row groups. The rows of a row group that cannot be
+        read are an error each.
         """
         method = "ParquetDataset"
         arrow("pyarrow.parquet", method)  # raises where it is missing
         if isinstance(columns, str):
             raise PlanError(f"{method}(columns=) must be a list of names, got {columns!r:.80}")
-        storage = StorageOptions.of(method, storage_options)
+        storage = StorageOptions.of(method, storage_options, cache_dir)
         chosen = None if columns is None else list(columns)
-        open_one = partial(parquet_file, columns=chosen, filters=filters, storage=storage)
-        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, None, storage))
+        if check_index(method, index, None) and filters is not None:
+            raise PlanError(f"{method}(index=True) is not for filters=: nobody knows how many rows they leave")
+        files = ParquetFiles(chosen, storage) if index else None
+        open_one = partial(parquet_file, columns=chosen, filters=filters, files=files, storage=storage)
+        super().__init__(files_of(method, filenames, open_one, num_parallel_reads, files, storage))
 
 
 def parquet_file(
-    filename: Filename, columns: Sequence[str] | None, filters: Any, storage: StorageOptions | None
+    filename: Filename,
+    columns: Sequence[str] | None,
+    filters: Any,
+    files: ParquetFiles | None,
+    storage: StorageOptions | None,
 ) -> ParquetFile:
     """Return the source for one file."""
-    return ParquetFile(checked("ParquetDataset", filename, storage), columns=columns, filters=filters, storage=storage)
+    path = checked("ParquetDataset", filename, storage)
+    if files is not None:
+        check_at_hand("ParquetDataset", path, storage)
+    return ParquetFile(path, columns=columns, filters=filters, files=files, storage=storage)

@@ -130,3 +130,38 @@ def test_only_what_is_needed_is_requested(path: Path) -> None:
         url = server.put("a.parquet", path.read_bytes())
         assert list(ad.ParquetDataset([url], ["id", "name"])) == [expected(number) for number in range(ROWS)]
         check_resumes(lambda: ad.ParquetDataset([url], ["id"]), places=6)
+
+
+def test_any_row(path: Path) -> None:
+    ds = ad.ParquetDataset([path, path], ["id", "name"], index=True)
+    assert (len(ds), ds[27], ds[-1]) == (2 * ROWS, expected(27), expected(ROWS - 1))
+    assert list(ds) == [expected(number) for number in range(ROWS)] * 2
+    assert sorted(row["id"] for row in ds.shuffle(seed=1)) == sorted([*range(ROWS)] * 2)
+    check_resumes(lambda: ad.ParquetDataset([path, path], ["id"], index=True).shuffle(seed=1), places=20)
+    check_resumes(lambda: ad.ParquetDataset([path, path], ["id"], index=True), places=20)
+    points = ad.ParquetDataset(path, ["point", "parts"], index=True)
+    row = points[5]
+    row["point"][0], row["parts"][0] = -1, -1
+    assert (points[5]["point"].tolist(), points[5]["parts"].tolist()) == ([10, 11], [5, 5])
+    with pytest.raises(ad.PlanError, match="is not for filters="):
+        ad.ParquetDataset(path, filters=[("id", ">", 3)], index=True)
+
+
+def test_damage_is_the_same_with_an_index(path: Path, tmp_path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    metadata = pytest.importorskip("pyarrow.parquet").read_metadata(path)
+    chunk = metadata.row_group(1).column(0)
+    end = chunk.data_page_offset + chunk.total_compressed_size - (chunk.data_page_offset - chunk.dictionary_page_offset)
+    content[end - 3] ^= 0xFF
+    path.write_bytes(content)
+    (tmp_path / "b.parquet").write_bytes(b"something else")
+    ds = ad.ParquetDataset([path, tmp_path / "b.parquet", tmp_path / "none"], ["id"], index=True)
+    found = results(ds)
+    assert len(ds) == len(found) == ROWS + 2
+    assert found[13:26] == [Failed("DataLossError")] * 13
+    assert [results(ds.skip(place).take(1)) for place in range(ROWS + 1)] == [[one] for one in found[:-1]]
+    for place in (13, 25, ROWS):
+        with pytest.raises(ad.DataLossError):
+            ds[place]
+    with pytest.raises(FileNotFoundError):
+        ds[ROWS + 1]

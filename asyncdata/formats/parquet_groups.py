@@ -1,0 +1,139 @@
+"""Row groups of Parquet files: where their bytes lie, and what becomes of them; a step without I/O."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from asyncdata.errors import DataLossError, PlanError
+from asyncdata.formats.arrow_columns import arrow, columns_of
+
+__all__ = ("TAIL", "PartsOfFile", "Selection", "checked_tail", "metadata_in", "spans", "told_as")
+
+METHOD: Final = "ParquetDataset"
+
+TAIL: Final = 1 << 16
+"""Bytes that are read from the end of a file, where most that tell of its row groups fit in."""
+
+MAGIC: Final = b"PAR1"
+
+
+class PartsOfFile(io.RawIOBase):
+    """Some parts of a file, as a file that pyarrow reads."""
+
+    def __init__(self, size: int, parts: Sequence[tuple[int, bytes]]) -> None:
+        super().__init__()
+        self._size = size
+        self._parts = parts
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1, /) -> bytes:
+        stop = self._size if size < 0 else min(self._size, self._at + size)
+        for start, data in self._parts:
+            if start <= self._at and stop <= start + len(data):
+                found = data[self._at - start : stop - start]
+                self._at = stop
+                return found
+        raise DataLossError(f"bytes {self._at} to {stop} are asked for, which the file does not say it needs")
+
+
+def checked_tail(tail: bytes, size: int) -> int:
+    """Return how many bytes at the end tell of a file's row groups, of which `tail` are the last; `ValueError`."""
+    if len(tail) < 12 or tail[-4:] != MAGIC:
+        raise ValueError(f"at byte {max(0, size - 4)} {MAGIC!r} was expected, which a Parquet file ends with")
+    length = int.from_bytes(tail[-8:-4], "little") + 8
+    if length > size - len(MAGIC):
+        raise ValueError(f"at byte {size - 8} it says that {length - 8} bytes tell of it, more than it has")
+    return length
+
+
+def metadata_in(tail: bytes, size: int) -> Any:
+    """Return what the last bytes of a file tell of it."""
+    return arrow("pyarrow.parquet", METHOD).read_metadata(PartsOfFile(size, [(size - len(tail), tail)]))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The columns and rows that are wanted."""
+
+    columns: Sequence[str] | None = None
+    filters: Any = None
+
+    def needed(self, metadata: Any, name: str) -> list[str] | None:
+        """Return the columns to read: those that are wanted, and those that filters look at; `PlanError` for others."""
+        names = metadata.schema.to_arrow_schema().names
+        looked_at = looked_at_by(self.filters)
+        needed = [*(self.columns or ()), *(looked_at or ())]
+        if missing := [column for column in needed if column not in names]:
+            raise PlanError(f"{name}: there is no column {missing[0]!r}, but {names}")
+        return None if self.columns is None or looked_at is None else needed
+
+    def decoded(
+        self, metadata: Any, group: int, source: PartsOfFile, needed: list[str] | None
+    ) -> tuple[dict[str, Any], int]:
+        """Return the columns of a row group, and how many rows they have; in any thread."""
+        pq = arrow("pyarrow.parquet", METHOD)
+        file = pq.ParquetFile(source, metadata=metadata, pre_buffer=False, page_checksum_verification=True)
+        table = file.read_row_group(group, columns=needed, use_threads=False)
+        if self.filters is not None:
+            told: Any = self.filters
+            table = table.filter(pq.filters_to_expression(told) if isinstance(told, list) else told)
+        if self.columns is not None:
+            table = table.select(self.columns)
+        return columns_of(table), table.num_rows
+
+
+def told_as(error: Exception, name: str, group: int = -1) -> Exception:
+    """Return an error of pyarrow as one that names the file and the row group; others as they are."""
+    if isinstance(error, (PlanError, FileNotFoundError, PermissionError, ConnectionError, TimeoutError)):
+        return error
+    where = f"row group {group} cannot be read" if group >= 0 else "it is no Parquet file"
+    return DataLossError(f"{name}: {where}: {error}")
+
+
+def looked_at_by(filters: Any) -> list[str] | None:
+    """Return the columns that filters look at; `None` for an expression, which does not tell."""
+    if filters is None:
+        return []
+    if not isinstance(filters, list):
+        return None
+    groups = cast("list[Any]", filters)
+    found: list[str] = []
+    for some in groups:
+        terms = cast("list[Any]", some if isinstance(some, list) else [some])
+        found += [str(term[0]) for term in terms]
+    return found
+
+
+def spans(metadata: Any, group: int, needed: Sequence[str] | None) -> list[tuple[int, int]]:
+    """Return where the bytes of a row group lie that are needed, as few parts as there are gaps between them."""
+    found: list[tuple[int, int]] = []
+    row_group = metadata.row_group(group)
+    for place in range(row_group.num_columns):
+        chunk = row_group.column(place)
+        if needed is not None and chunk.path_in_schema.partition(".")[0] not in needed:
+            continue
+        start = chunk.data_page_offset
+        if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
+            start = chunk.dictionary_page_offset
+        size = chunk.total_compressed_size
+        if found and found[-1][0] + found[-1][1] == start:
+            found[-1] = found[-1][0], found[-1][1] + size
+        else:
+            found.append((start, size))
+    return found

@@ -1,0 +1,150 @@
+"""Rows of Parquet files by their numbers: a row group is read for each, and the last ones are kept."""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, ClassVar, Final, TypeAlias
+
+from asyncdata.elements.columns import ColumnBatch
+from asyncdata.errors import DataLossError
+from asyncdata.formats.column_parser import part_of
+from asyncdata.formats.parquet_groups import (
+    TAIL,
+    PartsOfFile,
+    Selection,
+    checked_tail,
+    metadata_in,
+    spans,
+    told_as,
+)
+from asyncdata.runtime.tickets import END, Position
+from asyncdata.sources.numbered_files import NumberedFiles
+from asyncdata.storage import AnyPart, StorageOptions, opened, without_query
+from asyncdata.storage.base import Status
+
+__all__ = ("ParquetFiles",)
+
+KEPT: Final = 8
+"""Row groups that stay decoded."""
+
+Group: TypeAlias = dict[str, Any] | Exception
+
+
+@dataclass
+class KnownTable:
+    """What the end of a file tells of it, or why it tells nothing."""
+
+    status: Status
+    metadata: Any = None
+    needed: list[str] | None = None
+    begins: list[int] = field(default_factory=lambda: [0])
+    """The number of each row group's first row, and at last of how many there are."""
+    error: Exception | None = None
+
+
+class ParquetFiles(NumberedFiles):
+    """Files of tables, of which the ends are read once."""
+
+    method: ClassVar = "ParquetDataset"
+
+    def __init__(self, columns: Sequence[str] | None, storage: StorageOptions | None = None) -> None:
+        self.selection = Selection(columns)
+        self.storage = storage
+        self.known: dict[str, KnownTable] = {}
+        self.groups: OrderedDict[tuple[str, int], Group] = OrderedDict()
+        self.lock = threading.Lock()
+
+    def __getstate__(self) -> tuple[Selection, StorageOptions | None]:
+        return self.selection, self.storage
+
+    def __setstate__(self, state: tuple[Selection, StorageOptions | None]) -> None:
+        self.__init__(state[0].columns, state[1])
+
+    def of(self, path: str) -> KnownTable:
+        """Return what is known of a file."""
+        if path not in self.known:
+            try:
+                with opened(path, self.storage) as file:
+                    self.known[path] = self.looked_at(file, without_query(path))
+            except (OSError, ValueError) as error:
+                self.known[path] = KnownTable(
+                    Status(-1, 0), error=told_as(error, without_query(path)).with_traceback(None)
+                )
+        return self.known[path]
+
+    def looked_at(self, file: AnyPart, name: str) -> KnownTable:
+        """Return what the end of a file tells of it."""
+        status = file.status()
+        size = min(TAIL, status.size)
+        tail = file.read_at(status.size - size, size)
+        length = checked_tail(tail, status.size)
+        if length > size:
+            tail = file.read_at(status.size - length, length)
+        metadata = metadata_in(tail, status.size)
+        rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        return KnownTable(status, metadata, self.selection.needed(metadata, name), [0, *accumulate(rows)])
+
+    def count(self, path: str) -> int:
+        known = self.of(path)
+        return known.begins[-1] + (known.error is not None)
+
+    def position(self, path: str, number: int) -> Position:
+        known = self.of(path)
+        if number >= self.count(path):
+            return END
+        name = os.path.basename(without_query(path))
+        if known.error is not None:
+            return [name, known.status.size, 0, 0, 0]
+        group = bisect_right(known.begins, number) - 1
+        return [name, known.status.size, known.begins[group], group, number - known.begins[group]]
+
+    def read_file(self, path: str, records: Sequence[int]) -> list[Any]:
+        known = self.of(path)
+        if known.error is not None:
+            return [known.error] * len(records)
+        found: list[Any] = [None] * len(records)
+        with opened(path, self.storage) as file:
+            if file.status() != known.status:
+                raise DataLossError(f"{without_query(path)}: the file has changed since its end was read")
+            for place in sorted(range(len(records)), key=records.__getitem__):  # each row group once
+                group = bisect_right(known.begins, records[place]) - 1
+                columns = self.group(file, path, known, group)
+                found[place] = columns
+                if not isinstance(columns, Exception):
+                    row = records[place] - known.begins[group]
+                    (element,) = ColumnBatch(part_of(columns, row, row + 1), 1)
+                    found[place] = copy.deepcopy(element)  # the row group stays, and rows are the consumer's own
+        return found
+
+    def group(self, file: AnyPart, path: str, known: KnownTable, group: int) -> Group:
+        """Return the columns of a row group, or what is wrong with it."""
+        with self.lock:
+            if (columns := self.groups.get((path, group))) is not None:
+                self.groups.move_to_end((path, group))
+                return columns
+        columns = self.decoded(file, path, known, group)
+        with self.lock:
+            self.groups[path, group] = columns
+            if len(self.groups) > KEPT:
+                self.groups.popitem(last=False)
+        return columns
+
+    def decoded(self, file: AnyPart, path: str, known: KnownTable, group: int) -> Group:
+        """Read a row group."""
+        try:
+            wanted = spans(known.metadata, group, known.needed)
+            parts = [(start, file.read_at(start, size)) for start, size in wanted]
+            source = PartsOfFile(known.status.size, parts)
+            return self.selection.decoded(known.metadata, group, source, known.needed)[0]
+        except (OSError, ValueError) as error:
+            return told_as(error, without_query(path), group).with_traceback(None)
+
+    def is_end(self, path: str, record: int) -> bool:
+        return self.of(path).error is not None
