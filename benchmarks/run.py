@@ -29,6 +29,7 @@ BENCHMARKS = (
     "loaders/records",
     "loaders/resume",
     "loaders/slowing",
+    "loaders/small_files",
     "loaders/random_access",
     "micro/catalogue",
     "micro/costs",

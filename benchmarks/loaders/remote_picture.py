@@ -31,7 +31,7 @@ def drawn(lines: Sequence[Line], across: str, up: str) -> str:
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="13">']
     parts += [f'<rect width="100%" height="100%" fill="white"/><text x="{LEFT}" y="18">{up}</text>']
     parts += axes(places, across)
-    for line, colour in zip(lines, COLOURS, strict=True):
+    for line, colour in zip(lines, COLOURS, strict=False):
         parts += curve(places, line, colour)
     return "\n".join([*parts, "</svg>", ""])
 

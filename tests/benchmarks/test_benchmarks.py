@@ -26,6 +26,7 @@ BENCHMARKS = {
     "loaders/records": "tf.Example of 10 KB to arrays",
     "loaders/resume": "asyncdata: state",
     "loaders/slowing": "2 processes",
+    "loaders/small_files": "map(read_file)",
     "micro/catalogue": "rebatch(40), rows of 150 KB",
     "micro/costs": "start and stop of a pipeline",
     "micro/memory": "interleave",
