@@ -201,6 +201,23 @@ async def test_leaving_ends_requests(server: Web, tmp_path: Path, nothing_left: 
         assert await anext(elements) == made[0]
 
 
+async def test_leaving_waits_for_no_answer(server: Web, tmp_path: Path, nothing_left: None) -> None:
+    (url,), (made,) = served(server, tmp_path, [400])
+    server.fault = lambda number, request: "slow" if number > 1 else None
+    async with ad.TFRecordDataset(url).iterate() as elements:
+        assert await anext(elements) == made[0]
+        assert await asyncio.to_thread(server.asked_for, "00.tfrecord", 2)
+    assert not server.slow.is_set()
+
+
+def test_an_answer_may_take_long_as_long_as_it_comes(server: Web, tmp_path: Path) -> None:
+    (url,), (made,) = served(server, tmp_path, [10])
+    server.fault = lambda number, request: "trickle"  # for a second
+    options = {"client_options": {"read_timeout": "500ms"}}
+    assert list(ad.TFRecordDataset(url, storage_options=options)) == made
+    assert len(server.requests) == 1
+
+
 FORKED = """
 import os, sys, asyncdata as ad
 assert list(ad.TextLineDataset(sys.argv[1])) == [b"x"]

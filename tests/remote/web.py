@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 __all__ = ("Request", "Web", "web")
@@ -29,7 +30,7 @@ class Web:
         self.files: dict[str, bytes] = {}
         self.requests: list[Request] = []
         self.fault: Callable[[int, Request], str | int | None] = lambda number, request: None
-        """What is wrong with a request by its number: a status, "cut" in the middle, "reset", "slow"; or nothing."""
+        """What is wrong with a request by its number: a status, "cut", "reset", "slow", "trickle"; or nothing."""
         self.slow = threading.Event()
         """What answers that are slow wait for, in their middle."""
         self.gate: threading.Event | None = None
@@ -43,10 +44,14 @@ class Web:
         self.files[f"/{path}"] = content
         return f"{self.url}/{path}"
 
-    def asked_for(self, path: str) -> bool:
-        """Wait until somebody asks for a file; whether that has happened in time."""
+    def asked_for(self, path: str, count: int = 1) -> bool:
+        """Wait until somebody has asked for a file so often; whether that has happened in time."""
+
+        def asked() -> bool:
+            return sum(one.path == f"/{path}" for one in self.requests) >= count
+
         with self.lock:
-            return self.lock.wait_for(lambda: any(one.path == f"/{path}" for one in self.requests), 30)
+            return self.lock.wait_for(asked, 30)
 
     def of(self, method: str) -> list[Request]:
         return [request for request in self.requests if request.method == method]
@@ -115,11 +120,12 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
             return
-        middle = start if fault != "slow" else start + (stop - start) // 2
-        self.wfile.write(content[start:middle])
-        if fault == "slow":
-            self.web.slow.wait(30)
-        self.wfile.write(content[middle:stop])
+        pieces = {"slow": 2, "trickle": 10}.get(fault or "", 1)
+        ends = [start + (stop - start) * piece // pieces for piece in range(pieces + 1)]
+        for begin, end in pairwise(ends):
+            if begin > start:
+                self.web.slow.wait(30 if fault == "slow" else 0.1)
+            self.wfile.write(content[begin:end])
 
 
 class Server(ThreadingHTTPServer):
