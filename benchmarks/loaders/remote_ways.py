@@ -8,6 +8,7 @@ Prints how many bytes the records had, and how many seconds it took, of the proc
 from __future__ import annotations
 
 import asyncio
+import importlib
 import io
 import json
 import os
@@ -271,6 +272,16 @@ WAYS: Final[dict[str, Callable[[Job], int | tuple[int, float]]]] = {
 }
 
 
+MODULES: Final = {
+    "raw": ("obstore.store", "uvloop"),
+    "raw + parser": ("obstore.store", "uvloop"),
+    "asyncdata": ("obstore.store", "uvloop"),
+    "fsspec": ("fsspec.implementations.http",),
+    "s3fs": ("s3fs",),
+}
+"""What is imported before the clock starts."""
+
+
 def busy_seconds() -> float:
     """How long the processors have worked for this process and those that it has waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -281,6 +292,8 @@ def main() -> None:
     """Do the job that the arguments tell."""
     warnings.simplefilter("ignore")
     job = Job(**json.loads(sys.argv[1]))
+    for module in MODULES.get(job.way, ()):
+        importlib.import_module(module)
     os.environ.update(AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b", AWS_DEFAULT_REGION="us-east-1")
     os.environ.update(S3_ENDPOINT_URL=job.base, AWS_ENDPOINT_URL=job.base)
     begin, busy = time.perf_counter(), busy_seconds()
