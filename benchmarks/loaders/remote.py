@@ -6,8 +6,8 @@
 The server is nginx on this machine (apt-get install nginx-light libnginx-mod-http-lua): once as fast as it can, and
 once with 100 ms to the first byte and 10 MB/s a connection. Client and server share the cores. The raw loop gets the
 same files in parts of 8 MB and drops them; "raw + parser" also takes the records apart, with both checksums. All run
-by turns, each in a process of its own. Of peers that are installed (pip install s3fs webdataset mosaicml-streaming
-litdata) the time from the first element on counts, as their processes take seconds to start; of asyncdata all of it.
+by turns, each in a process of its own, and so do the peers that are installed (pip install s3fs webdataset
+mosaicml-streaming litdata): fsspec and s3fs with a thread for each file, the others with worker processes.
 """
 
 from __future__ import annotations
@@ -143,9 +143,8 @@ def main() -> None:
     arguments = parse_arguments(__doc__ or "")
     report = Report("Records on a server: seconds, and CPU seconds of the client, for a gigabyte")
     peers = [] if arguments.quick else [*installed(PEERS)]
-    with served(4 if arguments.quick else 64, ()) as server:
+    with served(4 if arguments.quick else 64, peers) as server:
         against_raw(report, server, arguments.rounds(5))
-    with served(16, peers) as server:
         against_peers(report, server, peers, arguments.rounds(3))
     report.finish(arguments.json)
 
