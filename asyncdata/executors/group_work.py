@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
+from time import perf_counter
 from typing import Any, Final, TypeAlias
 
 from asyncdata.elements.columns import ColumnBatch
@@ -19,6 +20,9 @@ __all__ = ("Done", "GroupWork")
 
 LARGE: Final = 1 << 14
 """Bytes of an element from which on it is copied into its batch at once, before others push it out of the cache."""
+
+AT_HAND: Final = 256
+"""So many elements at most are made at once of what needs no waiting."""
 
 
 Done: TypeAlias = tuple[Block, int]
@@ -121,8 +125,29 @@ class GroupWork:
     @property
     def at_once(self) -> Callable[[Block], Block | None] | None:
         """What does it to a block of one element if that needs no waiting, if there is such a thing."""
-        quick = getattr(self.calls[0].fn, "at_once", None) if len(self.calls) == 1 and not self.calls[0].keeps else None
+        quick = self.quick
         return None if quick is None else partial(tried, quick)
+
+    @property
+    def quick(self) -> Callable[[Any], Any] | None:
+        """What the only function has that gives its result without waiting, or `None`, if it has such a thing."""
+        only = self.calls[0] if len(self.calls) == 1 and not self.calls[0].keeps else None
+        return None if only is None else getattr(only.fn, "at_once", None)
+
+    def at_hand(self, block: Block, start: int, most: int, seconds: float) -> Block | None:
+        """Return what becomes of elements from `start` on that need no waiting, in about so many seconds, if any."""
+        quick, results = self.quick, list[Any]()
+        if quick is None or block.failed:
+            return None
+        end = perf_counter() + seconds
+        for item in block.items[start : start + min(most, AT_HAND)]:
+            result = quick(item)
+            if result is None:
+                break
+            results.append(result)
+            if perf_counter() > end:
+                break
+        return Block(results, block.tickets.part(start, start + len(results))) if results else None
 
     async def run_async(self, block: Block) -> Block:
         """Call or await the functions on a block of one element."""

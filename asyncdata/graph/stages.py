@@ -294,16 +294,19 @@ class Apply:
                 block = None
 
     async def awaited(self, work: GroupWork, source: Blocks, want: Demand, meter: Meter) -> Blocks:
-        """Await the functions on one element after the other; none waits for the next."""
-        at_once, now = work.at_once, meter.clock.now
+        """Await the functions on one element after the other; only what needs no waiting is given with others."""
+        now = meter.clock.now
         async with aclosing(source):
             async for block in source:
-                for place in range(len(block)):
-                    one, begin = block.part(place, place + 1), now()
-                    result = None if at_once is None else at_once(one)
+                start = 0
+                while start < len(block):
+                    begin = now()
+                    result = work.at_hand(block, start, want.items, INLINE_GROUP)
+                    done = 1 if result is None else len(result)
                     if result is None:
                         RETRIED.set(meter.retried)
-                        result = await work.run_async(one)
+                        result = await work.run_async(block.part(start, start + 1))
+                    start += done
                     meter.awaited(result, now() - begin)
                     if result.items:
                         yield result

@@ -225,7 +225,7 @@ class Meter:
         if RECORDERS:
             record(self.step, "worker", seconds, len(block))
         self.workers = 1
-        self.gave(block, seconds)
+        self.gave(block, seconds / max(1, len(block)))
 
     def collected(self, group: Finished) -> None:
         """Take note of what one of its workers made."""

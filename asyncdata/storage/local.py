@@ -39,6 +39,8 @@ LARGEST_QUICK: Final = 1 << 20
 SLOW: Final = 2e-3
 """Seconds that to open a file may take there, so that the next ones are opened there too; else in threads, so many."""
 AFTER_SLOW: Final = 256
+WATCHED: Final = 8
+"""Of so many files that follow each other two must be slow to open for that."""
 
 
 class LocalStore:
@@ -100,6 +102,8 @@ class QuickReads:
     def __init__(self) -> None:
         self.others = 0
         """How many files are left to threads before it is tried again."""
+        self.watched = 0
+        """Of how many files the next that is slow to open has others left to threads."""
 
     def read(self, path: str, start: int, length: int | None) -> bytes | None:
         """Return what a file has, or `None` if it is better read in a thread."""
@@ -109,10 +113,13 @@ class QuickReads:
         begin = time.perf_counter()
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # comes again in the thread
+        except (OSError, ValueError):  # comes again in the thread
             return None
-        if time.perf_counter() - begin > SLOW:
-            self.others = AFTER_SLOW
+        if time.perf_counter() - begin > SLOW:  # once that may have been another program's turn
+            self.others = AFTER_SLOW if self.watched > 0 else 0
+            self.watched = WATCHED
+        else:
+            self.watched -= 1
         try:
             size = os.fstat(descriptor).st_size - start if length is None else length
             if not 0 < size <= LARGEST_QUICK:

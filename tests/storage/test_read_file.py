@@ -61,4 +61,29 @@ async def test_files_that_take_long_to_open_are_left_to_threads(
     for _ in range(5):
         assert await ad.read_file(path) == b"content"
         left.append(quick.others)
-    assert left == [2, 1, 0, 2, 1]
+    assert left == [0, 2, 1, 0, 2]  # once that may have been another program's turn
+
+
+@pytest.mark.parametrize("calls", [None, 3])
+def test_a_name_that_is_none_is_an_error_in_its_place(tmp_path: Path, calls: int | None) -> None:
+    (tmp_path / "a").write_bytes(b"content")
+    names = [str(tmp_path / "a"), "with\0zero", str(tmp_path / "a")]
+    ds = ad.Dataset.from_tensor_slices(names).map(ad.read_file, num_parallel_calls=calls)
+    with pytest.raises(ValueError, match="null byte"):
+        list(ds)
+    assert list(ds.ignore_errors()) == [b"content"] * 2
+
+
+def test_files_at_hand_come_together_and_no_more_than_are_wanted(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"{number:02}").write_bytes(b"%d" % number)
+    names = [str(tmp_path / f"{number:02}") for number in range(20)]
+    ds = ad.Dataset.from_tensor_slices(names).map(ad.read_file)
+    for count in range(21):
+        with ds.take(count).iterate() as contents:
+            found = list(contents)
+        assert found == [b"%d" % number for number in range(count)]
+        with ds.iterate() as contents:
+            found = [next(contents) for _ in range(count)]
+            state = contents.state_dict()
+        assert found + list(ds.iterate(state=state)) == [b"%d" % number for number in range(20)]
