@@ -18,7 +18,7 @@ FIRST_PART: Final = 1 << 20
 LARGEST_PART: Final = 8 << 20
 """Bytes of a request at most: they come twice as large each time, as what is read on is likely read to its end."""
 
-MOST_AHEAD: Final = 64 << 20
+MOST_AHEAD: Final = 56 << 20
 """Bytes that one object's reader may hold at most."""
 
 
@@ -114,10 +114,12 @@ class ReadAhead:
 
     def _may_grow(self) -> bool:
         """Claim memory for one more part than is requested ahead."""
-        return self._claim((self._count + 2) * LARGEST_PART)
+        return self._claim((self._count + 3) * LARGEST_PART)
 
     def _claim(self, wanted: int) -> bool:
-        """Tell whether the parts of this object may have so many bytes together."""
+        """Tell whether the parts of this object may have so many bytes together: those requested, the one that is read,
+        and one more, as a part is there twice when the last of it has come.
+        """
         return wanted <= MOST_AHEAD and (self._share is None or self._share.claim(wanted) >= wanted)
 
     def _ask(self) -> None:
@@ -136,7 +138,7 @@ class ReadAhead:
         """Return where the part after the last lies that was requested."""
         assert self._entry is not None
         larger = min(2 * self._size, LARGEST_PART)
-        if larger > self._size and self._claim((self._count + 1) * larger):
+        if larger > self._size and self._claim((self._count + 2) * larger):
             self._size = larger
         start, self._asked = self._asked, min(self._asked + self._size, self._entry.size)
         return start, self._asked
