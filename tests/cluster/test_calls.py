@@ -357,3 +357,17 @@ def test_actors_are_named_in_the_statistics() -> None:
     with on_fake(), ds.iterate() as elements:
         list(elements)
         assert [step.where for step in elements.stats().steps if step.where] == ["cluster"]
+
+
+def test_a_batch_that_kills_fails_whole_and_leaves_earlier_failures_as_they_were() -> None:
+    def kills(batch: Any) -> Any:
+        if 6 in batch:
+            die()
+        return batch
+
+    ds = ad.Dataset.range(12).map(fails_at_seven).map(kills, batch=4, num_parallel_calls=2)
+    with on_fake():
+        found = read_plain(ds.with_options(CLUSTER))
+    assert [*found[:4], *found[8:]] == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert ["WorkerCrashed" in repr(one) for one in found[4:8]] == [True, True, True, False]
+    assert "ValueError" in repr(found[7])

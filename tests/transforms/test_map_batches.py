@@ -29,6 +29,22 @@ def test_keeps_its_contract(size: int, how: dict[str, Any]) -> None:
     check_transform(lambda ds: ds.map(halve, batch=size, **how), lambda items: [np.float64(x / 2) for x in items])
 
 
+def words_of(batch: Any) -> list[str]:
+    return [repr(batch)] * len(batch)
+
+
+def odd_one_fails(x: Any) -> Any:
+    if x == 1:
+        raise Boom(x)
+    return x
+
+
+@pytest.mark.parametrize("executor", [None, "thread"])
+def test_the_function_is_given_no_elements_that_have_failed(executor: Any) -> None:
+    ds = ad.Dataset.range(4).map(odd_one_fails).map(words_of, batch=2, num_parallel_calls=2, executor=executor)
+    assert results(ds) == ["array([0])", Failed("Boom(1)"), "array([2, 3])", "array([2, 3])"]
+
+
 @pytest.mark.parametrize("how", [{}, {"num_parallel_calls": 2}])
 def test_the_function_is_given_whole_batches(how: dict[str, Any]) -> None:
     sizes: list[int] = []

@@ -212,7 +212,7 @@ def sent_to_worker(work: GroupWork, block: Block) -> TaskInput:
         return TaskInput(tuple(block.columns), False, tickets)
     items = [block.items[place] for place in places] if block.failed else block.items
     if items and type(items[0]) is Block:
-        return TaskInput([[None if type(one) is Failure else one for one in item.items] for item in items], True, None)
+        return TaskInput([[one for one in item.items if type(one) is not Failure] for item in items], True, None)
     return TaskInput(items, False, tickets)
 
 
@@ -254,10 +254,9 @@ def sent_back(block: Block, outcome: TaskResult, label: str) -> Block:
 
 def rejoined(batch: Block, rows: list[Any], label: str) -> Block:
     """Return the results of a batch as a block; what had failed before stays."""
-    items = [
-        before if type(before) is Failure else opened(row, batch.tickets, place, label)
-        for place, (before, row) in enumerate(zip(batch.items, rows, strict=True))
-    ]
+    items = list(batch.items)
+    for place, row in zip(sound(batch), rows, strict=True):
+        items[place] = opened(row, batch.tickets, place, label)
     return Block(items, batch.tickets, Failure in set(map(type, items)))
 
 
@@ -353,6 +352,8 @@ def crashed(work: GroupWork, one: Block, words: str) -> Block:
         rows: Block = one.items[0]
         parts = [crashed(work, rows.part(row, row + 1), words) for row in range(len(rows))]
         return Block([Block.join(parts)], one.tickets)
+    if type(one.items[0]) is Failure:  # it had failed before
+        return one
     return Block([noted(WorkerCrashed(words), work.label, one.tickets[0])], one.tickets, True)
 
 

@@ -606,3 +606,20 @@ def test_a_worker_computes_in_one_thread() -> None:
         assert told == ["1"] * 4
         assert threads
         assert set(threads) == {1}
+
+
+def odd_one_fails(x: Any) -> Any:
+    if x == 1:
+        raise ValueError(x)
+    return x
+
+
+def words_of(batch: Any) -> list[str]:
+    return [repr(batch)] * len(batch)
+
+
+def test_a_function_of_batches_is_given_no_elements_that_have_failed() -> None:
+    ds = ad.Dataset.range(4).map(odd_one_fails).map(words_of, batch=2, num_parallel_calls=2, executor="process")
+    found = outcomes(ds)
+    assert [found[0], *found[2:]] == ["array([0])", "array([2, 3])", "array([2, 3])"]
+    assert found[1][0] is ValueError
