@@ -16,7 +16,7 @@ from asyncdata.executors.process.task import RemoteError, Task, carry_out
 from asyncdata.executors.process.worker import ForeignError, sent
 from asyncdata.memory.buffer_pool import empty, keep_memory_warm
 
-__all__ = ("CallActor", "CallReply", "Greeting")
+__all__ = ("CallActor", "CallReply", "Greeting", "not_loaded")
 
 MAX_FUNCTIONS: Final = 64
 
@@ -55,10 +55,6 @@ class CallActor:
         self.functions: OrderedDict[bytes, GroupWork] = OrderedDict()
         keep_memory_warm()
 
-    def greet(self) -> Greeting:
-        """Say which versions run here."""
-        return Greeting.of_this()
-
     def call(self, name: bytes, work: bytes | None, parcel: Parcel) -> CallReply:
         """Do a task. Whatever goes wrong is in the reply."""
         try:
@@ -75,11 +71,7 @@ class CallActor:
             try:
                 self.functions[name] = loads(work)
             except Exception as error:
-                where = f"the worker {platform.node()} (process {os.getpid()}, Python {sys.version.split()[0]})"
-                raise StageError(
-                    f"{where} cannot load a function of the pipeline: {error!r}; what it imports must be installed on "
-                    "every node of the cluster"
-                ) from error
+                raise not_loaded(error) from error
         self.functions.move_to_end(name)
         while len(self.functions) > MAX_FUNCTIONS:
             self.functions.popitem(last=False)
@@ -99,6 +91,15 @@ class CallActor:
             raise
         except Exception as error:
             raise ForeignError(str(error)) from error
+
+
+def not_loaded(error: Exception) -> StageError:
+    """Return the error for functions that cannot be unpickled on this worker."""
+    where = f"the worker {platform.node()} (process {os.getpid()}, Python {sys.version.split()[0]})"
+    return StageError(
+        f"{where} cannot load a function of the pipeline: {error!r}; what it imports must be installed on every node "
+        "of the cluster"
+    )
 
 
 def unmarked(_: int) -> None:

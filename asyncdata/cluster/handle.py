@@ -7,12 +7,13 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from asyncdata.cluster.pool import ActorPool, RemoteFunction
 from asyncdata.cluster.ray_transport import RayTransport, ray_of
+from asyncdata.cluster.remote_run import RunPool
 from asyncdata.cluster.settings import Cluster
-from asyncdata.cluster.transport import Transport
+from asyncdata.cluster.transport import CALLS, RUNS, ActorKind, Transport
 from asyncdata.cluster.workers import ClusterWorkers
 from asyncdata.errors import PlanError, StageError
 from asyncdata.executors.group_work import GroupWork
@@ -20,40 +21,56 @@ from asyncdata.executors.process.workers import pickled
 from asyncdata.executors.workers import RemoteExecutor, Workers
 from asyncdata.runtime import forks
 
-__all__ = ("ActorPoolHandle", "actors_of", "connection", "end_actors")
+__all__ = ("ActorPoolHandle", "RunPoolHandle", "actors_of", "connection", "end_actors", "runs_of")
 
 END_TIMEOUT: Final = 2.0
 
+P = TypeVar("P", bound=ActorPool)
 
-def connection(cluster: Cluster) -> Callable[[], Transport]:
-    """Return what connects to a cluster; `MissingDependencyError` if Ray is not there."""
+
+def connection(cluster: Cluster, kind: ActorKind) -> Callable[[], Transport]:
+    """Return what connects to a cluster for actors of a kind; `MissingDependencyError` if Ray is not there."""
     if find_spec("ray") is None:
         ray_of()
-    return partial(RayTransport, cluster)
+    return partial(RayTransport, cluster, kind)
 
 
-class ActorPoolHandle(RemoteExecutor):
+class PoolHandle(Generic[P]):
     """A reference to a pool of actors, which ends with its last reference."""
 
-    name: ClassVar[str] = "cluster"
-
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, pool: P) -> None:
         self.cluster = cluster
-        self.pool = ActorPool(cluster, connection(cluster))
-        self.functions: weakref.WeakValueDictionary[bytes, RemoteFunction] = weakref.WeakValueDictionary()
-        POOLS.add(self.pool)
-        weakref.finalize(self, self.pool.end).atexit = False
+        self.pool: P = pool
+        POOLS.add(pool)
+        weakref.finalize(self, pool.end).atexit = False
         forks.register(self)
 
     def disown(self) -> None:
         """Take no calls in a forked child: the connection is the parent's."""
         POOLS.discard(self.pool)
         forks.keep_for_ever(self.pool)
-        self.pool = ActorPool(self.cluster, self.pool.connect)
+        self.pool = type(self.pool)(self.cluster, self.pool.connect)
         self.pool.refusal = StageError(
             "this process was forked from one that may be connected to Ray, which a fork cannot use: start it anew "
             "(multiprocessing's 'spawn'), or leave Options(cluster=) out here"
         )
+
+
+class RunPoolHandle(PoolHandle[RunPool]):
+    """A reference to the actors that run pipelines."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster, RunPool(cluster, connection(cluster, RUNS)))
+
+
+class ActorPoolHandle(PoolHandle[ActorPool], RemoteExecutor):
+    """A reference to the actors that make calls."""
+
+    name: ClassVar[str] = "cluster"
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster, ActorPool(cluster, connection(cluster, CALLS)))
+        self.functions: weakref.WeakValueDictionary[bytes, RemoteFunction] = weakref.WeakValueDictionary()
 
     def workers(self, count: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool) -> Workers:
         return ClusterWorkers(self, self.pool, self.function(work), count, work, epoch, copied)
@@ -72,6 +89,7 @@ class ActorPoolHandle(RemoteExecutor):
 
 POOLS: Final[weakref.WeakSet[ActorPool]] = weakref.WeakSet()
 HANDLES: Final[weakref.WeakValueDictionary[Cluster, ActorPoolHandle]] = weakref.WeakValueDictionary()
+RUN_HANDLES: Final[weakref.WeakValueDictionary[Cluster, RunPoolHandle]] = weakref.WeakValueDictionary()
 
 
 def actors_of(cluster: Cluster) -> ActorPoolHandle:
@@ -79,6 +97,14 @@ def actors_of(cluster: Cluster) -> ActorPoolHandle:
     handle = HANDLES.get(cluster)
     if handle is None:
         handle = HANDLES[cluster] = ActorPoolHandle(cluster)
+    return handle
+
+
+def runs_of(cluster: Cluster) -> RunPoolHandle:
+    """Return the actors of a cluster that run pipelines, which are shared likewise."""
+    handle = RUN_HANDLES.get(cluster)
+    if handle is None:
+        handle = RUN_HANDLES[cluster] = RunPoolHandle(cluster)
     return handle
 
 

@@ -16,10 +16,10 @@ from typing import Any, Final
 from asyncdata.cluster.actor import CallReply, Greeting
 from asyncdata.cluster.parcel import Parcel
 from asyncdata.cluster.settings import Cluster
-from asyncdata.cluster.transport import Actor, Loss, Transport
+from asyncdata.cluster.transport import GREET, Actor, Loss, Transport
 from asyncdata.errors import AsyncDataError, StageError
 
-__all__ = ("ActorPool", "Killed", "PendingCall", "RemoteFunction")
+__all__ = ("ActorPool", "Killed", "PendingCall", "PoolActor", "RemoteFunction")
 
 log = logging.getLogger("asyncdata")
 
@@ -79,6 +79,17 @@ class PendingCall:
         """Of the pool: how often it had failed when the pipeline began."""
         self.dropped = False
 
+    def request(self, actor: PoolActor, transport: Transport) -> tuple[str, tuple[Any, ...]]:
+        """Return which method of an actor is called now, and with what. The function goes along until it is known."""
+        parcel, function = self.ask(), self.function
+        work = None if function.name in actor.known else function.over(transport)
+        actor.known.add(function.name)
+        return "call", (function.name, work, parcel)
+
+    def unknown(self, actor: PoolActor) -> None:
+        """Take note that an actor does not know the function."""
+        actor.known.discard(self.function.name)
+
 
 class PoolActor:
     """An actor as the pool knows it: the calls it has, the oldest first, and the functions it has learnt."""
@@ -90,6 +101,8 @@ class PoolActor:
         self.lost = False
         self.calls: dict[int, PendingCall] = {}
         self.known: set[bytes] = set()
+        self.runs: set[int] = set()
+        """The pipelines that it runs, where that is what it is for."""
 
     def has_room(self, call: PendingCall) -> bool:
         """Tell whether it may be given a call now."""
@@ -107,6 +120,7 @@ class ActorPool:
         self, cluster: Cluster, connect: Callable[[], Transport], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.cluster = cluster
+        self.count = cluster.calls
         self.connect = connect
         self.clock = clock
         self.events: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -180,7 +194,7 @@ class ActorPool:
         self.waiting.append(call)
         if self.transport is None:
             self.transport = self.connect()
-            for _ in range(self.cluster.calls):
+            for _ in range(self.count):
                 self.start(self.transport)
         self.hand_out()
 
@@ -188,7 +202,7 @@ class ActorPool:
         """Start an actor; it takes calls when it has said which versions it runs."""
         actor = PoolActor(transport.start(), next(self.numbers))
         self.actors.append(actor)
-        transport.call(actor.actor, "greet", (), self.arrival(partial(self.greeted, actor)))
+        transport.call(actor.actor, GREET, (), self.arrival(partial(self.greeted, actor)))
 
     def arrival(self, take: Callable[[Any, BaseException | None], None]) -> Callable[[Any, BaseException | None], None]:
         """Return what is told a result in any thread, so that it is taken in this one."""
@@ -216,12 +230,17 @@ class ActorPool:
         while self.waiting:
             call = self.waiting[0]
             if not call.dropped:
-                free = [actor for actor in self.actors if actor.has_room(call)]
-                if not free:
+                actor = self.actor_for(call)
+                if actor is None:
                     break
-                self.send(min(free, key=lambda actor: len(actor.calls)), call)
+                self.send(actor, call)
             self.waiting.popleft()
         self.wait_for_actors()
+
+    def actor_for(self, call: PendingCall) -> PoolActor | None:
+        """Return the actor that is to make a call now, if one has room."""
+        free = [actor for actor in self.actors if actor.has_room(call)]
+        return min(free, key=lambda actor: len(actor.calls), default=None)
 
     def wait_for_actors(self) -> None:
         """Take the time from which on calls wait and no actor is there."""
@@ -232,19 +251,16 @@ class ActorPool:
 
     def send(self, actor: PoolActor, call: PendingCall) -> None:
         """Have an actor make a call. The function goes along until the actor knows it."""
-        transport, function = self.transport, call.function
+        transport = self.transport
         assert transport is not None
         try:
-            parcel = call.ask()
+            method, arguments = call.request(actor, transport)
         except Exception as error:  # noqa: BLE001 - of the elements, which the pipeline is told
             call.done(error)
             return
-        work = None if function.name in actor.known else function.over(transport)
         number = next(self.numbers)
         actor.calls[number] = call
-        arrived = self.arrival(partial(self.replied, actor, number))
-        transport.call(actor.actor, "call", (function.name, work, parcel), arrived)
-        actor.known.add(function.name)
+        transport.call(actor.actor, method, arguments, self.arrival(partial(self.replied, actor, number)))
 
     def replied(self, actor: PoolActor, number: int, reply: CallReply | None, error: BaseException | None) -> None:
         """Hand on what became of a call. What comes late of an actor that was given up is nobody's."""
@@ -252,9 +268,9 @@ class ActorPool:
             return
         if error is not None or reply is None:
             self.failed(actor, number, error)
-        elif reply.parcel is None:  # it does not know the function, or not any more
+        elif reply.parcel is None:  # it does not know what the call is about, or not any more
             del actor.calls[number]
-            actor.known.discard(call.function.name)
+            call.unknown(actor)
             self.waiting.appendleft(call)
         else:
             del actor.calls[number]
@@ -271,7 +287,7 @@ class ActorPool:
         if isinstance(what, StageError):
             raise what from error
         if what is Loss.RESULT and number is not None:
-            self.waiting.appendleft(actor.calls.pop(number))
+            self.ask_again(actor.calls.pop(number))
             return
         self.lose(actor, transport, transport.words(error) if error and what is Loss.ACTOR else None)
 
@@ -282,12 +298,21 @@ class ActorPool:
         transport.stop(actor.actor)
         calls = list(actor.calls.values())
         actor.calls.clear()
-        suspect = calls.pop(0) if calls and reason is not None else None
-        self.barren = 0 if suspect is not None else self.barren + 1
-        self.waiting.extendleft(reversed(calls))
+        self.barren = 0 if calls and reason is not None else self.barren + 1
         if self.barren > MOST_BARREN:
+            self.waiting.extendleft(reversed(calls))
             raise StageError(f"{self.barren} actors in a row have ended before they did anything; the last: {reason}")
         self.start(transport)
+        self.make_up(actor, calls, reason)
+
+    def ask_again(self, call: PendingCall) -> None:
+        """Make a call once more whose result was lost."""
+        self.waiting.appendleft(call)
+
+    def make_up(self, actor: PoolActor, calls: list[PendingCall], reason: str | None) -> None:
+        """Have the calls of a lost actor made elsewhere, but the oldest one if it may be to blame."""
+        suspect = calls.pop(0) if calls and reason is not None else None
+        self.waiting.extendleft(reversed(calls))
         if suspect is not None and not suspect.dropped:
             suspect.done(Killed(reason))
 

@@ -7,9 +7,9 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final
 
-from asyncdata.cluster.actor import CallActor, Greeting
+from asyncdata.cluster.actor import Greeting
 from asyncdata.cluster.settings import Cluster
-from asyncdata.cluster.transport import Actor, Arrived, Loss
+from asyncdata.cluster.transport import GREET, Actor, ActorKind, Arrived, Loss
 from asyncdata.errors import StageError
 from asyncdata.runtime.optional_packages import require
 
@@ -26,26 +26,39 @@ def ray_of() -> Any:
     return require("ray", "Options(cluster=)", INSTALL)
 
 
-class RayActor(CallActor):
-    """A `CallActor` that knows on which node of Ray it runs."""
+class RayActor:
+    """An actor of some kind, which says on which node of Ray it runs."""
+
+    def __init__(self, kind: ActorKind, copied: bool) -> None:
+        self.actor = kind.made(copied)
 
     def greet(self) -> Greeting:
+        """Say where this runs."""
         context = ray_of().get_runtime_context()
         return Greeting.of_this(context.get_node_id(), ray_of().util.get_node_ip_address())
+
+    def do(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the actor."""
+        return getattr(self.actor, method)(*arguments)
 
 
 class RayTransport:
     """The cluster that this process is connected to; if it is to none, `ray.init()` chooses."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, kind: ActorKind) -> None:
         self.ray = ray_of()
         self.cluster = cluster
+        self.kind = kind
         if not self.ray.is_initialized():
             log.info("not connected to a Ray cluster yet: calling ray.init()")
             self.ray.init()
         self.session = self.node()
-        self.kind = self.ray.remote(
-            num_cpus=cluster.num_cpus, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
+        self.remote = self.ray.remote(
+            num_cpus=cluster.num_cpus,
+            max_restarts=0,
+            max_task_retries=0,
+            max_concurrency=kind.at_once,
+            scheduling_strategy="SPREAD",
         )(RayActor)
 
     def node(self) -> str:
@@ -56,13 +69,14 @@ class RayTransport:
         return self.ray.is_initialized() and self.node() == self.session
 
     def start(self) -> Actor:
-        return self.kind.remote(self.cluster.copy)
+        return self.remote.remote(self.kind, self.cluster.copy)
 
     def call(self, actor: Actor, method: str, arguments: tuple[Any, ...], arrived: Arrived) -> None:
         if not self.ray.is_initialized():  # a call would start a cluster of its own
             raise StageError("the connection to Ray was shut down while the pipeline ran")
         try:
-            future: Future[Any] = getattr(actor, method).remote(*arguments).future()
+            call = actor.greet.remote() if method == GREET else actor.do.remote(method, *arguments)
+            future: Future[Any] = call.future()
         except Exception as error:  # noqa: BLE001 - a full object store, an actor that is gone
             arrived(None, error)
             return

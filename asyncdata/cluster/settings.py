@@ -14,7 +14,8 @@ __all__ = ("Cluster",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A Ray cluster whose actors make the calls of parallel `map`, `filter` and `map(batch=)`.
+    """A Ray cluster whose actors make the calls of parallel `map`, `filter` and `map(batch=)`, and run the datasets
+    that a parallel `interleave` opens.
 
     It goes into options: `Options(cluster=ad.Cluster())`. Elements, their order, errors and states are the same as
     without it; see docs/scale-out.md. It needs the extra `ray`, and `ray.init()` if the cluster is not on this machine.
@@ -28,7 +29,13 @@ class Cluster:
 
     calls: int = 8
     """How many calls are made at once, each by an actor of its own; in place of `num_parallel_calls`. With fewer
-    processors in the cluster than they need it goes on with as many actors as there is room for."""
+    processors in the cluster than they need it goes on with as many actors as there is room for. With 0 calls stay
+    where the pipeline runs."""
+
+    runs: int = 0
+    """How many actors run the datasets that `interleave(num_parallel_calls=)` opens, whole: their files are read, and
+    their functions called, on the workers. Every node must reach the files by the same names: a bucket, a shared file
+    system. With 0 they are read where the pipeline runs."""
 
     num_cpus: float = 1
     """How many processors Ray sets aside for each actor; may be a fraction."""
@@ -43,8 +50,11 @@ class Cluster:
     get read-only views, too."""
 
     def __post_init__(self) -> None:
-        if type(self.calls) is not int or self.calls < 1:
-            raise PlanError(f"Cluster(calls=) must be an integer, at least 1, got {self.calls!r:.80}")
+        for name in ("calls", "runs"):
+            if type(value := getattr(self, name)) is not int or value < 0:
+                raise PlanError(f"Cluster({name}=) must be an integer, at least 0, got {value!r:.80}")
+        if not self.calls + self.runs:
+            raise PlanError("Cluster(calls=0, runs=0) has nothing to do: leave Options(cluster=) out")
         check_positive("num_cpus", "a number of processors", self.num_cpus)
         check_positive("timeout", "seconds", self.timeout)
         check_flag("Cluster", "copy", self.copy)

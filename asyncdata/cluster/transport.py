@@ -4,18 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Protocol, TypeAlias
+from importlib import import_module
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from asyncdata.cluster.actor import Greeting
 from asyncdata.errors import StageError
 
-__all__ = ("Actor", "Arrived", "Loss", "Transport")
+__all__ = ("CALLS", "GREET", "RUNS", "Actor", "ActorKind", "Arrived", "Loss", "Transport")
 
 Actor: TypeAlias = Any
 """An actor as its transport knows it."""
 
 Arrived: TypeAlias = Callable[[Any, BaseException | None], None]
 """Is told the result of a call, or why there is none; from any thread, once."""
+
+
+class ActorKind(NamedTuple):
+    """A class of actors by name, which is imported on the workers, and how many methods of one may run at once."""
+
+    module: str
+    name: str
+    at_once: int = 1
+
+    def made(self, copied: bool) -> Any:
+        """Return a new one; on a worker."""
+        return getattr(import_module(self.module), self.name)(copied)
+
+
+GREET: Final = "greet"
+"""What each actor is asked first: it answers with a `Greeting`."""
+
+CALLS: Final = ActorKind("asyncdata.cluster.actor", "CallActor")
+RUNS: Final = ActorKind("asyncdata.cluster.run_actor", "RunActor", 32)
 
 
 class Loss(Enum):

@@ -6,7 +6,8 @@ import dataclasses
 import operator
 from concurrent.futures import Executor
 
-from asyncdata.cluster.handle import ActorPoolHandle, actors_of
+from asyncdata.cluster.handle import ActorPoolHandle, actors_of, runs_of
+from asyncdata.cluster.remote_plan import RunPlacement
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.group_work import GroupWork
@@ -14,6 +15,7 @@ from asyncdata.graph.node import Node, nodes_of
 from asyncdata.options import Options
 from asyncdata.transforms.filter import Filter
 from asyncdata.transforms.function_node import Called
+from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.map_batches import MapBatches
 
@@ -30,15 +32,19 @@ def calls_on_cluster(plan: Node, options: Options) -> Node:
             "Options(placement='process') cannot be had with cluster=: this process is the one that is connected to "
             "Ray; leave placement out"
         )
-    return placed(plan, actors_of(cluster))
+    actors = actors_of(cluster) if cluster.calls else None
+    runs = RunPlacement(runs_of(cluster)) if cluster.runs else None
+    return placed(plan, actors, runs)
 
 
-def placed(node: Node, actors: ActorPoolHandle) -> Node:
+def placed(node: Node, actors: ActorPoolHandle | None, runs: RunPlacement | None) -> Node:
     """Return a plan with the actors as executor of what may go there. What is to run as it was built does."""
-    inputs = node.inputs if node.sealed else [placed(part, actors) for part in node.inputs]
+    inputs = node.inputs if node.sealed else [placed(part, actors, runs) for part in node.inputs]
     if any(map(operator.is_not, inputs, node.inputs)):
         node = node.with_inputs(*inputs)
-    if not isinstance(node, Called) or reason_to_stay(node) is not None:
+    if isinstance(node, Interleave) and node.workers is not None and runs is not None:
+        return dataclasses.replace(node, elsewhere=runs, tuner=None)
+    if actors is None or not isinstance(node, Called) or reason_to_stay(node) is not None:
         return node
     actors.function(GroupWork(functions_of(node), node.rows))
     return dataclasses.replace(node, executor=actors, workers=actors.cluster.calls)
@@ -68,15 +74,25 @@ def reason_to_stay(node: Called) -> str | None:
     return None
 
 
+def where_datasets_run(node: Interleave, runs: int) -> str:
+    """Return where the datasets run that an interleave opens."""
+    if node.elsewhere is not None:
+        return "its datasets on the cluster, those in memory here"
+    return "here: Cluster(runs=0)" if not runs else "here: its datasets are read in turn; num_parallel_calls sends them"
+
+
 def placement_lines(plan: Node, options: Options) -> list[str]:
     """Return the lines of `Dataset.explain` that say what runs on the cluster, and what stays and why."""
     cluster = options.cluster
     if cluster is None:
         return []
-    lines = [f"Ray, at most {cluster.calls} actors of {cluster.num_cpus:g} CPUs"]
+    lines = [f"Ray, at most {cluster.calls + cluster.runs} actors of {cluster.num_cpus:g} CPUs"]
     for node in nodes_of(plan):
         if isinstance(node, Called):
-            where = "on the cluster" if isinstance(node.executor, ActorPoolHandle) else f"here: {reason_to_stay(node)}"
+            off = "Cluster(calls=0)" if not cluster.calls else reason_to_stay(node)
+            where = "on the cluster" if isinstance(node.executor, ActorPoolHandle) else f"here: {off}"
             lines.append(f"{node.label()}  {where}")
+        elif isinstance(node, Interleave):
+            lines.append(f"{node.label()}  {where_datasets_run(node, cluster.runs)}")
     lines.append("all other steps  here")
     return ["cluster    " + ("\n" + 11 * " ").join(lines)]

@@ -43,6 +43,7 @@ __all__ = (
     "decode_run",
     "encode",
     "encode_all",
+    "encode_runs",
     "going_on",
     "natural",
     "plain",

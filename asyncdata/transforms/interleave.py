@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any, Final, final
@@ -51,6 +51,9 @@ class Interleave(Node):
     ordered: bool | None = field(default=None, metadata=PHYSICAL)
     tuner: InterleaveTuner | None = field(default=None, repr=False, metadata=PHYSICAL)
     """What AUTOTUNE knows of how many are to be read at once."""
+
+    elsewhere: Callable[[Node], Node] | None = field(default=None, repr=False, metadata=PHYSICAL)
+    """Returns what runs in the place of an inner dataset that is read at once with others."""
 
     @staticmethod
     def of(

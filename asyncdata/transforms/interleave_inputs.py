@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, nullcontext
 from itertools import count
 from typing import Final, Protocol, TypeAlias
@@ -199,6 +199,11 @@ class Cycled(Protocol):
         ...
 
     @property
+    def elsewhere(self) -> Callable[[Node], Node] | None:
+        """Returns what runs in the place of an inner dataset that is read at once with others."""
+        ...
+
+    @property
     def tuner(self) -> InterleaveTuner | None:
         """What AUTOTUNE knows of that."""
         ...
@@ -305,7 +310,8 @@ class ParallelInputs:
                 elif (rows := rows_at_hand(plan, begin)) is not None:
                     self.standby.append(RowsSlot(block.tickets, begin, rows))
                 else:
-                    self.admit(plan, block.tickets, begin)
+                    elsewhere = self.node.elsewhere
+                    self.admit(plan if elsewhere is None else elsewhere(plan), block.tickets, begin)
                 self.signal.notify()
         self.ended = True
         self.signal.notify()

@@ -19,9 +19,9 @@ import numpy as np
 
 import asyncdata as ad
 from asyncdata.cluster import handle
-from asyncdata.cluster.actor import CallActor, Greeting
+from asyncdata.cluster.actor import CallReply, Greeting
 from asyncdata.cluster.parcel import Parcel
-from asyncdata.cluster.transport import Arrived, Loss
+from asyncdata.cluster.transport import ActorKind, Arrived, Loss
 from asyncdata.errors import StageError
 
 __all__ = ("FakeTransport", "Faults", "die", "on_fake", "until")
@@ -63,7 +63,7 @@ class LostError(Exception):
 class FakeActor:
     """An actor and what it was asked and has not begun."""
 
-    actor: CallActor
+    actor: Any
     node: str
     pending: list[tuple[str, tuple[Any, ...], Arrived]] = field(default_factory=list)
     gone: Loss | None = None
@@ -72,8 +72,9 @@ class FakeActor:
 class FakeTransport:
     """A cluster in one thread, which ends when nothing is asked for."""
 
-    def __init__(self, cluster: ad.Cluster, seed: int = 0, faults: Faults | None = None) -> None:
+    def __init__(self, cluster: ad.Cluster, kind: ActorKind, seed: int = 0, faults: Faults | None = None) -> None:
         self.cluster = cluster
+        self.kind = kind
         self.dice = random.Random(seed)
         self.faults = faults or Faults()
         self.greeting = Greeting.of_this()
@@ -89,7 +90,7 @@ class FakeTransport:
 
     def start(self) -> FakeActor:
         self.started += 1
-        made = FakeActor(CallActor(self.cluster.copy), f"node {self.started % 2}")
+        made = FakeActor(self.kind.made(self.cluster.copy), f"node {self.started % 2}")
         with self.lock:
             self.actors.append(made)
         return made
@@ -97,7 +98,7 @@ class FakeTransport:
     def call(self, actor: FakeActor, method: str, arguments: tuple[Any, ...], arrived: Arrived) -> None:
         if not self.session:
             raise StageError("the connection was shut down")
-        self.calls += method == "call"
+        self.calls += method in {"call", "read"}
         with self.lock:
             actor.pending.append((method, pickle.loads(pickle.dumps(arguments)), arrived))
             if actor not in self.actors:  # it is lost, which nobody has been told yet
@@ -144,7 +145,7 @@ class FakeTransport:
 
     def do(self, actor: FakeActor, method: str, arguments: tuple[Any, ...], arrived: Arrived) -> None:
         """Make a call, or lose it, or what it needs."""
-        if actor.gone is None and method == "call" and (loss := self.drawn()) is not None:
+        if actor.gone is None and method in {"call", "read"} and (loss := self.drawn()) is not None:
             if loss is Loss.RESULT:
                 if self.dice.random() < 0.5:  # after it was made
                     self.made(actor, method, arguments)
@@ -166,11 +167,9 @@ class FakeTransport:
         """Return what a method of an actor returns, as it arrives."""
         if method == "greet":
             return self.greeting._replace(node=actor.node, address=actor.node)
-        name, work, parcel = arguments
-        reply = actor.actor.call(name, work, stored(parcel))
-        return (
-            pickle.loads(pickle.dumps(reply)) if reply.parcel is None else reply._replace(parcel=stored(reply.parcel))
-        )
+        arguments = tuple(stored(one) if isinstance(one, Parcel) else one for one in arguments)
+        reply = getattr(actor.actor, method)(*arguments)
+        return CallReply(stored(reply.parcel)) if reply is not None and reply.parcel is not None else reply
 
     def drawn(self) -> Loss | None:
         """Draw whether something is lost now."""
@@ -203,14 +202,18 @@ def on_fake(seed: int = 0, faults: Faults | None = None) -> Iterator[list[FakeTr
     """Have `Options(cluster=)` use a fake; gives the transports as they are made."""
     made: list[FakeTransport] = []
 
-    def connection(cluster: ad.Cluster) -> Any:
+    def connection(cluster: ad.Cluster, kind: ActorKind) -> Any:
         def connect() -> FakeTransport:
-            made.append(FakeTransport(cluster, seed, faults))
+            made.append(FakeTransport(cluster, kind, seed, faults))
             return made[-1]
 
         return connect
 
-    with mock.patch.object(handle, "connection", connection), mock.patch.object(handle, "HANDLES", {}):
+    with (
+        mock.patch.object(handle, "connection", connection),
+        mock.patch.object(handle, "HANDLES", {}),
+        mock.patch.object(handle, "RUN_HANDLES", {}),
+    ):
         yield made
 
 

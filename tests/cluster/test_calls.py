@@ -14,6 +14,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.cluster import handle, ray_transport
 from asyncdata.cluster.actor import CallActor
+from asyncdata.cluster.transport import CALLS
 from asyncdata.errors import StageError
 from asyncdata.testing import leaves_nothing
 from tests.cluster.fake import Faults, die, on_fake, until
@@ -215,7 +216,7 @@ def test_a_lost_node_is_nobodys_fault() -> None:
 def test_other_versions_on_a_worker_are_named() -> None:
     ds = ad.Dataset.range(9).map(square, num_parallel_calls=2).with_options(CLUSTER)
     with on_fake() as made:
-        connect = handle.connection(CLUSTER.cluster)
+        connect = handle.connection(CLUSTER.cluster, CALLS)
 
         def other() -> Any:
             transport = connect()
@@ -223,7 +224,7 @@ def test_other_versions_on_a_worker_are_named() -> None:
             return transport
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(handle, "connection", lambda _: other)
+            patch.setattr(handle, "connection", lambda *_: other)
             with pytest.raises(StageError, match=r"node \d runs Python 3.99.1 and asyncdata 0.0.7, this process"):
                 list(ds)
     assert made[0].ended == 3
@@ -332,7 +333,9 @@ def test_a_forked_child_is_told_that_it_cannot_use_the_connection() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"calls": 0}, "calls=.*at least 1, got 0"),
+        ({"calls": -1}, "calls=.*at least 0, got -1"),
+        ({"calls": 0}, "nothing to do"),
+        ({"runs": 1.5}, "runs=.*integer"),
         ({"calls": 2.0}, "calls=.*integer"),
         ({"num_cpus": 0}, "num_cpus=.*above 0"),
         ({"timeout": float("nan")}, "timeout=.*seconds above 0"),

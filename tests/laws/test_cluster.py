@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncdata as ad
+from asyncdata.cluster import chunk, remote_run, run_actor
+from tests import reference
 from tests.cluster.fake import Faults, on_fake
-from tests.laws.pipelines import Pipeline, pipelines
+from tests.laws.pipelines import FIRST, INNER_STEPS, Pipeline, chains, inner_sources, length, pipelines
 from tests.laws.test_resume import MOST, REWRITTEN, run
 from tests.running import read_async, read_plain
 
 HERE = ad.Options(placement="thread")
-THERE = st.builds(lambda calls: ad.Options(placement="thread", cluster=ad.Cluster(calls=calls)), st.integers(1, 3))
+CLUSTERS = st.builds(ad.Cluster, calls=st.integers(1, 3), runs=st.integers(0, 2))
+THERE = st.builds(lambda cluster: ad.Options(placement="thread", cluster=cluster), CLUSTERS)
 LOST = st.builds(Faults, results=st.sampled_from([0, 3]), nodes=st.sampled_from([0, 4]), actors=st.sampled_from([0, 4]))
 SEEDS = st.integers(0, 1 << 16)
 
@@ -28,6 +34,9 @@ def test_running_gives_the_meaning(pipe: Pipeline, there: ad.Options, lost: Faul
             assert pipe.comparable(read(ds)) == pipe.elements(iteration)
 
 
+resumable = pipelines().filter(lambda pipe: "within=" not in pipe.text or "scan(opaque)" not in pipe.text)
+"""Where batches depend on time, a scan whose state cannot be told has no state, here either."""
+
 LEGS = st.lists(
     st.tuples(st.integers(0, 25), st.booleans(), st.one_of(st.just(HERE), THERE), st.sampled_from(REWRITTEN)),
     min_size=1,
@@ -35,7 +44,7 @@ LEGS = st.lists(
 )
 
 
-@given(pipe=pipelines(), legs=LEGS, last=st.one_of(st.just(HERE), THERE), lost=LOST, seed=SEEDS)
+@given(pipe=resumable, legs=LEGS, last=st.one_of(st.just(HERE), THERE), lost=LOST, seed=SEEDS)
 def test_going_on_here_and_there_is_as_if_nothing_had_happened(
     pipe: Pipeline, legs: list[Any], last: ad.Options, lost: Faults, seed: int
 ) -> None:
@@ -59,4 +68,50 @@ def test_leaving_leaves_no_call_in_flight(
         ds = pipe.build().with_options(there)
         read_plain(ds, most)
         assert pipe.comparable(read_plain(ds)) == pipe.elements(1)  # on the same actors
-    assert len(made) <= 1
+    assert len(made) <= 2  # for calls and for runs
+
+
+@st.composite
+def interleaved(draw: st.DrawFn) -> Pipeline:
+    """An interleave of longer datasets, read at once."""
+    inner = draw(chains(inner_sources(), INNER_STEPS, 5).filter(lambda pipe: pipe.ordered and 0 < length(pipe) <= 60))
+    count, cycle, block = draw(st.integers(1, 5)), draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    ordered = draw(st.sampled_from([True, True, False]))
+
+    def build() -> ad.Dataset:
+        datasets = ad.Dataset.range(count)
+        return datasets.interleave(
+            lambda _: inner.build(), cycle, block, num_parallel_calls=cycle, deterministic=ordered
+        )
+
+    def meaning(_: Any) -> list[Any]:
+        return list(reference.interleave(range(count), lambda _: inner.meaning(FIRST), cycle, block))
+
+    text = f"range({count}).interleave(lambda _: {inner}, {cycle}, {block}, {ordered=})"
+    return Pipeline(text, build, meaning, ordered, inner.counted)
+
+
+@contextmanager
+def chunks(most_bytes: int, few: int, heavy: int) -> Iterator[None]:
+    """Have chunks of so many bytes; of up to so many elements each has its position, and of so many bytes not each."""
+    with (
+        mock.patch.object(remote_run, "CHUNK", most_bytes),
+        mock.patch.object(remote_run, "LEAST", most_bytes),
+        mock.patch.object(chunk, "FEW", few),
+        mock.patch.object(run_actor, "HEAVY", heavy),
+        mock.patch.object(run_actor, "SEVERAL", 3),
+    ):
+        yield
+
+
+SIZES = st.builds(
+    chunks, st.sampled_from([1, 100, 1000, 4 << 20]), st.sampled_from([0, 3, 16]), st.sampled_from([0, 4096])
+)
+
+
+@given(pipe=interleaved(), legs=LEGS, last=st.one_of(st.just(HERE), THERE), lost=LOST, seed=SEEDS, sizes=SIZES)
+def test_datasets_that_run_elsewhere_go_on_wherever_they_were(
+    pipe: Pipeline, legs: list[Any], last: ad.Options, lost: Faults, seed: int, sizes: Any
+) -> None:
+    with sizes:
+        test_going_on_here_and_there_is_as_if_nothing_had_happened.hypothesis.inner_test(pipe, legs, last, lost, seed)

@@ -1,0 +1,96 @@
+"""RemotePlan: a node in the place of the dataset that an interleave opens, which runs on a worker of the cluster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from asyncdata.cluster.handle import RunPoolHandle
+from asyncdata.cluster.remote_run import RemoteRun, RunOrder
+from asyncdata.executors.process.shm_arena import pickled_by_value
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import PHYSICAL, Node, Unary, nodes_of
+from asyncdata.graph.stages import split
+from asyncdata.runtime.block import Block, Blocks, Demand
+from asyncdata.runtime.queue import LoopSignal
+from asyncdata.runtime.tickets import FRESH, Start, Ticket, plain
+from asyncdata.sources.random_access import InMemorySource
+from asyncdata.transforms.cache import Cache
+
+__all__ = ("RemotePlan", "RunPlacement")
+
+log = logging.getLogger("asyncdata")
+
+
+@dataclass(frozen=True, eq=False)
+class RemotePlan(Unary):
+    """What its input gives, run elsewhere: the same elements, tickets and positions."""
+
+    runs: RunPoolHandle = field(metadata=PHYSICAL)
+
+    def open(self, scope: Scope, want: Demand, start: Start = FRESH) -> Blocks:
+        return self.read(scope, want, start)
+
+    async def read(self, scope: Scope, want: Demand, start: Start) -> Blocks:
+        """Yield what comes of a run, as far as it is wanted."""
+        order = RunOrder(self.input, plain(scope.epoch), start.position_with_skip(), str(self.input))
+        signal, share = LoopSignal(scope.loop, threadsafe=True), scope.budget.share()
+        run = RemoteRun(self.runs.pool, order, signal, not self.runs.cluster.copy, share)
+        try:
+            while (block := await run.next()) is not None:
+                for part in split(block, want):
+                    yield part
+                block = part = None  # what was given out is not held while the next is awaited
+        finally:
+            run.close()
+
+    def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        return self.input.fetch(scope, want, tickets)
+
+    def at_once(self, most: int) -> Iterator[Block] | None:
+        return self.input.at_once(most)
+
+    @property
+    def reads_elsewhere(self) -> bool:
+        return True
+
+
+class RunPlacement:
+    """Decides for each dataset that an interleave opens where it runs."""
+
+    def __init__(self, runs: RunPoolHandle) -> None:
+        self.runs = runs
+
+    def __call__(self, plan: Node) -> Node:
+        """Return what runs in a plan's place."""
+        if isinstance(plan, InMemorySource):  # which is here already
+            return plan
+        reason = reason_to_stay(plan)
+        if reason is None:
+            return RemotePlan(plan, self.runs)
+        log_once(reason)
+        return plan
+
+
+def reason_to_stay(plan: Node) -> str | None:
+    """Return why a plan runs where the pipeline does; `None` if it can run elsewhere."""
+    for node in nodes_of(plan):
+        if (reason := node.process_bound_reason) is not None:
+            return f"{node.label()} cannot run in another process: {reason}"
+        if isinstance(node, Cache) or node.sealed:
+            return f"{node.label()} keeps elements where the pipeline runs"
+    if not plan.repeatable:
+        return f"{plan.label()} promises no order, or cannot be run again, as is needed where a worker is lost"
+    try:
+        pickled_by_value(plan)
+    except Exception as error:  # noqa: BLE001 - whatever it says is the reason
+        return f"{plan} cannot be sent: {error}"
+    return None
+
+
+@cache
+def log_once(reason: str) -> None:
+    """Say once why something stays."""
+    log.info("a dataset that interleave has opened runs here and not on the cluster: %s", reason)

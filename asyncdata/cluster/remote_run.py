@@ -1,0 +1,240 @@
+"""A pipeline that runs on a worker, as the trainer reads it: when the worker is lost it goes on elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from asyncdata.cluster.actor import CallReply
+from asyncdata.cluster.chunk import Chunk, Place
+from asyncdata.cluster.parcel import Parcel
+from asyncdata.cluster.pool import ActorPool, Killed, PendingCall, PoolActor
+from asyncdata.cluster.settings import Cluster
+from asyncdata.cluster.transport import Transport
+from asyncdata.errors import StageError
+from asyncdata.executors.process.shm_arena import dump_by_value
+from asyncdata.runtime.block import Block
+from asyncdata.runtime.memory_budget import Reservation
+from asyncdata.runtime.queue import LoopSignal
+from asyncdata.runtime.tickets import Position
+
+__all__ = ("RemoteRun", "RunOrder", "RunPool")
+
+CHUNK: Final = 4 << 20
+LEAST: Final = 1 << 18
+"""Bytes of a chunk, at most; if the budget has no room, at least. One is here and one on its way."""
+
+MOST_DEATHS: Final = 2
+"""How many workers a run may have ended until its functions are called in processes of their own."""
+
+MOST_LOSSES: Final = 20
+"""How often in a row it may be lost before anything of it has come."""
+
+NUMBERS: Final = itertools.count(1)
+
+
+class RunOrder(NamedTuple):
+    """What a run is of: a plan, in which epoch, from where on, and how its elements travel."""
+
+    plan: Any
+    epoch: tuple[Any, ...]
+    position: Position
+    label: str
+    careful: bool = False
+    """Whether functions are called in processes of their own, as workers have ended."""
+    apart: bool = False
+    """Whether each element is pickled by itself."""
+
+
+class RunCall(PendingCall):
+    """A chunk that is wanted of a run. `ask` gives its order, which goes along with the first one on an actor."""
+
+    __slots__ = ("most_bytes", "number")
+
+    def __init__(
+        self,
+        number: int,
+        most_bytes: int,
+        ask: Callable[[], Parcel],
+        done: Callable[[CallReply | BaseException], None],
+        turn: int,
+    ) -> None:
+        self.number = number
+        self.most_bytes = most_bytes
+        self.ask = ask
+        self.done = done
+        self.alone = self.dropped = False
+        self.turn = turn
+
+    def request(self, actor: PoolActor, transport: Transport) -> tuple[str, tuple[Any, ...]]:
+        fresh = self.number not in actor.runs
+        order = self.ask() if fresh else None
+        actor.runs.add(self.number)
+        return "read", (self.number, order, self.most_bytes)
+
+    def unknown(self, actor: PoolActor) -> None:
+        actor.runs.discard(self.number)
+
+
+class RunPool(ActorPool):
+    """`cluster.runs` actors that run pipelines. Each run stays with its actor; what an actor ran is lost with it."""
+
+    def __init__(self, cluster: Cluster, connect: Callable[[], Transport]) -> None:
+        super().__init__(cluster, connect)
+        self.count = cluster.runs
+
+    def actor_for(self, call: PendingCall) -> PoolActor | None:
+        assert isinstance(call, RunCall)
+        there = [actor for actor in self.actors if actor.greeting is not None]
+        for actor in there:
+            if call.number in actor.runs:
+                return actor
+        return min(there, key=lambda actor: len(actor.runs), default=None)
+
+    def replied(self, actor: PoolActor, number: int, reply: CallReply | None, error: BaseException | None) -> None:
+        call = actor.calls.get(number)
+        super().replied(actor, number, reply, error)
+        if isinstance(call, RunCall) and call.dropped and not actor.lost and self.transport is not None:
+            self.transport.call(actor.actor, "end", (call.number,), ignored)  # it may have begun after it was ended
+
+    def ask_again(self, call: PendingCall) -> None:
+        call.done(Killed(""))
+
+    def make_up(self, actor: PoolActor, calls: list[PendingCall], reason: str | None) -> None:
+        for call in calls:
+            if not call.dropped:
+                call.done(Killed(reason or ""))
+
+    def end_run(self, number: int) -> None:
+        """Have a run ended, wherever it is; from any thread."""
+        self.events.put(partial(self.finish, number))
+
+    def finish(self, number: int) -> None:
+        """End a run, if its actor is there."""
+        for actor in self.actors:
+            if number in actor.runs:
+                actor.runs.discard(number)
+                if self.transport is not None:
+                    self.transport.call(actor.actor, "end", (number,), ignored)
+
+
+def ignored(_: Any, __: BaseException | None) -> None:
+    """Do nothing."""
+
+
+class RemoteRun:
+    """A run as its reader has it: one chunk is here, and the next one is on its way.
+
+    `place` says how many elements have come since a position that is known; there it goes on when a worker is lost.
+    """
+
+    def __init__(self, pool: RunPool, order: RunOrder, signal: LoopSignal, views: bool, share: Reservation) -> None:
+        self.pool = pool
+        self.turn = pool.turn
+        self.order = order
+        self.signal = signal
+        self.views = views
+        self.share = share
+        self.place = Place(0, order.position)
+        self.number = next(NUMBERS)
+        self.arrived: Chunk | BaseException | None = None
+        self.call: RunCall | None = None
+        self.deaths = self.losses = 0
+        self.closed = False
+        self.ask()
+
+    # on the loop
+
+    async def next(self) -> Block | None:
+        """Return the next elements, and have those after them sent; nothing at the end."""
+        await self.signal.until(lambda: self.arrived is not None)
+        chunk, self.arrived = self.arrived, None
+        if isinstance(chunk, BaseException):
+            raise chunk
+        assert chunk is not None
+        if chunk.ended:
+            self.arrived = chunk
+            if chunk.error is not None:
+                raise chunk.error.failure(None).error
+            return None
+        block = chunk.block(self.place, self.order.label)
+        self.place = passed(self.place, chunk)
+        self.ask()
+        return block
+
+    def close(self) -> None:
+        """Leave the run."""
+        self.closed = True
+        if self.call is not None:
+            self.pool.drop(self.call)
+        self.pool.end_run(self.number)
+
+    # from any thread: one call is out at most
+
+    def ask(self) -> None:
+        """Have the next chunk sent."""
+        most_bytes = self.share.claim(2 * CHUNK, 2 * LEAST) // 2
+        self.call = RunCall(self.number, most_bytes, self.parcel, self.done, self.turn)
+        self.pool.submit(self.call)
+
+    def parcel(self) -> Parcel:
+        """Return the order of a run that goes on where this one is."""
+        count, position = self.place
+        at = {"skip": count, "from": position} if count else position
+        return Parcel.of(self.order._replace(position=at), dump_by_value)
+
+    def done(self, reply: CallReply | BaseException) -> None:
+        """Take what has come; in the pool's thread."""
+        if self.closed:
+            self.pool.end_run(self.number)
+            return
+        if isinstance(reply, Killed):
+            self.lost(str(reply))
+            return
+        self.arrived = self.opened(reply)
+        if self.arrived is not None:
+            self.losses = 0
+            self.signal.notify()
+
+    def opened(self, reply: CallReply | BaseException) -> Chunk | BaseException | None:
+        """Return what has come; nothing if it cannot be unpickled, and is sent again in another way."""
+        if isinstance(reply, BaseException):
+            return reply
+        assert reply.parcel is not None
+        try:
+            return reply.parcel.open(not self.views)
+        except Exception as error:  # noqa: BLE001 - of the elements
+            if self.order.apart:
+                return StageError(f"{self.order.label}: what a worker has sent cannot be unpickled: {error!r}")
+            self.order = self.order._replace(apart=True)
+            self.go_on()
+            return None
+
+    def lost(self, reason: str) -> None:
+        """Go on elsewhere; with care, if that was not the first worker that has ended."""
+        self.losses += 1
+        self.deaths += bool(reason)
+        if self.losses > MOST_LOSSES:
+            words = f"{self.order.label}: {self.losses} workers in a row have ended while they ran it"
+            self.arrived = StageError(f"{words}{reason and ': '}{reason}")
+            self.signal.notify()
+            return
+        if self.deaths >= MOST_DEATHS:
+            self.order = self.order._replace(careful=True)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Begin a run anew, from the last place on."""
+        self.pool.end_run(self.number)
+        self.number = next(NUMBERS)
+        self.ask()
+
+
+def passed(place: Place, chunk: Chunk) -> Place:
+    """Return the place after a chunk."""
+    size = chunk.size
+    if chunk.places:
+        return Place(size - chunk.places[-1].after, chunk.places[-1].position)
+    return Place(place.after + size, place.position)

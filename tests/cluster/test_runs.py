@@ -1,0 +1,154 @@
+"""Datasets that an interleave opens run on a cluster, and go on elsewhere when a worker is lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.cluster import remote_run
+from asyncdata.errors import StageError
+from tests.cluster.fake import Faults, on_fake
+from tests.cluster.test_calls import plain, read_one
+from tests.running import read_plain
+
+CLUSTER = ad.Options(cluster=ad.Cluster(calls=0, runs=2))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    for number in range(5):
+        lines = [f"{number}-{line}" for line in range(40 + 30 * number)]
+        (tmp_path / f"{number}.txt").write_text("\n".join(lines) + "\n")
+    return sorted(map(str, tmp_path.iterdir()))
+
+
+def decoded(line: Any) -> str:
+    return line.decode()
+
+
+def lines_of(name: str) -> ad.Dataset[Any]:
+    return ad.TextLineDataset(name).map(decoded)
+
+
+def lines(files: list[str], of: Any = lines_of) -> ad.Dataset[Any]:
+    return ad.Dataset.from_list(files).interleave(of, cycle_length=3, num_parallel_calls=3)
+
+
+def test_elements_and_order_are_those_of_a_local_run(files: list[str]) -> None:
+    with on_fake(faults=Faults(results=5, nodes=5)) as made:
+        assert read_plain(lines(files).with_options(CLUSTER)) == read_plain(lines(files))
+        assert made[0].calls > 5
+
+
+def test_states_pass_from_here_to_the_cluster_and_back(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_run, "CHUNK", 2000)  # places within chunks, too
+    monkeypatch.setattr(remote_run, "LEAST", 2000)
+    whole, found, state = read_plain(lines(files)), list[Any](), None
+    sizes = {True: 0, False: 0}
+    with on_fake(faults=Faults(nodes=5)):
+        for leg in range(60):
+            options = CLUSTER if leg % 2 else ad.Options()
+            with lines(files).with_options(options).iterate(state=state) as elements:
+                for _ in range(11):
+                    found += read_one(elements)
+                state = json.loads(json.dumps(elements.state_dict()))
+            sizes[bool(leg % 2)] = max(sizes[bool(leg % 2)], len(json.dumps(state)))
+    assert found == whole
+    assert sizes[True] <= sizes[False] + 3 * 100
+
+
+def test_failures_of_sources_are_not_given_twice(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_run, "CHUNK", 1000)
+    monkeypatch.setattr(remote_run, "LEAST", 1000)
+
+    def read(name: str) -> ad.Dataset[Any]:
+        missing = ad.TextLineDataset(name + ".missing")
+        return lines_of(name).take(20).concatenate(missing).concatenate(lines_of(name).take(20))
+
+    whole, found, state = read_plain(lines(files, read)), list[Any](), None
+    assert len(whole) == 5 * 41
+    with on_fake():
+        while True:
+            with lines(files, read).with_options(CLUSTER).iterate(state=state) as elements:
+                some = read_one(elements)
+                state = elements.state_dict()
+            if not some:
+                break
+            found += some
+    assert plain(found) == plain(whole)
+
+
+def test_arrays_are_writable_unless_views_were_asked_for() -> None:
+    def large(n: Any) -> ad.Dataset[Any]:
+        return ad.Dataset.range(3).map(lambda x: np.full(1 << 15, x + n, np.float64))
+
+    ds = ad.Dataset.range(4).interleave(large, 2, num_parallel_calls=2)
+    with on_fake():
+        assert all(array.flags.writeable for array in ds.with_options(CLUSTER))
+        views = ad.Options(cluster=ad.Cluster(calls=0, runs=2, copy=False))
+        assert not any(array.flags.writeable for array in ds.with_options(views))
+
+
+def test_a_run_that_loses_worker_after_worker_says_so() -> None:
+    ds = ad.Dataset.range(1).interleave(lambda n: ad.Dataset.range(3).map(abs), 1, num_parallel_calls=1)
+    with on_fake(faults=Faults(nodes=1, most=1000)), pytest.raises(StageError, match="in a row"):
+        list(ds.with_options(CLUSTER))
+
+
+def test_what_cannot_be_sent_or_run_again_stays(caplog: pytest.LogCaptureFixture) -> None:
+    lock = threading.Lock()
+
+    def here(n: Any) -> ad.Dataset[Any]:
+        return ad.Dataset.range(3).map(lambda x: lock and x)
+
+    ds = ad.Dataset.range(4).interleave(here, 2, num_parallel_calls=2).with_options(CLUSTER)
+    with caplog.at_level("INFO", "asyncdata"), on_fake() as made:
+        assert sorted(ds) == sorted([0, 1, 2] * 4)
+        assert not made
+    assert "runs here and not on the cluster" in caplog.text
+    assert "cannot be sent" in caplog.text
+
+
+def test_elements_that_cannot_be_sent_fail_in_their_places() -> None:
+    def odd(n: Any) -> ad.Dataset[Any]:
+        return ad.Dataset.range(3).map(lambda x: threading.Lock() if x == 1 else x)
+
+    ds = ad.Dataset.range(2).interleave(odd, 1, num_parallel_calls=1).with_options(CLUSTER)
+    with on_fake():
+        found = read_plain(ds)
+    assert [found[0], found[2], found[3], found[5]] == [0, 2, 0, 2]
+    assert ["TypeError" in repr(one) for one in found] == [False, True, False] * 2
+
+
+def test_what_is_no_exception_ends_the_pipeline() -> None:
+    def leaves(x: Any) -> Any:
+        raise SystemExit(3)
+
+    ds = ad.Dataset.range(2).interleave(lambda n: ad.Dataset.range(3).map(leaves), 1, num_parallel_calls=1)
+    with on_fake(), pytest.raises(SystemExit):
+        list(ds.with_options(CLUSTER))
+
+
+def test_explain_says_where_datasets_run(files: list[str]) -> None:
+    with on_fake():
+        text = lines(files).with_options(CLUSTER).explain()
+        assert "its datasets on the cluster" in text
+        text = ad.Dataset.from_list(files).interleave(lines_of).with_options(CLUSTER).explain()
+        assert "here: its datasets are read in turn" in text
+        calls = ad.Options(cluster=ad.Cluster(calls=2))
+        assert "here: Cluster(runs=0)" in lines(files).with_options(calls).explain()
+
+
+def test_leaving_ends_the_runs(files: list[str]) -> None:
+    with on_fake() as made:
+        ds = lines(files).with_options(CLUSTER)
+        with ds.iterate() as elements:
+            next(elements)
+        assert list(ds) == read_plain(lines(files))  # on the same actors
+        assert [transport.started for transport in made] == [2]
