@@ -22,6 +22,10 @@ MOST_DEATHS: Final = 2
 """How many actors an element may end by itself before it is to blame."""
 
 
+MARGIN: Final = 2
+"""How many times as many elements are in flight as with workers of this machine: some are on their way."""
+
+
 class ClusterWorkers(PickledWorkers):
     """Actors of a cluster. `owner` is kept: the pool ends with the last who holds it."""
 
@@ -35,7 +39,7 @@ class ClusterWorkers(PickledWorkers):
         epoch: tuple[Any, ...],
         copied: bool,
     ) -> None:
-        super().__init__(count, work, epoch, copied)
+        super().__init__(MARGIN * count, work, epoch, copied)
         self.owner = owner
         self.pool = pool
         self.turn = pool.turn

@@ -159,6 +159,7 @@ class FakeTransport:
             if DYING.now:
                 self.lose(actor, Loss.ACTOR)
         if actor.gone is not None:
+            end_runs(actor)
             arrived(None, LostError(actor.gone))
         else:
             arrived(result, None)
@@ -189,6 +190,13 @@ class FakeTransport:
             actor.gone = actor.gone or loss
             if not actor.pending and actor in self.actors:
                 self.actors.remove(actor)
+        end_runs(actor)
+
+
+def end_runs(actor: FakeActor) -> None:
+    """End what a process would take with it."""
+    for number in list(getattr(actor.actor, "runs", ())):
+        actor.actor.end(number)
 
 
 def stored(parcel: Parcel) -> Parcel:

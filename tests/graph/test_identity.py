@@ -58,7 +58,7 @@ ABSTRACT = {
 }
 """Classes of which no pipeline has a node."""
 
-PLANNED = {"Chosen", "MapAndBatch", "Members", "ShuffleRepeat"}
+PLANNED = {"Chosen", "MapAndBatch", "Members", "ShuffleRepeat", "RemotePlan"}
 """Nodes that are made while a pipeline runs, after its words were said."""
 
 
