@@ -43,6 +43,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--batch-size", type=positive, default=64, metavar="N", help="images in a step (default 64)")
     parser.add_argument("--no-naive", action="store_true", help="leave out the naive run")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="where the shards of photographs are kept")
+    parser.add_argument(
+        "--timeline", type=Path, metavar="FILE", help="where to draw what ran when (default: timeline.svg in the cache)"
+    )
     parser.set_defaults(run=run)
 
 
@@ -62,7 +65,9 @@ def run(arguments: Namespace) -> int:
         f"{len(job.labels)} labels, classifier in {new_classifier(len(job.labels)).framework} on one core"
     )
     with one_core():
-        print_table(train_both_ways(job, arguments))
+        rows = train_both_ways(job, arguments)
+        print_table(rows)
+        draw_timeline(rows, arguments.timeline or folder_of(arguments) / "timeline.svg")
         show_resume(job, partial(training_batches, job, arguments.batch_size))
     return 0
 
@@ -84,10 +89,24 @@ def find_job(arguments: Namespace) -> Job:
     if arguments.data is not None:
         print(f"Reading the labels in {arguments.data}", flush=True)
         return survey(arguments.data, arguments.data)
-    cache: Path = arguments.cache or cache_folder()
+    cache = folder_of(arguments)
     print(f"Photographs in {cache} (cut, encoded and written there on first use)", flush=True)
     folder = glob.escape(str(ensure_shards(cache)))
     return survey(f"{folder}/train-*.tfrecord", f"{folder}/test-*.tfrecord")
+
+
+def folder_of(arguments: Namespace) -> Path:
+    """Return where the shards of photographs, and the timeline, are kept."""
+    return arguments.cache or cache_folder()
+
+
+def draw_timeline(rows: dict[str, Measured], path: Path) -> None:
+    """Draw what ran when in the last epoch of each run, the naive one above the other."""
+    last, naive = rows["asyncdata"].last, rows["naive"].last if "naive" in rows else None
+    assert last is not None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    last.plot(path, title="asyncdata", above=naive, title_above="naive")
+    print(f"What ran when in the last epoch: {path}")
 
 
 def print_table(rows: dict[str, Measured]) -> None:

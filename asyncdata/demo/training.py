@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from asyncdata.demo.classifier import new_classifier
+from asyncdata.observe.trace import Trace, trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,8 @@ class Measured:
     waited: float = 0.0
     """How many of the seconds training stood still because there was no batch yet."""
     accuracy: float = 0.0
+    last: Trace | None = None
+    """What ran when in the last epoch."""
 
     @property
     def rate(self) -> float:
@@ -50,7 +52,8 @@ def train(job: Job, training: Batches, test: Batches, epochs: int) -> Measured:
     print(f"  before      test accuracy {accuracy(classifier, test, labels):6.1%}  (chance {job.chance:.1%})")
     total = Measured()
     for epoch in range(1, epochs + 1):
-        loss, measured = train_epoch(classifier, training, labels, f"  epoch {epoch}/{epochs}")
+        total.last = trace()
+        loss, measured = train_epoch(classifier, training, labels, f"  epoch {epoch}/{epochs}", total.last)
         total.images += measured.images
         total.seconds += measured.seconds
         total.waited += measured.waited
@@ -64,23 +67,24 @@ def train(job: Job, training: Batches, test: Batches, epochs: int) -> Measured:
 
 
 def train_epoch(
-    classifier: Classifier, training: Batches, labels: NDArray[np.int64], title: str
+    classifier: Classifier, training: Batches, labels: NDArray[np.int64], title: str, record: Trace
 ) -> tuple[float, Measured]:
-    """Train on every batch once; return the mean loss and what was measured."""
+    """Train on every batch once, and record what runs when; return the mean loss and what was measured."""
     measured = Measured()
     losses: list[float] = []
     began = perf_counter()
-    for images, batch_labels in timed(training, measured):
-        losses.append(classifier.step(images, np.searchsorted(labels, batch_labels)))
-        measured.images += len(images)
-        show_count(title, measured.images)
+    with record:
+        for images, batch_labels in timed(training, measured, title):
+            with record.step():
+                losses.append(classifier.step(images, np.searchsorted(labels, batch_labels)))
+            measured.images += len(images)
     measured.seconds = perf_counter() - began
     return float(np.mean(losses)), measured
 
 
-def timed(batches: Batches, measured: Measured) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
-    """Yield every batch, and add the time that passes until it is there to `measured.waited`."""
-    with batches.iterate() as iterator:
+def timed(batches: Batches, measured: Measured, title: str) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+    """Yield every batch with a bar, and add the time that passes until it is there to `measured.waited`."""
+    with batches.progress(title) as iterator:
         while True:
             asked = perf_counter()
             batch = next(iterator, None)
@@ -97,9 +101,3 @@ def accuracy(classifier: Classifier, test: Batches, labels: NDArray[np.int64]) -
         correct += classifier.correct(images, np.searchsorted(labels, batch_labels))
         seen += len(images)
     return correct / seen
-
-
-def show_count(title: str, images: int) -> None:
-    """Show a live counter where somebody watches; the line that follows replaces it."""
-    if sys.stdout.isatty():
-        print(f"\r{title}   {images:,} images", end="\r", flush=True)

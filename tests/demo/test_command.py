@@ -44,6 +44,10 @@ def test_learns_from_shards_of_ones_own(demo: Demo, shards: Path) -> None:
     assert rows.keys() == {"asyncdata", "naive"}
     assert rows["asyncdata"][-1] == "100.0%"
     assert "times as fast" in done.stdout
+    timeline = Path(re.findall(r"What ran when in the last epoch: (.*)", done.stdout)[0]).read_text(encoding="utf-8")
+    assert ">naive: " in timeline
+    assert ">asyncdata: " in timeline
+    assert ">train</text>" in timeline
     assert re.search(r"from a state of [\d,]+ bytes: the losses are those of a run that was not stopped", done.stdout)
 
 
@@ -56,9 +60,11 @@ def test_both_runs_train_on_the_same_images_in_the_same_order(demo: Demo, shards
 
 
 @pytest.mark.slow
-def test_naive_run_can_be_left_out(demo: Demo, shards: Path) -> None:
-    done = demo("--data", shards / "*.tfrecord", "--epochs", "1", "--no-naive")
+def test_naive_run_can_be_left_out(demo: Demo, shards: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "drawn" / "here.svg"
+    done = demo("--data", shards / "*.tfrecord", "--epochs", "1", "--no-naive", "--timeline", picture)
     assert done.returncode == 0
+    assert "naive: " not in picture.read_text(encoding="utf-8")
     assert table(done.stdout).keys() == {"asyncdata"}
     assert "naively" not in done.stdout
 
