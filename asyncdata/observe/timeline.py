@@ -136,4 +136,4 @@ def legend(kinds: Sequence[str], top: float) -> list[str]:
 
 def shortened(text: str) -> str:
     """Return a label that fits beside a row."""
-    return text if len(text) <= 34 else f"{text[:16]}…{text[-17:]}"
+    return text if len(text) <= 31 else f"{text[:15]}…{text[-15:]}"
