@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ("add_parser",)
 
 DESCRIPTION = """
-Take in items by HTTP and WebSocket (POST /ingest: JSON, NDJSON, MessagePack, bytes), and write them into shards. What
-was acknowledged is in one shard, or in DIR/.spool until that is written, also if the server is killed. Only clients on
-this machine are served, unless the environment variable ASYNCDATA_TOKEN has the token of others: "Authorization: Bearer
-TOKEN".
+Take in items by HTTP and WebSocket (POST /ingest: JSON, NDJSON, MessagePack, bytes), and write them into shards, in a
+folder or in s3://, gs:// or az://. What was acknowledged is in one shard, or in the spool until that is written, also
+if the server is killed. Only clients on this machine are served, unless the environment variable ASYNCDATA_TOKEN has
+the token of others: "Authorization: Bearer TOKEN".
 """
 
 
@@ -37,7 +37,13 @@ def add_parser(commands: Any) -> None:
     parser: ArgumentParser = commands.add_parser(
         "ingest", help="write what is posted into shards", description=DESCRIPTION
     )
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="the folder of the shards")
+    parser.add_argument("--to", required=True, metavar="DIR|URL", help="where the shards are written")
+    parser.add_argument(
+        "--spool",
+        type=Path,
+        metavar="DIR",
+        help="a folder of this machine for what is in no shard yet (default DIR/.spool; needed for a URL)",
+    )
     parser.add_argument("--format", choices=FORMATS, default="jsonl", help="of the shards (default jsonl)")
     parser.add_argument("--host", default="127.0.0.1", help="the address to serve at (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, help="the port to serve at (default 8000; 0: any)")
@@ -63,7 +69,7 @@ def run(arguments: Namespace) -> int:
     if token is None and arguments.host not in ("127.0.0.1", "::1", "localhost"):
         raise PlanError(f"--host {arguments.host} lets others in: set ASYNCDATA_TOKEN to the token that they send")
     uvicorn = require("uvicorn", "asyncdata ingest", "'asyncdata[web]'")
-    shards = Shards(arguments.to, arguments.format, arguments.shard_items, arguments.shard_seconds)
+    shards = Shards(arguments.to, arguments.format, arguments.shard_items, arguments.shard_seconds, arguments.spool)
     channel = DurableChannel(shards.spool)
     consumer = Consumer(shards.batches(follow=True), shards.write, state=shards.state)
     app = ingest_app(channel, consumer=consumer, authenticate=None if token is None else bearer(token))

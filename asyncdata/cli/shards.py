@@ -15,6 +15,7 @@ from asyncdata.formats.tfrecord import frame
 from asyncdata.iterator import DatasetIterator
 from asyncdata.runtime.optional_packages import require
 from asyncdata.storage.atomic_write import write_whole
+from asyncdata.storage.sinks import check_writable, sink_for
 from asyncdata.web.durable import trim
 
 __all__ = ("FORMATS", "Shards")
@@ -23,24 +24,30 @@ FORMATS: Final = ("jsonl", "tfrecord")
 
 
 class Shards:
-    """The shards in a folder, and how far they have come in the channel that lies in it.
+    """The shards in a folder or bucket, and how far they have come in a channel that lies on this machine.
 
-    A shard and then the place behind it are written. Whoever is killed in between writes the shard once more.
+    The name of a shard is noted, the shard is written, and then the place behind it is noted. Whoever is killed in
+    between writes the shard once more, by the same name.
     """
 
-    def __init__(self, folder: Path, form: str, items: int, seconds: float) -> None:
-        self.folder = folder
+    def __init__(self, to: str, form: str, items: int, seconds: float, spool: Path | None = None) -> None:
+        check_writable(to, None)
+        if spool is None and "://" in to:
+            raise PlanError(f"--spool must name a folder of this machine, for what is not yet in {to}")
+        self.to = to.rstrip("/")
         self.form = form
         self.items = items
         self.seconds = seconds
-        self.spool = folder / ".spool"
-        self.progress = folder / ".spool.json"
-        folder.mkdir(parents=True, exist_ok=True)
+        self.spool = Path(to, ".spool") if spool is None else spool
+        self.progress = self.spool.with_name(f"{self.spool.name}.json")
+        self.spool.parent.mkdir(parents=True, exist_ok=True)
         saved = self.read_progress()
         if saved.get("format", form) != form:
-            raise PlanError(f"{folder} has shards of {saved['format']}: give that format, or another folder")
+            raise PlanError(f"{to} has shards of {saved['format']}: give that format, or another folder")
         self.number: int = saved.get("shards", 0)
         self.state: dict[str, Any] | None = saved.get("state")
+        self.name: str | None = saved.get("next")
+        """Of a shard that was begun."""
 
     def read_progress(self) -> dict[str, Any]:
         """Return what the last shard left."""
@@ -48,6 +55,11 @@ class Shards:
             return json.loads(self.progress.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
+
+    def write_progress(self) -> None:
+        """Note which shards there are, and which one is begun."""
+        saved = {"format": self.form, "shards": self.number, "state": self.state, "next": self.name}
+        write_whole(self.progress, json.dumps(saved).encode(), durable=True)
 
     def batches(self, follow: bool) -> Dataset[Any]:
         """Return the items of each shard: so many, or what came in so many seconds."""
@@ -57,20 +69,23 @@ class Shards:
     def write(self, batches: DatasetIterator[Any]) -> None:
         """Write a shard of each batch, and let go of what it was made of."""
         for batch in batches:
-            self.state = batches.state_dict()
-            stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-            self.write_shard(batch, self.folder / f"{self.number:06}-{stamp}.{self.form}")
-            self.number += 1
-            saved = {"format": self.form, "shards": self.number, "state": self.state}
-            write_whole(self.progress, json.dumps(saved).encode(), durable=True)
+            if self.name is None:
+                self.name = f"{self.number:06}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.{self.form}"
+                self.write_progress()
+            self.write_shard(batch, f"{self.to}/{self.name}")
+            self.number, self.name, self.state = self.number + 1, None, batches.state_dict()
+            self.write_progress()
             trim(self.spool, self.state)
 
-    def write_shard(self, records: Iterable[bytes], path: Path) -> None:
-        """Write a shard in place of one with its number, which somebody wrote who was killed before he could say so."""
-        content = b"".join([frame(record) if self.form == "tfrecord" else record + b"\n" for record in records])
-        for left in self.folder.glob(f"{self.number:06}-*"):
-            left.unlink()
-        write_whole(path, content, durable=True)
+    def write_shard(self, records: Iterable[bytes], url: str) -> None:
+        """Write a shard, which others see when it is whole."""
+        sink = sink_for(url, None)
+        try:
+            sink.write(b"".join([frame(one) if self.form == "tfrecord" else one + b"\n" for one in records]))
+            sink.close()
+        except BaseException:
+            sink.abort()
+            raise
 
 
 def encoded(item: Any, form: str) -> bytes:

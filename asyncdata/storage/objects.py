@@ -302,7 +302,7 @@ class ObjectStore:
 def opened(root: str, values: dict[str, Any], retries: Mapping[str, Any] | None = None) -> Any:
     """Return obstore's store, which makes each request once unless told otherwise: retries are ours."""
     client = {"timeout": WHOLE, "read_timeout": STALL, **values.pop("client_options", {})}
-    if (endpoint_of(values) or root).startswith("http://"):
+    if (endpoint_of(values) or endpoint_around(root) or root).startswith("http://"):
         client.setdefault("allow_http", True)
     make = require("obstore.store", root, INSTALL).from_url
     try:
@@ -329,6 +329,13 @@ class Writable:
 def endpoint_of(values: Mapping[str, Any]) -> str:
     """Return the address that options name, if they do."""
     return next((str(value) for name, value in values.items() if "endpoint" in name or name == "base_url"), "")
+
+
+def endpoint_around(root: str) -> str:
+    """Return the address that the environment names for S3, by the names of AWS's own tools."""
+    if not root.startswith("s3://"):
+        return ""
+    return os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
 
 
 def version_of(meta: Any) -> str:

@@ -78,19 +78,23 @@ def test_others_need_the_token(tmp_path: Path) -> None:
 @pytest.mark.web
 def test_shards_go_on_where_one_was_killed_between_the_shard_and_its_note(tmp_path: Path) -> None:
     pytest.importorskip("msgspec")
-    shards = Shards(tmp_path, "jsonl", 3, 60)
+    shards = Shards(str(tmp_path), "jsonl", 3, 60)
     with ad.DurableChannel(shards.spool):
         pass
-    (tmp_path / "000000-20200101-000000.jsonl").write_text("half of it")
+    shards.name = "000000-20200101-000000.jsonl"
+    shards.write_progress()
+    (tmp_path / shards.name).write_text("half of it")
+    shards = Shards(str(tmp_path), "jsonl", 3, 60)
     send(shards.spool, 7)
     with shards.batches(follow=False).iterate() as batches:
         shards.write(batches)
     assert shards.number == 3
+    assert (tmp_path / "000000-20200101-000000.jsonl").read_text() == "0\n1\n2\n"
     assert sorted(ad.JsonLinesDataset([*map(str, tmp_path.glob("*.jsonl"))])) == list(range(7))
-    again = Shards(tmp_path, "jsonl", 3, 60)
+    again = Shards(str(tmp_path), "jsonl", 3, 60)
     assert (again.number, again.state) == (3, shards.state)
     with pytest.raises(ad.PlanError, match="shards of jsonl"):
-        Shards(tmp_path, "tfrecord", 3, 60)
+        Shards(str(tmp_path), "tfrecord", 3, 60)
 
 
 def send(path: Path, count: int) -> None:
@@ -109,3 +113,10 @@ def test_who_lets_others_in_needs_a_token(
     assert main(["ingest", "--to", str(tmp_path / "new"), "--host", "0.0.0.0"]) == 2
     assert "ASYNCDATA_TOKEN" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(("url", "message"), [("s3://bucket/x", "--spool"), ("https://host/x", "are written")])
+def test_a_url_needs_a_spool_and_can_be_written_to(url: str, message: str, capsys: pytest.CaptureFixture[Any]) -> None:
+    pytest.importorskip("obstore")
+    assert main(["ingest", "--to", url, "--port", "0"]) == 2
+    assert message in capsys.readouterr().err
