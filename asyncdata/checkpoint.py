@@ -152,8 +152,8 @@ def check_shares(saved: Mapping[str, Any], shares: list[Share]) -> None:
     for was, now in zip(map(share_in, saved["shares"]), shares, strict=True):
         if was != now:
             raise ResumeError(
-                f"the state is of {was}, and this is {now}; merge_states makes one state of those of all shares, with "
-                "which another number of them can go on"
+                f"the state is of {was}, and this is {now}; to resume with another number of shares, make one state of "
+                "those of all by merge_states"
             )
 
 
@@ -176,8 +176,8 @@ def matched(was: list[str], now: list[str]) -> dict[int, int]:
     kept = [[name for name in plan if name not in FREE] for plan in names]
     if kept[0] != kept[1]:
         raise ResumeError(
-            f"strict=False goes on in a pipeline with the same steps in the same order, {', '.join(FREE)} and prefetch "
-            f"apart; they were {' → '.join(kept[0])} when the state was saved, and are {' → '.join(kept[1])} now"
+            f"strict=False needs the same steps in the same order, except {', '.join(FREE)} and prefetch"
+            f"; they were {' → '.join(kept[0])} when the state was saved, and are {' → '.join(kept[1])} now"
         )
     blocks = SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
     return {old + step: new + step for old, new, size in blocks for step in range(size)}

@@ -215,7 +215,7 @@ def test_a_position_that_is_damaged_is_refused(turn: Any) -> None:
         _ = [next(elements) for _ in range(5)]
         state = edited(elements.state_dict())
     state["position"][0] = turn
-    with pytest.raises(ad.ResumeError, match=r"repeat\(4\): the state's position .* is none of this step"):
+    with pytest.raises(ad.ResumeError, match=r"repeat\(4\): the state's position .* is not one of this step"):
         next(ad.Dataset.range(3).repeat(4).iterate(state=state))
 
 

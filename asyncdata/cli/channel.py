@@ -109,8 +109,8 @@ def run_trim(arguments: Namespace) -> int:
     try:
         state: Any = json.loads(arguments.state.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise DataLossError(f"{arguments.state} is no JSON: {error}") from None
+        raise DataLossError(f"{arguments.state} is not JSON: {error}") from None
     if f'"{name}"' not in json.dumps(state).replace("\\", ""):
-        raise PlanError(f"{arguments.state} tells no place in the channel {name} of {folder.path}")
+        raise PlanError(f"{arguments.state} has no offset in the channel {name} of {folder.path}")
     print(f"{trim(folder.path, {'state': state}):,} bytes freed, {folder.end() - folder.segments()[0]:,} left")
     return 0

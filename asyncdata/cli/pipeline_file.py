@@ -49,7 +49,7 @@ def pipeline_of(spec: str) -> Dataset[Any]:
     found: Any = getattr(module, name)
     found = found() if callable(found) else found
     if not isinstance(found, Dataset):
-        raise PlanError(f"{spec} is a {type(found).__name__}, and no Dataset; {named(module)}")
+        raise PlanError(f"{spec} is a {type(found).__name__}; a Dataset is needed; {named(module)}")
     return found  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -58,7 +58,7 @@ def run(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.resolve().parent))
     found = importlib.util.spec_from_file_location(path.stem, path)
     if found is None or found.loader is None:
-        raise PlanError(f"{path} is no Python file")
+        raise PlanError(f"{path} is not a Python file")
     module = sys.modules[path.stem] = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module

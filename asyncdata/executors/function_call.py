@@ -196,7 +196,7 @@ class Call:
         """Return the function for where it is called on the loop; `PlanError` if it waits there."""
         if self.waits:
             raise PlanError(
-                f"{self.name} would hold up everything while it waits for its next try: with_retries is for coroutine "
+                f"{self.name} would block the pipeline while it waits for its next try: with_retries takes coroutine "
                 "functions here; define it with `async def`"
             )
         return self

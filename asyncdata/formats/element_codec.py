@@ -181,7 +181,7 @@ class ElementWriter:
     def named(self, tag: bytes, kind: type, parts: dict[str, Any]) -> None:
         if found(kind.__module__, kind.__qualname__) is not kind:
             raise StructureError(
-                f"cannot be written to a file: {kind.__qualname__} is no class that module {kind.__module__} has by "
+                f"cannot be written to a file: {kind.__qualname__} is not a class that module {kind.__module__} has by "
                 "that name; define it at the top of a module"
             )
         self.put(tag)
@@ -273,7 +273,7 @@ class ElementReader:
         module, name = self.take(), self.take()
         kind = found(module, name)
         if kind is None:
-            raise StructureError(f"the element is a {module}.{name}, which is not there: import {module} first")
+            raise StructureError(f"the element is a {module}.{name}, which is not imported here: import {module} first")
         return kind
 
     def fields(self) -> dict[str, Any]:
@@ -294,7 +294,7 @@ class ElementReader:
     def named_tuple(self) -> Any:
         kind, parts = self.kind(), self.fields()
         if not issubclass(kind, tuple):
-            raise TypeError("this is no named tuple")
+            raise TypeError("this is not a named tuple")
         make: Any = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         return make(kind, checked(kind, getattr(cast("Any", kind), "_fields", ()), parts).values())
 

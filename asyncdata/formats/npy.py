@@ -50,7 +50,7 @@ def header_of(data: bytes) -> NpyHeader:
         raise ValueError("it does not begin as a .npy file does")
     if len(data) < 12 or not 1 <= data[6] <= 3:
         raise ValueError(
-            "its header is cut short" if len(data) < 12 else f"it is of version {data[6]}, which is not known"
+            "its header is cut short" if len(data) < 12 else f"it is of version {data[6]}, which is unknown"
         )
     wide = data[6] > 1
     (length,) = struct.unpack_from("<I" if wide else "<H", data, 8)

@@ -108,7 +108,7 @@ class NpyParser(ColumnParser):
     def _check_beginning(self) -> None:
         """Raise if no more bytes come."""
         if self.finished:
-            raise DataLossError(f"{self.name}: it is cut short, or is none of NumPy's: its header ends at {self.at}")
+            raise DataLossError(f"{self.name}: it is cut short, or not a NumPy file: its header ends at {self.at}")
 
     def _check_magic(self, data: bytes) -> None:
         if not data.startswith(MAGIC):

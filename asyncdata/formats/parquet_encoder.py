@@ -189,7 +189,7 @@ def column_of(pa: Any, field: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
             value = values
         raise StructureError(
             f"{METHOD}: the column {field.name!r} is {field.type}, which {value!r:.80} does not fit: {error}; the "
-            "first row group told the types, give schema= for others"
+            "first row group decided the types; give schema= for others"
         ) from error
 
 

@@ -92,7 +92,7 @@ def encoded(extension: str, value: Any) -> bytes:
         return encode(value)
     except (TypeError, ValueError) as error:
         raise StructureError(
-            f"write_webdataset: {value!r:.80} is nothing for a member .{extension}: {error}"
+            f"write_webdataset: {value!r:.80} cannot be written as a member .{extension}: {error}"
         ) from error
 
 

@@ -247,7 +247,7 @@ def read_features(serialized: bytes) -> Any:
     try:
         return example_class().FromString(serialized).features.feature
     except (decode_error(), UnicodeError) as error:
-        raise DataLossError(f"no tf.Example: {len(serialized)} bytes that do not parse") from error
+        raise DataLossError(f"not a tf.Example: {len(serialized)} bytes that do not parse") from error
 
 
 def kind_of_dtype(dtype: DTypeLike) -> str:

@@ -133,7 +133,7 @@ class RecordIndex:
             raise ValueError("the index is damaged")
         magic, version, width, size, mtime_ns, count = KEPT.unpack_from(content)
         if (magic, version) != (MAGIC, VERSION) or width not in WIDTHS or len(content) != KEPT.size + count * width + 4:
-            raise ValueError("this is no index of a version that is known")
+            raise ValueError("not an index, or one of an unknown version")
         lengths = np.frombuffer(content, f"<u{width}", count, KEPT.size)
         return cls(Stamp(size, mtime_ns), lengths)
 
@@ -194,4 +194,4 @@ def damaged_span(header: bytes, most: int) -> int:
 
 def changed(name: str) -> DataLossError:
     """Return the error for a file that is not any more what its index was made of."""
-    return DataLossError(f"{name}: the file has changed since its index was read; make the dataset anew")
+    return DataLossError(f"{name}: the file has changed since its index was read; build the dataset again")

@@ -221,4 +221,4 @@ class SampleParser:
         where = f"it ends within the member at {self._where} {self._first}"
         if self._member is None and not self._rest and not self._unread:
             where = f"there is no mark of its end at {self._where} {self._offset}"
-        raise DataLossError(f"{self._name}: the archive is cut short, or is none: {where}")
+        raise DataLossError(f"{self._name}: cut short, or not a tar archive: {where}")

@@ -154,7 +154,10 @@ class Node:
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
             if position is None or isinstance(error, ResumeError):
                 raise
-            raise ResumeError(f"{self.label()}: the state's position {position!r:.80} is none of this step") from error
+            raise ResumeError(
+                f"{self.label()}: the state's position {position!r:.80} is not one of this step: it is of "
+                "another pipeline, or damaged; start without it"
+            ) from error
 
     async def skip_then_run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
         """Leave out the first elements: where nothing but reading them tells where they end."""
@@ -198,8 +201,8 @@ class Node:
         for number in start.back:
             if isinstance(number, int) and not 0 <= number < limit:
                 raise ResumeError(
-                    f"{self.label()}: the state tells element {number} as read, and only {limit} were read before the "
-                    "place where it goes on (the state is damaged; start without it)"
+                    f"{self.label()}: the state says that element {number} was read, but only {limit} were before the "
+                    "position where it resumes (the state is damaged; start without it)"
                 )
 
     def read_before(self, position: Position) -> int | None:
@@ -214,7 +217,7 @@ class Node:
         """Return where one share goes on of what the shares that stopped at these positions have left."""
         starts = [Start.of(position) for position in positions]
         if any(start.skip for start in starts):
-            raise ResumeError("a state between skip() and the next element cannot be dealt; read one element first")
+            raise ResumeError("a state taken right after skip() cannot be merged with others; read one element first")
         back = resharding.mine([ticket for start in starts for ticket in start.back])
         inner = [start.position for start in starts]
         return behind(END if set(map(repr, inner)) == {repr(END)} else self.reshard(inner, resharding), back)
@@ -222,8 +225,8 @@ class Node:
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         """Deal what is left, where nothing is given once more and some share is not at its end."""
         raise ResumeError(
-            f"{self.label()} after shard() counts or keeps the elements of one share, which cannot be dealt to another "
-            "number of shares; put it before shard(), or change their number at the end of an epoch"
+            f"{self.label()} after shard() counts or keeps the elements of one share, which cannot be divided into "
+            "another number of shares; put it before shard(), or change their number at the end of an epoch"
         )
 
     @property

@@ -49,7 +49,7 @@ def check_sizes(plan: Node, position: Any) -> None:
     for count in counts_in(position):
         if type(count) is not int or not 0 <= count <= most:
             raise ResumeError(
-                f"{render(plan):.200}: the state tells {count!r:.40} elements that were read and not delivered; these "
+                f"{render(plan):.200}: the state lists {count!r:.40} elements that were read and not delivered; these "
                 f"steps hold at most {most} (the state is damaged; start without it)"
             )
 
@@ -66,10 +66,10 @@ def check_distinct(position: Any) -> None:
             value = named.get("from", named.get(UNORDERED))
         if back and value is None:
             raise ResumeError(
-                "the state tells elements as read that are still to be read (the state is damaged; start without it)"
+                "the state lists elements as read that come after its position (the state is damaged; start without it)"
             )
         for ticket in duplicates(list(map(decode_run, back))):
-            raise ResumeError(f"the state tells {describe(ticket)} twice (the state is damaged; start without it)")
+            raise ResumeError(f"the state lists {describe(ticket)} twice (the state is damaged; start without it)")
 
 
 def duplicates(runs: list[Sequence[Any]]) -> list[Any]:
@@ -94,7 +94,7 @@ def check_places(plan: Node, position: Any) -> None:
         read = None if below.back or below.skip else node.input.read_before(below.position)
         if read is not None and (place.read > read or (place.exactly and place.read < read and node.input.gives_all)):
             raise ResumeError(
-                f"{node.label()}: the state tells {place.read} elements that it read, and {read} that were read there "
+                f"{node.label()}: the state says that {place.read} elements were read, and its input that {read} were "
                 "(the state is damaged; start without it)"
             )
         node, position = node.input, place.position
@@ -109,7 +109,7 @@ def check_buffers(plan: Node, position: Any) -> None:
     for value in parts_of(position):
         if "seen" in value and value.get("size") not in {None, *sizes}:
             raise ResumeError(
-                f"{render(plan):.200}: the state tells a buffer of {value['size']!r:.40} elements, which no step has "
+                f"{render(plan):.200}: the state has a buffer of {value['size']!r:.40} elements, which no step has "
                 "(the state is damaged; start without it)"
             )
 

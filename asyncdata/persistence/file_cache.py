@@ -161,8 +161,8 @@ class FileCache(Unary):
         """Return the heading of a file, in which a run may go on at `place` if that is of the same order."""
         if place.seeds is not None and [*map(list, place.seeds)] != [*map(list, heading.seeds)]:
             raise ResumeError(
-                f"{self.path}: the state was reading a file in another order: it was filled anew meanwhile, with seeds "
-                "that nobody chose; start without the state, or give the steps before the cache a seed"
+                f"{self.path}: the state was taken in another order of this file, which was written again since, with "
+                "seeds that nobody chose; start without the state, or give the steps before the cache a seed"
             )
         return heading
 
@@ -170,8 +170,8 @@ class FileCache(Unary):
         """Yield all elements behind a place, and write them, unless somebody else does."""
         if place.done and not self.input.in_order:
             raise ResumeError(
-                f"{self.path}: the state was reading this file, which is not there, and filling it again would give "
-                "another order"
+                f"{self.path}: the state was taken while this file was read; it is gone, and writing it again would "
+                "give another order"
             )
         heading = Header.of(self.input, self.made_of)
         heading = heading if place.seeds is None else heading._replace(seeds=place.seeds)

@@ -72,7 +72,9 @@ class Header(NamedTuple):
         if isinstance(record, bytes) and record.startswith(HEAD):
             with suppress(ValueError, TypeError, KeyError):
                 return cls(**checked(json.loads(record.removeprefix(HEAD))))
-        raise ResumeError(f"{path}: this is no file of kept elements, or of another version; give another name")
+        raise ResumeError(
+            f"{path}: not a file of cached elements, or one of another version; delete it, or give another name"
+        )
 
     def check(self, path: str, plan: Node, contents: Sequence[str]) -> None:
         """Raise `ResumeError` unless the file is of this pipeline; where nobody chose a seed, any will do."""

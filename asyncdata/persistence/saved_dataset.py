@@ -322,11 +322,11 @@ def shaped(content: bytes, shard: type[int | str], *more: str) -> Any:
         compressor(manifest["compression"])
         for name, elements, size in manifest["shards"]:
             if [*map(type, (name, elements, size))] != [shard, int, int] or min(elements, size) < 0:
-                raise ValueError(f"this is no shard: {(name, elements, size)!r:.80}")
+                raise ValueError(f"not a shard (name, elements, bytes): {(name, elements, size)!r:.80}")
             if Path(str(name)).name != str(name):
-                raise ValueError(f"{name!r:.80} is no file of the folder")
+                raise ValueError(f"{name!r:.80} is not a file name in this folder")
     except (KeyError, TypeError, PlanError) as error:
-        raise ValueError(f"it does not tell of shards: {error!r}") from error
+        raise ValueError(f"it lists no shards: {error!r}") from error
     if "checksum" in manifest and not has_checksum(manifest):
         raise ValueError("its checksum does not match its contents")
     return manifest
@@ -455,7 +455,9 @@ class Saved:
             error.add_note("load: it was begun and not finished; save it again, which goes on" if begun else "in load")
             raise
         except ValueError as error:
-            raise DataLossError(f"{folder / MANIFEST}: this is no manifest of a saved dataset: {error}") from error
+            raise DataLossError(
+                f"{folder / MANIFEST}: not the manifest of a saved dataset: {error}; save the dataset again"
+            ) from error
         if compression not in {None, "", "AUTO", manifest["compression"]}:
             raise PlanError(f"load: {path} was saved with compression={manifest['compression']!r}, got {compression!r}")
         for name, _, size in manifest["shards"]:

@@ -83,7 +83,7 @@ def check_index(method: str, index: Any, compression: str | None) -> bool:
     if check_flag(method, "index", index) and compression:
         raise PlanError(
             f"{method}(index=True) is not for compression_type={compression!r}: what is compressed can be read "
-            "from its beginning only; leave index away, or write the files without compression"
+            "from its beginning only; leave index out, or write the files without compression"
         )
     return bool(index)
 

@@ -108,7 +108,7 @@ class IndexedFiles(NumberedFiles):
         name = without_query(path)
         with opened(path, self.storage) as file:
             if file.status() != (index.marks.size, index.marks.changed_ns):
-                raise DataLossError(f"{name}: the file has changed since its index was read; make the dataset anew")
+                raise DataLossError(f"{name}: the file has changed since its index was read; build the dataset again")
             return [self.read_one(file, index, name, record) for record in records]
 
     def read_one(self, file: AnyPart, index: OffsetIndex, name: str, record: int) -> Any:

@@ -75,7 +75,7 @@ class Listing(Node):
         """Return the name that a state tells; `ResumeError` if it is none of these."""
         begin = self.pattern.partition("://")[0]
         if not isinstance(ticket, str) or not ticket.startswith(f"{begin}://"):
-            raise ResumeError(f"{self.label()}: the state tells {ticket!r:.80}, which is none of these files")
+            raise ResumeError(f"{self.label()}: the state names {ticket!r:.80}, which is not one of the listed files")
         return ticket
 
 

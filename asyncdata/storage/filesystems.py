@@ -96,7 +96,9 @@ class FilesystemStore:
         """Return the bytes from `start` to before `stop`, or to the file's end, in the caller's thread."""
         entry = self.head(path) if expected is None else expected
         if entry.size < 0:
-            raise OSError(errno.ESPIPE, "its file system tells no size, so that it cannot be read in parts", entry.path)
+            raise OSError(
+                errno.ESPIPE, "its file system does not say its size, so it cannot be read in parts", entry.path
+            )
         stop = min(stop, entry.size)
         data = self.bytes_of(path, start, stop) if stop > start else b""
         if len(data) < stop - start:

@@ -50,7 +50,7 @@ class Batch(Unary):
         inner = Start.of(listed(start.position)[0], members)
         if twice := repeated_ones([*map(plain, inner.back)]):
             raise ResumeError(
-                f"{self.written}: the state tells {describe(next(iter(twice)))} twice (the state is damaged; start "
+                f"{self.written}: the state lists {describe(next(iter(twice)))} twice (the state is damaged; start "
                 "without it)"
             )
         self.input.check_back(scope, inner)

@@ -73,7 +73,7 @@ class IgnoreErrors(Unary):
         call = None if on_error is None else Call("ignore_errors", on_error)
         if call is not None and call.is_async:
             raise PlanError(
-                f"{call.name} is a coroutine function: on_error is told in passing, and nothing waits for it; "
+                f"{call.name} is a coroutine function: on_error is called and not awaited; "
                 "give a plain function that is quick"
             )
         if call is not None:

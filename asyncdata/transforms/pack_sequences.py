@@ -210,7 +210,7 @@ class PackingPosition:
         cuts = {number: (start, stop) for number, start, stop in place.get("cuts", [])}
         start, count = Start.of(place["input"]), sum(sizes) + len(offsets)
         if len(start.back) < count:
-            raise ValueError(f"{count} elements are held, and {len(start.back)} told")
+            raise ValueError(f"{count} elements should be held, and {len(start.back)} are listed")
         return PackingPosition(start.back[:count], sizes, cuts, offsets, behind(start.position, start.back[count:]))
 
     def rows(self) -> list[list[Member]]:

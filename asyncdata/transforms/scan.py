@@ -88,8 +88,8 @@ class Scan(Unary):
         """Raise if to go on from a place would mean to go on from another one than it was."""
         if not since.known and since.done and (self.input.once or not self.input.in_order):
             raise ResumeError(
-                f"{self.label()}: its state is none of numbers, strings, arrays, tuples, lists and dicts, and what it "
-                "reads cannot be run again in the same order; return such a state"
+                f"{self.label()}: its scan state is not made of numbers, strings, arrays, tuples, lists and dicts, and "
+                "its input cannot be read again in the same order; return a state of those types"
             )
 
 

@@ -107,7 +107,7 @@ class Shuffle(Unary):
             held = {*map(plain, parse_place(start.position).tickets(self.key(scope)))}
             if twice := [ticket for ticket in start.back if plain(ticket) in held]:
                 raise ResumeError(
-                    f"{self.label()}: the state tells {describe(twice[0])} as read and as held in the buffer "
+                    f"{self.label()}: the state lists {describe(twice[0])} as read and as held in the buffer "
                     "(the state is damaged; start without it)"
                 )
 
@@ -304,13 +304,13 @@ class Shuffler(Step):
         read = None if start.back or start.skip else self.source.read_before(start.position)
         if read is not None and seen > read:
             raise ResumeError(
-                f"shuffle({self.size}): the state tells {seen} elements that came into the buffer, and {read} that "
+                f"shuffle({self.size}): the state says that {seen} elements came into the buffer, and {read} "
                 "were read (the state is damaged; start without it)"
             )
         if place.drained is not None and (start.position != END or place.drained > min(seen, place.size or 1)):
             raise ResumeError(
-                f"shuffle({self.size}): the state tells {place.drained} elements that left the buffer at the end, "
-                "which cannot be (the state is damaged; start without it)"
+                f"shuffle({self.size}): the state says that {place.drained} elements left the buffer at the end, "
+                "more than it can hold (the state is damaged; start without it)"
             )
 
     def need(self, want: int) -> int:

@@ -42,7 +42,7 @@ class Skip(Unary):
         super().check_back(scope, start)
         if self.input.gives_all and any(isinstance(number, int) and number < self.count for number in start.back):
             raise ResumeError(
-                f"{self.label()}: the state tells elements as read that are skipped (the state is damaged; start "
+                f"{self.label()}: the state lists elements as read that this step skips (the state is damaged; start "
                 "without it)"
             )
 

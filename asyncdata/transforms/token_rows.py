@@ -62,7 +62,7 @@ class RowLayout:
         features = {name: array_of(name if named else "", value) for name, value in given.items()}
         sizes = {name: len(array) for name, array in features.items()}
         if len(set(sizes.values())) != 1:
-            raise StructureError(f"the features of a sequence must have one length, got {sizes}")
+            raise StructureError(f"the features of a sequence must have the same length, got {sizes}")
         if self.paddings is not None and self.paddings.keys() != features.keys():
             raise StructureError(f"padding_values has {[*self.paddings]}, and the sequence {[*features]}")
         for name, array in features.items():

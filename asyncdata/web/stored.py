@@ -68,7 +68,10 @@ class Stored(Node):
         by_place: dict[int, list[RestorableItem]] = {}
         for ticket in tickets:
             if not isinstance(ticket, RestorableItem) or not isinstance(ticket.snapshot.state, str):
-                raise ResumeError(f"{self.label()}: the state tells no place of element {ticket!r:.40}")
+                raise ResumeError(
+                    f"{self.label()}: the state has no offset for element {ticket!r:.40}: it is of another "
+                    "pipeline, or damaged"
+                )
             by_place.setdefault(self.parse_position(ticket.snapshot.state, partial(self.offset, folder)), []).append(
                 ticket
             )
@@ -112,7 +115,9 @@ class Stored(Node):
         if place.state is not None:
             return self.parse_position(place.state, partial(self.offset, folder))
         if place.number:
-            raise ResumeError(f"{self.label()}: the state tells no place in the channel")
+            raise ResumeError(
+                f"{self.label()}: the state has no offset in the channel: it is of another pipeline, or damaged"
+            )
         return max([folder.delivered.read() or 0, *folder.segments()[:1]]) if self.ack == "delivered" else None
 
     @contextmanager

@@ -59,7 +59,7 @@ def test_what_cannot_be_done_says_so(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["channel", "inspect", str(tmp_path)]) == 2
     assert "is no channel" in capsys.readouterr().err
     fill(tmp_path)
-    for text, status, words in (("{}", 2, "tells no place in the channel"), ("{", 1, "is no JSON")):
+    for text, status, words in (("{}", 2, "has no offset in the channel"), ("{", 1, "is not JSON")):
         (tmp_path / "saved").write_text(text)
         assert main(["channel", "trim", str(tmp_path), "--state", str(tmp_path / "saved")]) == status
         assert words in capsys.readouterr().err

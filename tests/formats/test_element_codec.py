@@ -138,7 +138,7 @@ def test_reading_a_class_asks_no_module_that_makes_its_names_up(monkeypatch: pyt
     module, asked = ModuleType("m" * len(__name__)), list[str]()
     setattr(module, "__getattr__", lambda name: asked.append(name) or Point)  # noqa: B010
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    with pytest.raises(ad.StructureError, match=r"m\.Point, which is not there"):
+    with pytest.raises(ad.StructureError, match=r"m\.Point, which is not imported here"):
         decode_element(encode_element(Point(1, 2)).replace(__name__.encode(), module.__name__.encode()))
     assert asked == []
 

@@ -162,7 +162,7 @@ class TestParse:
 
     @pytest.mark.parametrize("garbage", [b"garbage", b"\x0a\xff", make_example({"x": 1})[:-1]])
     def test_garbage(self, garbage: bytes) -> None:
-        with pytest.raises(DataLossError, match=f"no tf.Example: {len(garbage)} bytes"):
+        with pytest.raises(DataLossError, match=f"not a tf.Example: {len(garbage)} bytes"):
             decode_example(garbage)
 
     @given(st.binary(max_size=60))

@@ -131,7 +131,7 @@ def test_truncated(end: int) -> None:
     assert found == SAMPLES[: len(found)]
     assert len(found) == (end >= 5 * BLOCK)  # when the next sample's first header is there
     assert isinstance(error, DataLossError)
-    assert "a.tar: the archive is cut short, or is none" in str(error)
+    assert "a.tar: cut short, or not a tar archive" in str(error)
 
 
 def test_truncated_in_the_mark_of_the_end() -> None:

@@ -294,7 +294,7 @@ def test_a_state_of_what_has_no_order_needs_the_file(path: Path) -> None:
         state = elements.state_dict()
     assert sorted(first + list(build().iterate(state=state))) == sorted([*range(20)] * 2)
     path.unlink()
-    with pytest.raises(ad.ResumeError, match="which is not there"):
+    with pytest.raises(ad.ResumeError, match="it is gone"):
         next(build().iterate(state=state))
 
 
@@ -332,7 +332,7 @@ def test_a_share_is_told_from_another(path: Path) -> None:
 def test_a_file_of_somebody_else_is_not_touched(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.bin"
     path.write_bytes(content)
-    with pytest.raises(ad.ResumeError, match=r"model\.bin: this is no file of kept elements"):
+    with pytest.raises(ad.ResumeError, match=r"model\.bin: not a file of cached elements"):
         list(ad.Dataset.range(10).cache(path))
     assert path.read_bytes() == content
 
@@ -655,5 +655,5 @@ def test_a_heading_of_another_shape_is_refused(path: Path, change: dict[str, Any
     first, *rest = head.parse(100)
     told = {**json.loads(first.removeprefix(HEAD)), **change}
     path.write_bytes(b"".join(map(frame, [HEAD + json.dumps(told).encode(), *rest])))
-    with pytest.raises(ad.ResumeError, match="no file of kept elements"):
+    with pytest.raises(ad.ResumeError, match="not a file of cached elements"):
         list(ad.Dataset.range(5).shuffle(3, seed=1).cache(path))

@@ -295,7 +295,7 @@ def test_what_is_not_there_or_not_finished_says_so(path: Path) -> None:
     assert "it was begun and not finished" in caught.value.__notes__[0]
     path.mkdir()
     (path / "dataset.json").write_text("{")
-    with pytest.raises(ad.DataLossError, match="no manifest of a saved dataset"):
+    with pytest.raises(ad.DataLossError, match="not the manifest of a saved dataset"):
         ad.Dataset.load(path)
 
 
@@ -325,7 +325,7 @@ def test_damage_is_an_error_that_names_the_file(path: Path) -> None:
 def test_a_manifest_that_is_damaged_is_an_error_that_names_it(path: Path, content: str) -> None:
     ad.Dataset.range(3).save(path)
     (path / "dataset.json").write_text(content)
-    with pytest.raises(ad.DataLossError, match=r"dataset\.json: this is no manifest"):
+    with pytest.raises(ad.DataLossError, match=r"dataset\.json: not the manifest"):
         ad.Dataset.load(path)
 
 
@@ -489,7 +489,7 @@ def test_a_manifest_of_other_shards_is_an_error(path: Path, shard: Any, checksum
     ad.Dataset.range(5).save(str(path))
     told = {"version": 1, "compression": None, "shards": [shard]}
     (path / "dataset.json").write_text(json.dumps(with_checksum(told) if checksum else told))
-    with pytest.raises(ad.DataLossError, match="no manifest of a saved dataset"):
+    with pytest.raises(ad.DataLossError, match="not the manifest of a saved dataset"):
         ad.Dataset.load(str(path))
 
 

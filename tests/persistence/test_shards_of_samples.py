@@ -90,7 +90,7 @@ def test_names_of_any_length(tmp_path: Path) -> None:
         ({"__key__": "a"}, "nothing but its key"),
         ({"__key__": "a", "txt": 3}, "a str is needed"),
         ({"__key__": "a", "cls": 1.5}, "cannot be interpreted as an integer"),
-        ({"__key__": "a", "json": {1, 2}}, "nothing that JSON has"),
+        ({"__key__": "a", "json": {1, 2}}, "has no form in JSON"),
         ({"__key__": "a", "npy": [1]}, "an array is needed"),
         ({"__key__": "a", "npy": np.array([{}])}, "Object arrays cannot be saved"),
         ({"__key__": "a", "jpg": np.zeros(3)}, r"a member .jpg is written of bytes, got ndarray"),

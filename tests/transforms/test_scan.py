@@ -166,7 +166,7 @@ def test_each_element_once_where_no_order_is_promised() -> None:
 def test_such_a_state_of_what_has_no_order_is_refused_loudly() -> None:
     with unordered().scan(Opaque(), opaque).iterate() as elements:
         next(elements)
-        with pytest.raises(ad.ResumeError, match="cannot be run again in the same order"):
+        with pytest.raises(ad.ResumeError, match="cannot be read again in the same order"):
             elements.state_dict()
         assert len(list(elements)) == 39
 
@@ -177,5 +177,5 @@ def test_a_state_that_is_none_of_its_own_is_refused() -> None:
         next(elements)
         state = json.loads(json.dumps(elements.state_dict()))
     for position in (3, [1], [1, {"state": {"array": "?", "dtype": "int8", "shape": [1]}}, 0], [1, None, "x"]):
-        with pytest.raises(ad.ResumeError, match="none of this step"):
+        with pytest.raises(ad.ResumeError, match="not one of this step"):
             list(ds.iterate(state=edited(state, position=position)))

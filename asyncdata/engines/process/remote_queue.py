@@ -61,8 +61,8 @@ class RunReference(NamedTuple):
             if self.in_order:
                 return {"skip": delivered, "from": self.start.position_with_skip()}
             raise StageError(
-                "the process of the pipeline has ended, and with it the knowledge of which elements were delivered, "
-                "as they come in no order: go on from an earlier state"
+                "the pipeline's process has ended, and only it knew which elements were delivered, "
+                "since their order is not fixed: resume from an earlier state"
             ) from None
         if isinstance(answer, RemoteError):
             raise answer.failure(None).error

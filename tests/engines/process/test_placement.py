@@ -375,7 +375,7 @@ def test_where_nothing_is_in_order_a_dead_process_takes_its_state_along() -> Non
     with pytest.raises(ad.StageError, match="SIGKILL"):
         for _ in elements:
             pass
-    with pytest.raises(ad.StageError, match="come in no order"):
+    with pytest.raises(ad.StageError, match="their order is not fixed"):
         elements.state_dict()
 
 
