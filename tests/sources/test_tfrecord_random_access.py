@@ -432,7 +432,7 @@ def test_a_file_that_changes_while_a_dataset_is_in_use_says_so(tmp_path: Path, c
     elements = list(ds)
     change(names[0])
     for place in (0, 5):
-        with pytest.raises(ad.DataLossError, match=r"0.tfrecord: the file has changed since its index was read; make"):
+        with pytest.raises(ad.DataLossError, match=r"0.tfrecord: the file has changed since its index was read; build"):
             ds[place]
     assert ds[len(SMALL)] == elements[len(SMALL)]
     os.remove(names[0])
