@@ -131,7 +131,8 @@ class Judge:
     def computes(self, step: StepStatistics) -> bool:
         """Tell whether the functions of a step compute; where threads take turns, each does for a part of its time."""
         if step.where == "inline":
-            return not 0 < self.stats.thread_seconds < COMPUTES * step.own_seconds
+            had_a_core = max(0.0, step.own_seconds - self.stats.queued_seconds)
+            return not 0 < self.stats.thread_seconds < COMPUTES * had_a_core
         return step.where == "process" or step.cpu_seconds > min(COMPUTES * step.worker_seconds, self.seconds / 2)
 
     def waiting(self) -> list[Load]:
@@ -217,7 +218,8 @@ class Judge:
         if not lock_is_held():
             return self.advise_calls(limit, step, evidence, usable_cores())
         computed = max(step.cpu_seconds, step.own_seconds if step.where == "inline" else 0.0) / self.seconds
-        return self.found(limit, evidence, "executor='process'", usable_cores() / max(computed, 0.5))
+        most = usable_cores() / max(computed, 1.0)  # less where others had the cores
+        return self.found(limit, evidence, "executor='process'", most)
 
     def advise_thread(self, limit: Load, step: StepStatistics) -> Bottleneck:
         """Return what to do where the thread that runs the pipeline can do no more."""

@@ -108,6 +108,8 @@ class EngineStatistics(NamedTuple):
     budget_bytes: int = 0
     thread_seconds: float = 0.0
     """For how long the thread that runs it has computed; 0 if that runs other things too."""
+    queued_seconds: float = 0.0
+    """For how long that thread could have run, had other programs not had the cores."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,8 @@ class Statistics:
     """What they may hold at most: `Options.ram_budget`."""
     thread_seconds: float
     """For how long the thread that runs the pipeline has computed; 0 if that thread runs other things too."""
+    queued_seconds: float
+    """For how long that thread could have run, had other programs not had the cores; 0 if nobody knows."""
     state: str
     """`"not begun"`, `"running"`, `"ended"` with the data, `"failed"`, or `"closed"` before the end."""
     waits_seconds: float
@@ -226,6 +230,7 @@ def statistics_of(
         held_bytes=engine.held_bytes,
         budget_bytes=engine.budget_bytes,
         thread_seconds=engine.thread_seconds,
+        queued_seconds=engine.queued_seconds,
         state=state,
         waits_seconds=waits,
         errors=(*times.errors,),

@@ -13,6 +13,7 @@ from weakref import ref
 from asyncdata.runtime.block import Block, Blocks, Failure
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.spans import RECORDERS, record
+from asyncdata.runtime.thread_usage import queued
 
 __all__ = ("COST_BINS", "Meter", "Meters", "ThreadClock", "metered", "seconds_of_bin")
 
@@ -71,7 +72,7 @@ class Finished(Protocol):
 class ThreadClock:
     """The time of the thread that runs the stages of a pipeline: what of it was spent in some step."""
 
-    __slots__ = ("accounted", "begun", "computed", "ended", "looking", "now", "thread")
+    __slots__ = ("accounted", "begun", "computed", "ended", "looking", "native", "now", "queued", "thread")
 
     def __init__(self) -> None:
         self.now: Callable[[], float] = time.perf_counter
@@ -79,13 +80,13 @@ class ThreadClock:
         self.looking = 0
         """How many pulls are being measured, so that those within them are measured too."""
         self.begun = self.ended = 0.0
-        self.thread = 0
-        """The number of the thread, if it is the pipeline's alone and runs."""
-        self.computed = 0.0
+        self.thread = self.native = 0
+        """The number of the thread, and that of the system's, if it is the pipeline's alone and runs."""
+        self.computed = self.queued = 0.0
 
     def alone(self) -> None:
         """Take note that the running thread is the pipeline's alone."""
-        self.thread = threading.get_ident()
+        self.thread, self.native = threading.get_ident(), threading.get_native_id()
 
     def begin(self, now: Callable[[], float] = time.perf_counter) -> None:
         """Begin to count, by a clock that tells seconds."""
@@ -96,7 +97,7 @@ class ThreadClock:
         """Count no further."""
         self.ended = self.now()
         if self.thread:
-            self.computed, self.thread = time.thread_time(), 0
+            self.computed, self.queued, self.thread = time.thread_time(), queued(), 0
 
     @property
     def thread_seconds(self) -> float:
@@ -105,6 +106,11 @@ class ThreadClock:
         if not thread or not hasattr(time, "pthread_getcpuclockid"):
             return self.computed
         return time.clock_gettime(time.pthread_getcpuclockid(thread))
+
+    @property
+    def queued_seconds(self) -> float:
+        """For how long the thread could have run, had there been a core; 0 where `thread_seconds` is not known."""
+        return queued(self.native) if self.thread else self.queued
 
     @property
     def seconds(self) -> float:

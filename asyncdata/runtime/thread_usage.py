@@ -34,10 +34,12 @@ class ThreadUsage(NamedTuple):
         )
 
 
-def queued() -> float:
-    """Return the seconds that this thread could have run, had there been a core; 0 where the system does not tell."""
+def queued(thread: int | None = None) -> float:
+    """Return the seconds that this thread, or the one with a number of the system's, could have run, had there been a
+    core; 0 where the system does not tell."""
+    where = "thread-self" if thread is None else f"self/task/{thread}"
     try:
-        with open("/proc/thread-self/schedstat", "rb", buffering=0) as file:
+        with open(f"/proc/{where}/schedstat", "rb", buffering=0) as file:
             return int(file.read().split()[1]) / 1e9
     except (OSError, IndexError):
         return 0.0
