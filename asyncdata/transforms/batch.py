@@ -46,7 +46,8 @@ class Batch(Unary):
         return Fold(lambda _: self.step())
 
     def check_back(self, scope: Scope, start: Start) -> None:
-        members = [*chain.from_iterable(map(members_of, start.back))]
+        given = {plain(ticket): ticket for ticket in start.back}  # one may be wanted twice, as one cut into two rows is
+        members = [*chain.from_iterable(map(members_of, given.values()))]
         inner = Start.of(listed(start.position)[0], members)
         if twice := repeated_ones([*map(plain, inner.back)]):
             raise ResumeError(

@@ -239,6 +239,12 @@ def test_goes_on_as_if_nothing_had_happened(how: dict[str, Any]) -> None:
     check_resumes(lambda: ad.Dataset.range(40).map(one).shuffle(9, seed=1).pack_sequences(12, **how).repeat(2))
 
 
+def test_a_batch_that_is_cut_into_several_held_rows_is_made_once_for_each() -> None:
+    """Rows that a shuffle holds may have parts of the same batch: the state lists its ticket in each of them."""
+    batches = ad.Dataset.range(40).batch(2).map(lambda batch: np.arange(5) + batch[0])
+    check_resumes(lambda: batches.pack_sequences(8, strategy="concat_then_split").shuffle(6, seed=1))
+
+
 def test_a_state_tells_where_sequences_lie_and_no_tokens() -> None:
     ds = ad.Dataset.from_iterable(sequences([5, 4, 30, 2])).pack_sequences(8, overlong="split")
     with ds.iterate() as rows:
