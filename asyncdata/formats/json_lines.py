@@ -30,6 +30,8 @@ class JsonLinesParser(LineParser):
     [{'a': 1}, [2, 3]]
     """
 
+    window = 1 << 18
+
     def __init__(self, name: str = "JSON Lines", most: int = MAX_RECORD_BYTES, *, compressed: bool = False) -> None:
         super().__init__(name, most, compressed=compressed)
         self._decode = decoder()

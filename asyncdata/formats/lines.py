@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from asyncdata.formats.record_limits import MAX_RECORD_BYTES, offset_in, record_too_long
 
 __all__ = ("LineParser",)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-
-WINDOW: Final = 1 << 16
-"""How much is split at once: a fraction of a millisecond's work, whatever the size of what is fed."""
 
 
 class LineParser:
@@ -28,6 +25,9 @@ class LineParser:
     >>> parser.parse(limit=10)
     [b'two']
     """
+
+    window = 1 << 16
+    """How many bytes are split at once: a fraction of a millisecond's work, whatever the size of what is fed."""
 
     def __init__(self, name: str = "text", most: int = MAX_RECORD_BYTES, *, compressed: bool = False) -> None:
         self.name = name
@@ -82,25 +82,25 @@ class LineParser:
     def _split(self) -> list[Any]:
         """Return the lines that end in the next window which any line ends in."""
         while self._at < len(self._data) and not self._stopped:
-            window = bytes(self._data[self._at : self._at + WINDOW])
-            self._at += len(window)
-            begun, newline, after = window.rpartition(b"\n")
-            if newline:
-                self._rest += begun
-                lines = self._taken(1)
-                self._rest += after
-                if lines:
+            window = bytes(self._data[self._at : self._at + self.window])
+            end = window.rfind(b"\n")
+            if end >= 0:
+                self._at += end + 1
+                if lines := self._taken(window[:end], 1):
                     return lines
                 continue  # where blank lines are none
-            self._rest += after
+            self._at += len(window)
+            self._rest += window
             if len(self._rest) > self._most:
-                return self._taken(0)
-        return self._taken(0) if self._finished and self._rest and not self._stopped else []
+                return self._taken(b"", 0)
+        return self._taken(b"", 0) if self._finished and self._rest and not self._stopped else []
 
-    def _taken(self, more: int) -> list[Any]:
-        """Return what the lines at hand are, and be that far and `more` bytes on."""
-        taken = bytes(self._rest)
-        self._rest.clear()
+    def _taken(self, taken: bytes, more: int) -> list[Any]:
+        """Return what the lines at hand and these are, and be that far and `more` bytes on."""
+        if self._rest:
+            self._rest += taken
+            taken = bytes(self._rest)
+            self._rest.clear()
         begin, self._next = self._next, self._next + len(taken) + more
         if len(taken) > self._most and (found := self._up_to_long(taken.split(b"\n"), begin)):
             return found

@@ -77,6 +77,14 @@ def test_devices_are_measured_where_there_is_a_gpu(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "rows.json").read_text())["rows"]) == 20
 
 
+@pytest.mark.formats
+@pytest.mark.slow
+def test_formats_are_measured_where_their_packages_are(tmp_path: Path) -> None:
+    pytest.importorskip("array_record")
+    assert "JSON Lines, a line of 900 B" in run("loaders/formats", "--json", str(tmp_path / "rows.json"))
+    assert len(json.loads((tmp_path / "rows.json").read_text())["rows"]) == 8
+
+
 @pytest.mark.torch
 def test_without_a_gpu_nothing_is_measured() -> None:
     torch = pytest.importorskip("torch")

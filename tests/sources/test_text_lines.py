@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncdata as ad
-from asyncdata.formats.lines import WINDOW, LineParser
+from asyncdata.formats.lines import LineParser
 from asyncdata.testing import check_resumes, leaves_nothing
 from tests.marks import first_by_default
 from tests.reference import Failed
 from tests.running import WAYS, results
 
-LONG = b"x" * (WINDOW + 10)
+LONG = b"x" * (LineParser.window + 10)
 
 
 def meaning(data: bytes) -> list[bytes]:
@@ -90,7 +90,7 @@ def test_goes_on_within_a_window_and_behind_it(path: Path) -> None:
         for _ in range(39_000):
             next(lines)
         position = lines.state_dict()["position"]
-    assert position[3] > 2 * WINDOW  # what comes before it is not read again
+    assert position[3] > 2 * LineParser.window  # what comes before it is not read again
 
 
 def test_several_files_one_of_them_missing(tmp_path: Path) -> None:

@@ -1,0 +1,212 @@
+"""Formats of files against the packages that they come from, on the same files, from the page cache.
+
+    python benchmarks/loaders/formats.py [--quick] [--json FILE]
+
+It needs `pip install -e '.[formats-test]'`. What is compared is the CPU time of the process, all threads together: on a
+machine with other work it says more than the clock. Samples of WebDataset are a picture of 10 KB, a number and a small
+dict. Parquet is read in batches of 1024 rows of 8 numbers and 64 float32. Rows of ArrayRecord and of Hugging Face's
+datasets are asked for 64 at a time in a loop.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import datasets
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import webdataset
+from array_record.python.array_record_data_source import ArrayRecordDataSource
+from array_record.python.array_record_module import ArrayRecordWriter
+
+import asyncdata as ad
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from harness import AtLeast, AtMost, Report, Row, parse_arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from harness import Arguments, Bar
+
+__all__ = ("main",)
+
+WIDTH, BATCH, AT_ONCE = 64, 1024, 64
+
+
+def read(elements: Iterable[Any]) -> None:
+    for _ in elements:
+        pass
+
+
+def cpu(contenders: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
+    """The CPU seconds of each run, by turns, after one of each that is not counted."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(rounds + 1):
+        for name, run in contenders.items():
+            gc.collect()
+            begin = time.process_time()
+            run()
+            if number:
+                seconds[name].append(time.process_time() - begin)
+    return seconds
+
+
+def compare(
+    report: Report,
+    title: str,
+    count: int,
+    bar: Bar | None,
+    rounds: int,
+    ours: Callable[[], None],
+    peer: str,
+    theirs: Any,
+) -> None:
+    """Add a line for what an element costs."""
+    found = cpu({"asyncdata": ours, peer: theirs}, rounds)
+    ours_each, theirs_each = (statistics.median(found[name]) / count * 1e6 for name in ("asyncdata", peer))
+    report.add(Row(title, ours_each, "us CPU", peer, theirs_each, bar, found))
+
+
+def samples(folder: Path, arguments: Arguments, report: Report) -> None:
+    count = 500 if arguments.quick else 5000
+    picture = np.random.default_rng(0).bytes(10_000)
+
+    def sample(number: int) -> dict[str, Any]:
+        return {"__key__": f"{number:06}", "jpg": picture, "cls": number % 10, "json": {"number": number, "by": "Ann"}}
+
+    made = [sample(number) for number in range(count)]
+    (name,) = ad.Dataset.from_iterable(made).write_webdataset(folder / "tar", shards=1)
+    rounds = arguments.rounds(7)
+
+    def theirs() -> None:
+        read(webdataset.WebDataset(name, shardshuffle=False).decode())
+
+    compare(report, "tar, a sample", count, AtLeast(2), rounds, lambda: read(ad.WebDataset(name)), "webdataset", theirs)
+
+    def write() -> None:
+        with tempfile.TemporaryDirectory() as target:
+            ad.Dataset.from_iterable(made).write_webdataset(target, shards=1)
+
+    def write_theirs() -> None:
+        with tempfile.TemporaryDirectory() as target, webdataset.TarWriter(f"{target}/a.tar") as writer:
+            for one in made:
+                writer.write(one)
+
+    compare(report, "tar, a sample written", count, None, rounds, write, "webdataset", write_theirs)
+
+
+def tables(folder: Path, arguments: Arguments, report: Report) -> None:
+    count = 20_000 if arguments.quick else 400_000
+    random = np.random.default_rng(0)
+    columns = {f"x{place}": random.normal(size=count) for place in range(8)}
+    wide = pa.FixedSizeListArray.from_arrays(random.normal(size=count * WIDTH).astype(np.float32), WIDTH)
+    path = str(folder / "a.parquet")
+    pq.write_table(pa.table({**columns, "wide": wide, "left": columns["x0"]}), path, row_group_size=50_000)
+    wanted = [*columns, "wide"]
+
+    def ours() -> None:
+        read(ad.ParquetDataset(path, wanted).batch(BATCH))
+
+    def scanner() -> None:
+        for batch in pa.dataset.dataset(path).scanner(columns=wanted, batch_size=BATCH).to_batches():
+            for name in columns:
+                batch.column(name).to_numpy()
+            batch.column("wide").flatten().to_numpy().reshape(-1, WIDTH)
+
+    compare(
+        report, "Parquet, a row in batches", count, AtMost(1.1), arguments.rounds(7), ours, "pyarrow's scanner", scanner
+    )
+
+
+def lines(folder: Path, arguments: Arguments, report: Report) -> None:
+    count = 5000 if arguments.quick else 100_000
+    row = {"text": "some words " * 60, "tokens": [*range(40)], "label": 3, "score": 0.25}
+    path = folder / "a.jsonl"
+    path.write_text("".join(json.dumps({"number": number, **row}) + "\n" for number in range(count)))
+    decode = msgspec.json.Decoder().decode
+
+    def theirs() -> None:
+        with path.open("rb") as file:
+            read(map(decode, file))
+
+    def ours() -> None:
+        read(ad.JsonLinesDataset(path))
+
+    compare(
+        report,
+        "JSON Lines, a line of 900 B",
+        count,
+        AtMost(1.25),
+        arguments.rounds(7),
+        ours,
+        "map(decode, lines)",
+        theirs,
+    )
+
+
+def by_number(report: Report, what: str, source: Any, ds: ad.Dataset[Any], rounds: int) -> None:
+    """Rows of a source that is asked for many at once, in order and in random order."""
+    count = len(source)
+    order = np.random.default_rng(0).permutation(count).tolist()
+
+    def loop(numbers: list[int]) -> Callable[[], None]:
+        def run() -> None:
+            for start in range(0, count, AT_ONCE):
+                read(source.__getitems__(numbers[start : start + AT_ONCE]))
+
+        return run
+
+    peer = f"__getitems__({AT_ONCE}) in a loop"
+    compare(report, f"{what}, in order", count, AtMost(1.2), rounds, lambda: read(ds), peer, loop([*range(count)]))
+    shuffled = ds.shuffle(seed=0)
+    compare(report, f"{what}, shuffled", count, AtMost(1.2), rounds, lambda: read(shuffled), peer, loop(order))
+
+
+def records(folder: Path, arguments: Arguments, report: Report) -> None:
+    path = str(folder / "a.array_record")
+    writer = ArrayRecordWriter(path, "group_size:1")
+    content = np.random.default_rng(0).bytes(2000)
+    for _ in range(1000 if arguments.quick else 10_000):
+        writer.write(content)
+    writer.close()
+    by_number(
+        report, "ArrayRecord, 2 KB", ArrayRecordDataSource(path), ad.ArrayRecordDataset(path), arguments.rounds(5)
+    )
+
+
+def hugging_face(arguments: Arguments, report: Report) -> None:
+    count = 2000 if arguments.quick else 40_000
+    texts = ["some words " * 20] * count
+    rows = datasets.Dataset.from_dict({"text": texts, "tokens": [[*range(40)]] * count, "label": [1] * count})
+    by_number(report, "Hugging Face, a row", rows, ad.Dataset.from_source(rows), arguments.rounds(5))
+
+
+def main() -> None:
+    """Write the files, run every part and print the table."""
+    arguments = parse_arguments(__doc__ or "")
+    report = Report("Formats, from the page cache")
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        samples(folder, arguments, report)
+        tables(folder, arguments, report)
+        lines(folder, arguments, report)
+        records(folder, arguments, report)
+        hugging_face(arguments, report)
+    report.finish(arguments.json)
+
+
+if __name__ == "__main__":
+    main()
