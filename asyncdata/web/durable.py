@@ -49,7 +49,7 @@ class OpenElsewhereError(PlanError):
 
 @dataclass(eq=False)
 class Pending:
-    """A record that is not on the disk yet, and who waits for that; the first of them brought it."""
+    """A record that is not on the disk yet, and who waits for that; the first of them sent it."""
 
     frame: bytes
     digest: bytes | None
@@ -98,7 +98,7 @@ class DurableChannel(Closable):
             raise
         self._guard = forks.lock()
         self._pending: list[Pending] = []
-        self._coming: dict[bytes, Pending] = {}
+        self._in_flight: dict[bytes, Pending] = {}
         self._waiting_bytes = 0
         self._oldest = (self._folder.segments() or [0])[0]
         self._closed = "it was ended" if found.ended else ""
@@ -144,7 +144,7 @@ class DurableChannel(Closable):
         version: int | None = None,
         content_type: str = "application/octet-stream",
     ) -> bool:
-        """Store what a request brought, and return when it is on the disk: `True`, or `False` for a known key.
+        """Store the body of a request, and return when it is on the disk: `True`, or `False` for a known key.
 
         Of a `key` that was stored before nothing is stored again: a client that got no answer sends it once more. The
         last 65,536 keys are known, or as many as `max_bytes / 256`. `content_type` says how items are read from `body`,
@@ -173,14 +173,14 @@ class DurableChannel(Closable):
             self._check()
             if new.digest is not None and new.digest in self._log.known:
                 return False
-            if new.digest is not None and (coming := self._coming.get(new.digest)) is not None:
-                coming.waiters += new.waiters
+            if new.digest is not None and (same := self._in_flight.get(new.digest)) is not None:
+                same.waiters += new.waiters
                 return True
             self._check_room(len(new.frame))
             self._waiting_bytes += len(new.frame)
             self._pending.append(new)
             if new.digest is not None:
-                self._coming[new.digest] = new
+                self._in_flight[new.digest] = new
         return True
 
     def _check(self) -> None:
@@ -303,7 +303,7 @@ class DurableChannel(Closable):
             self._waiting_bytes -= sum(len(one.frame) for one in group)
             for one in group:
                 if one.digest is not None:
-                    self._coming.pop(one.digest)
+                    self._in_flight.pop(one.digest)
         answer(group, failure)
 
     def _refusal(self, error: OSError) -> BaseException:
@@ -365,7 +365,7 @@ class LogWriter:
         self.known = found.known
         self.end = found.end
         self.start = found.segment
-        self.bare = False
+        self.keys_only = False
         """Whether the last segment holds keys alone."""
         self.broken = False
         """Whether nobody knows what the last segment holds."""
@@ -388,7 +388,7 @@ class LogWriter:
             self.broken = True  # what the system has of it in memory, it may have dropped
             raise
         self.end += len(data)
-        self.bare = len(frames) == 1 and not group
+        self.keys_only = len(frames) == 1 and not group
         self.folder.committed.write(self.end)
         self.folder.wake_all()
         for one in group:
@@ -416,7 +416,7 @@ class LogWriter:
 
     def end_segment(self) -> None:
         """Have what is stored in segments that may all be removed, if there is room for the one that follows."""
-        if 0 <= self.start < self.end and not self.bare:
+        if 0 <= self.start < self.end and not self.keys_only:
             with suppress(OSError):  # it is tried again by whoever is refused next
                 self.begin_segment()
                 self.append(())

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs
 
 from asyncdata.errors import ChannelFull, ClosedError, PlanError
 from asyncdata.web.admission import Authenticate, admit
+from asyncdata.web.channel_writers import ChannelWriter, Payload
 from asyncdata.web.decoding import BodyDecoder, BodyError, Decode, format_of
-from asyncdata.web.intake import Brought, Intake
 
 __all__ = (
     "JSON",
@@ -41,8 +41,8 @@ CLOSE: Final[Header] = (b"connection", b"close")
 
 VERSION: Final = re.compile(r"-?[0-9]{1,18}")
 
-LEAVING_BYTES: Final = 16 << 20
-LEAVING_SECONDS: Final = 1.0
+DRAIN_BYTES: Final = 16 << 20
+DRAIN_SECONDS: Final = 1.0
 """What is read of a body after it was refused, so that its client comes to read why."""
 
 
@@ -77,9 +77,9 @@ class Ingest:
     """The endpoint that takes requests: an ASGI application."""
 
     def __init__(
-        self, intake: Intake, decode: Decode | None, limits: Limits, authenticate: Authenticate | None = None
+        self, writer: ChannelWriter, decode: Decode | None, limits: Limits, authenticate: Authenticate | None = None
     ) -> None:
-        self.intake = intake
+        self.writer = writer
         self.decode = decode
         self.limits = limits
         self.authenticate = authenticate
@@ -110,8 +110,8 @@ class Ingest:
         decoder = BodyDecoder(format_of(content_type), self.decode, self.limits.body_bytes, self.limits.item_bytes)
         try:
             data = await self.read(body, decoder)
-            brought = Brought(content_type, data, decoder.size, decoder.finish(), key, version)
-            return await self.put(brought)
+            payload = Payload(content_type, data, decoder.size, decoder.finish(), key, version)
+            return await self.put(payload)
         finally:
             self.receiving -= decoder.size
 
@@ -126,24 +126,24 @@ class Ingest:
                     decoder.feed(data)
                     if self.receiving > self.limits.receiving_bytes:
                         raise BodyError(503, "too many bodies are being received; send it again later")
-                    if self.intake.keeps_bodies:
+                    if self.writer.keeps_bodies:
                         parts.append(data)
         except TimeoutError:
             raise BodyError(408, f"the body took more than {self.limits.body_seconds:g} s") from None
         return b"".join(parts)
 
-    async def put(self, brought: Brought) -> dict[str, Any]:
+    async def put(self, payload: Payload) -> dict[str, Any]:
         """Have the channel take all items, and return what to say of them."""
-        accepted = {"accepted": len(brought.items)}
+        accepted = {"accepted": len(payload.items)}
         try:
-            taken = not brought.items or await self.intake.put(brought)
+            taken = not payload.items or await self.writer.put(payload)
         except PlanError as error:  # it would not fit into an empty one
             raise BodyError(413, str(error)) from None
         if not taken:
             self.counts.duplicates += 1
             return {**accepted, "duplicate": True}
-        self.counts.items += len(brought.items)
-        self.counts.bytes += brought.nbytes
+        self.counts.items += len(payload.items)
+        self.counts.bytes += payload.nbytes
         return accepted
 
 
@@ -166,11 +166,11 @@ class RequestBody:
         self.more = message.get("more_body", False)
         return message.get("body", b"")
 
-    async def leave(self) -> None:
+    async def drain(self) -> None:
         """Read a little of what nobody wants: a connection that is closed before that loses the reply on its way."""
-        left = LEAVING_BYTES
+        left = DRAIN_BYTES
         try:
-            async with asyncio.timeout(LEAVING_SECONDS):
+            async with asyncio.timeout(DRAIN_SECONDS):
                 while self.more and left > 0:
                     left -= len(await self.next())
         except (TimeoutError, BodyError):
@@ -226,7 +226,7 @@ async def reply_to(send: Send, status: int, reply: dict[str, Any], headers: list
     content = json.dumps({name: value for name, value in reply.items() if value is not None}).encode()
     await respond(send, status, content, [JSON, *headers], body.more)
     if body.more:
-        await body.leave()
+        await body.drain()
         await send({"type": "http.response.body"})
 
 

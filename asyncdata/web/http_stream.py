@@ -176,7 +176,7 @@ class HttpStreamReader:
 
     async def broken(self, error: ConnectionError) -> None:
         """Wait until the connection may be made again; raise if it may not."""
-        await self.leave()
+        await self.disconnect()
         self.ended = True
         if isinstance(self.parser, LineParser) and self.since:
             raise ConnectionError(
@@ -185,7 +185,7 @@ class HttpStreamReader:
         await self.again.wait(error)
         self.ended = False
 
-    async def leave(self) -> None:
+    async def disconnect(self) -> None:
         """Close the connection."""
         response, self.response, self.chunks = self.response, None, None
         if response is not None:
@@ -194,7 +194,7 @@ class HttpStreamReader:
     async def aclose(self) -> None:
         """Read nothing more."""
         self.ended = True
-        await self.leave()
+        await self.disconnect()
         client, self.client = self.client, None
         if client is not None:
             await client.aclose()

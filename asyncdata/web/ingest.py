@@ -8,10 +8,10 @@ from typing import Any
 
 from asyncdata.runtime.optional_packages import require
 from asyncdata.web.admission import Authenticate
+from asyncdata.web.channel_writers import AnyChannel, writer_of
 from asyncdata.web.consumer import Consumer
 from asyncdata.web.decoding import Decode
 from asyncdata.web.http import Ingest, Limits
-from asyncdata.web.intake import AnyChannel, intake_of
 from asyncdata.web.monitoring import Health, Metrics
 from asyncdata.web.openapi import OpenApi
 from asyncdata.web.websocket import IngestSocket
@@ -60,11 +60,11 @@ def ingest_app(
     >>> import asyncdata as ad
     >>> app = ad.web.ingest_app(ad.Channel())  # doctest: +SKIP
     """
-    intake = intake_of(channel)
+    writer = writer_of(channel)
     applications = require("starlette.applications", "ingest_app", "'asyncdata[web]'")
     routing = require("starlette.routing", "ingest_app", "'asyncdata[web]'")
     limits = Limits(max_body_bytes, max_item_bytes, body_seconds, max(receiving_bytes, max_body_bytes))
-    ingest = Ingest(intake, decode, limits, authenticate)
+    ingest = Ingest(writer, decode, limits, authenticate)
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[None, None]:

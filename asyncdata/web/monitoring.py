@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any, Final, final
 
 from asyncdata.web.admission import admit
+from asyncdata.web.channel_writers import AnyChannel
 from asyncdata.web.consumer import Consumer
 from asyncdata.web.decoding import BodyError
 from asyncdata.web.http import JSON, Ingest, Message, Receive, Send, headers_of, refusal, respond
-from asyncdata.web.intake import AnyChannel
 
 __all__ = ("Health", "Metrics")
 

@@ -59,9 +59,8 @@ class NatsReader(QueueReader[int]):
 
     async def connect(self) -> None:
         nats = require("nats", "from_nats", EXTRA)
-        self.connection = await nats.connect(
-            self.source.url, allow_reconnect=False, max_reconnect_attempts=1, reconnect_time_wait=0.1, error_cb=unheard
-        )
+        once = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.1}
+        self.connection = await nats.connect(self.source.url, error_cb=ignore_error, **once)
         self.jetstream = self.connection.jetstream()
         first, last = await self.kept()
         if self.offset is not None or self.expected is not None:
@@ -146,5 +145,5 @@ class NatsReader(QueueReader[int]):
             await connection.close()
 
 
-async def unheard(error: Exception) -> None:
+async def ignore_error(error: Exception) -> None:
     """Log nothing: what goes wrong is raised where messages are read."""

@@ -1,4 +1,4 @@
-"""Records of a durable channel: what a request brought, when, and by which key, as bytes, a frame each."""
+"""Records of a durable channel: the body of a request, when it came, and its key, as bytes, a frame each."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Kind(IntEnum):
 
 
 class Record(NamedTuple):
-    """What a request brought; `since` in seconds since 1970."""
+    """The content of a request; `since` in seconds since 1970."""
 
     kind: Kind
     form: str

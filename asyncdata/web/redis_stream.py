@@ -87,7 +87,7 @@ class RedisReader(QueueReader[str]):
 
     async def receive(self) -> list[Message[str]]:
         if self.source.group is not None:
-            found = await self.shared_out(self.source.group)
+            found = await self.next_of_group(self.source.group)
         elif self.offset is None:
             found = await self.client.xrange(self.source.stream, self.expected, count=MESSAGES)
         else:
@@ -109,7 +109,7 @@ class RedisReader(QueueReader[str]):
             )
         return found[0][1] if found else []
 
-    async def shared_out(self, group: str) -> list[tuple[bytes, Any]]:
+    async def next_of_group(self, group: str) -> list[tuple[bytes, Any]]:
         """Return entries that no other consumer of the group gets; they are acknowledged."""
         stream, consumer = self.source.stream, self.source.consumer
         found: list[tuple[bytes, Any]] = []

@@ -96,19 +96,19 @@ class Stored(Node):
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
         """Yield the items of records that are on the disk, and wait for more."""
         place, folder = self.parse_position(position, StreamPlace.of), self.folder
-        with self.alone(folder):
-            line = Line(self.label(), folder.id, place)
+        with self.exclusive(folder):
+            output = OutputBuffer(self.label(), folder.id, place)
             async with aclosing(self.frames(scope, folder, self.begin(folder, place))) as source:
                 async for frames in source:
                     coming = deque(frames)
                     while True:
-                        while coming and line.waiting < want.items:
-                            self.lay(line, coming.popleft())
-                        if not line.waiting:
+                        while coming and output.waiting < want.items:
+                            self.add_frame(output, coming.popleft())
+                        if not output.waiting:
                             break
                         if self.ack == "delivered":
-                            folder.delivered.write(line.end)
-                        yield line.next(want.items)
+                            folder.delivered.write(output.end)
+                        yield output.next(want.items)
 
     def begin(self, folder: ChannelFolder, place: StreamPlace) -> int | None:
         """Return where in the log a run begins; `None` for the oldest record."""
@@ -121,7 +121,7 @@ class Stored(Node):
         return max([folder.delivered.read() or 0, *folder.segments()[:1]]) if self.ack == "delivered" else None
 
     @contextmanager
-    def alone(self, folder: ChannelFolder) -> Generator[None]:
+    def exclusive(self, folder: ChannelFolder) -> Generator[None]:
         """Keep others from reading what is gone once it is delivered."""
         lock = FileLock.take(folder.path / "reader") if self.ack == "delivered" else None
         if self.ack == "delivered" and lock is None:
@@ -160,18 +160,18 @@ class Stored(Node):
             wake.close()
             reader.close()
 
-    def lay(self, line: Line, frame: Frame) -> None:
+    def add_frame(self, output: OutputBuffer, frame: Frame) -> None:
         """Add the items of a frame, unless they are stale or the channel's own."""
         record = frame.record
         if isinstance(record, Record):
             if record.kind != Kind.DATA:
-                line.leave_out(frame)
+                output.skip_frame(frame)
                 return
-            stale = None if self.freshness is None or line.skip else self.freshness.now(time.time)
+            stale = None if self.freshness is None or output.skip else self.freshness.now(time.time)
             if stale is not None and stale(record.since, record.version):
-                line.leave_out(frame)
+                output.skip_frame(frame)
                 return
-        line.add(frame, self.items(frame))
+        output.add(frame, self.items(frame))
 
     def items(self, frame: Frame) -> list[Any]:
         """Return the items of a frame, or what is wrong with it as a failure."""
@@ -190,7 +190,7 @@ def is_end(frame: Frame) -> bool:
     return isinstance(frame.record, Record) and frame.record.kind == Kind.END
 
 
-class Line:
+class OutputBuffer:
     """Items that were read and are still to be given, and from where in the log each can be read again.
 
     Of the first record the items that were given before are left out.
@@ -225,9 +225,9 @@ class Line:
                 items[place] = noted(item.error, self.label, self.stop - self.skip + place)
         self.items += items[self.skip :] if self.skip else items
         self.stop += len(items) - self.skip
-        self.leave_out(frame)
+        self.skip_frame(frame)
 
-    def leave_out(self, frame: Frame) -> None:
+    def skip_frame(self, frame: Frame) -> None:
         """Go on behind a frame."""
         self.skip, self.end = 0, frame.end
         self.note(self.stop, frame.end)

@@ -10,9 +10,9 @@ from urllib.parse import parse_qs
 
 from asyncdata.errors import ChannelFull, ClosedError
 from asyncdata.web.admission import admit
+from asyncdata.web.channel_writers import Payload
 from asyncdata.web.decoding import BodyDecoder, BodyError, format_of
 from asyncdata.web.http import Ingest, Message, Receive, Send, headers_of, refusal, version_of
-from asyncdata.web.intake import Brought
 
 __all__ = ("IngestSocket",)
 
@@ -99,8 +99,8 @@ class Messages:
             decoder = BodyDecoder(format_of(kind), self.ingest.decode, limits.body_bytes, limits.item_bytes)
             decoder.feed(data)
             key = None if self.key is None else f"{self.key}/{number}"
-            brought = Brought(kind, data, len(data), decoder.finish(), key, self.version)
-            reply = await self.ingest.put(brought)
+            payload = Payload(kind, data, len(data), decoder.finish(), key, self.version)
+            reply = await self.ingest.put(payload)
         except (BodyError, ChannelFull, ClosedError) as error:
             status, reply = refusal(error)
             reply["status"] = status

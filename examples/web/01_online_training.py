@@ -84,7 +84,7 @@ def service():
 async def client(url, first, count):
     """Send samples until the service has trained on them all; return its answer about the point [1, 1, 1]."""
     rng = np.random.default_rng(first)
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as http:
         for start in range(first, first + count, 100):
             x = rng.normal(size=(100, 3))
             samples = [{"x": row.tolist(), "y": float(row @ WEIGHTS)} for row in x]

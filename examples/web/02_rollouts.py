@@ -53,7 +53,7 @@ def softmax(logits):
 async def actor(url, seed):
     """Fetch the policy, play 20 rounds, send them with its version; again until the learner has finished."""
     rng = np.random.default_rng(seed)
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as http:
         while not (policy := (await http.get("/policy")).json())["done"]:
             arms = rng.choice(3, size=20, p=softmax(np.array(policy["logits"])))
             rollouts = [{"arm": int(arm), "reward": float(rng.random() < WINS[arm])} for arm in arms]
@@ -87,7 +87,7 @@ async def main():
     server = uvicorn.Server(uvicorn.Config(service(policy, channel), log_level="warning"))
     async with asyncio.TaskGroup() as group:
         group.create_task(server.serve([listening]))
-        async with httpx.AsyncClient(base_url=url) as http:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
             await http.post("/queue/ingest", params={"version": -100}, json=[{"arm": 0, "reward": 1.0}])
         async with asyncio.TaskGroup() as actors:
             for seed in range(8):

@@ -32,7 +32,7 @@ async def double(request):
 
 async def by_httpx(url):
     """Ask for 40 numbers by httpx, eight at a time; leave out what fails."""
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as http:
 
         async def fetch(number):
             reply = await http.get(f"/double/{number}")

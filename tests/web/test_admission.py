@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata.web.channel_writers import MemoryWriter
 from asyncdata.web.http import Ingest, Limits
-from asyncdata.web.intake import InMemory
 
 
 async def post(ingest: Ingest, client: Any, **headers: str) -> tuple[int, dict[str, Any]]:
@@ -31,7 +31,7 @@ async def post(ingest: Ingest, client: Any, **headers: str) -> tuple[int, dict[s
 
 
 def ingest_into(channel: ad.Channel, authenticate: Any = None) -> Ingest:
-    return Ingest(InMemory(channel), None, Limits(1 << 20, 1 << 20, 30.0), authenticate)
+    return Ingest(MemoryWriter(channel), None, Limits(1 << 20, 1 << 20, 30.0), authenticate)
 
 
 @pytest.mark.parametrize(

@@ -8,26 +8,26 @@ from asyncdata.errors import PlanError
 from asyncdata.web.channel import Channel
 from asyncdata.web.durable import DurableChannel
 
-__all__ = ("AnyChannel", "Brought", "InMemory", "Intake", "OnDisk", "intake_of")
+__all__ = ("AnyChannel", "ChannelWriter", "DiskWriter", "MemoryWriter", "Payload", "writer_of")
 
 AnyChannel: TypeAlias = Channel | DurableChannel
 
 KNOWN_KEYS: Final = 1 << 16
 
 
-class Brought(NamedTuple):
-    """What one request brought, whole and checked."""
+class Payload(NamedTuple):
+    """The content of one request, whole and checked."""
 
     content_type: str
     body: bytes
-    """As it came; empty where `Intake.keeps_bodies` is false."""
+    """As it came; empty where `ChannelWriter.keeps_bodies` is false."""
     nbytes: int
     items: list[Any]
     key: str | None = None
     version: int | None = None
 
 
-class Intake(Protocol):
+class ChannelWriter(Protocol):
     """Takes all items of a request, or none."""
 
     @property
@@ -35,13 +35,13 @@ class Intake(Protocol):
         """Whether it needs the bytes of a body beside its items."""
         ...
 
-    async def put(self, brought: Brought) -> bool:
+    async def put(self, payload: Payload) -> bool:
         """Take it: `False` if something with its key was taken before. `ChannelFull`, `ClosedError` or `PlanError`."""
         ...
 
 
 @final
-class InMemory:
+class MemoryWriter:
     """Takes items for a `Channel`."""
 
     keeps_bodies = False
@@ -50,19 +50,19 @@ class InMemory:
         self.channel = channel
         self.known: dict[str, None] = {}
 
-    async def put(self, brought: Brought) -> bool:
-        if brought.key in self.known:
+    async def put(self, payload: Payload) -> bool:
+        if payload.key in self.known:
             return False
-        self.channel.send_nowait(brought.items, version=brought.version, nbytes=brought.nbytes)
-        if brought.key is not None:
-            self.known[brought.key] = None
+        self.channel.send_nowait(payload.items, version=payload.version, nbytes=payload.nbytes)
+        if payload.key is not None:
+            self.known[payload.key] = None
             if len(self.known) > KNOWN_KEYS:
                 del self.known[next(iter(self.known))]
         return True
 
 
 @final
-class OnDisk:
+class DiskWriter:
     """Takes bodies for a `DurableChannel`, and returns when they are on the disk."""
 
     keeps_bodies = True
@@ -70,16 +70,16 @@ class OnDisk:
     def __init__(self, channel: DurableChannel) -> None:
         self.channel = channel
 
-    async def put(self, brought: Brought) -> bool:
+    async def put(self, payload: Payload) -> bool:
         return await self.channel.send(
-            brought.body, brought.key, version=brought.version, content_type=brought.content_type
+            payload.body, payload.key, version=payload.version, content_type=payload.content_type
         )
 
 
-def intake_of(channel: object) -> Intake:
+def writer_of(channel: object) -> ChannelWriter:
     """Return what takes items for a channel."""
     if isinstance(channel, Channel):
-        return InMemory(channel)
+        return MemoryWriter(channel)
     if isinstance(channel, DurableChannel):
-        return OnDisk(channel)
+        return DiskWriter(channel)
     raise PlanError(f"ingest_app needs a Channel or a DurableChannel, got {channel!r:.80}")
