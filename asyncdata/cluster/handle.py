@@ -21,7 +21,7 @@ from asyncdata.executors.process.workers import pickled
 from asyncdata.executors.workers import RemoteExecutor, Workers
 from asyncdata.runtime import forks
 
-__all__ = ("ActorPoolHandle", "RunPoolHandle", "actors_of", "connection", "end_actors", "runs_of")
+__all__ = ("ActorPoolHandle", "RunPoolHandle", "actors_of", "connection", "end_actors", "runs_of", "sent")
 
 END_TIMEOUT: Final = 2.0
 
@@ -77,14 +77,19 @@ class ActorPoolHandle(PoolHandle[ActorPool], RemoteExecutor):
 
     def function(self, work: GroupWork) -> RemoteFunction:
         """Return the work of a stage as it travels; `PlanError` if it cannot."""
-        try:
-            function = RemoteFunction(pickled(work))
-        except PlanError as error:
-            error.add_note(
-                "Options(cluster=) sends it to another machine; with executor=ThreadPoolExecutor(...) it stays here"
-            )
-            raise
+        function = RemoteFunction(sent(work))
         return self.functions.setdefault(function.name, function)
+
+
+def sent(work: GroupWork) -> bytes:
+    """Return a stage's functions as they travel to another machine; `PlanError` for one that cannot."""
+    try:
+        return pickled(work)
+    except PlanError as error:
+        error.add_note(
+            "Options(cluster=) sends it to another machine; with executor=ThreadPoolExecutor(...) it stays here"
+        )
+        raise
 
 
 POOLS: Final[weakref.WeakSet[ActorPool]] = weakref.WeakSet()

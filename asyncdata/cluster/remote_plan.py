@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from asyncdata.cluster.handle import RunPoolHandle
@@ -18,6 +18,7 @@ from asyncdata.runtime.queue import LoopSignal
 from asyncdata.runtime.tickets import FRESH, Start, Ticket, plain
 from asyncdata.sources.random_access import InMemorySource
 from asyncdata.transforms.cache import Cache
+from asyncdata.transforms.map import Map
 
 __all__ = ("RemotePlan", "RunPlacement")
 
@@ -57,20 +58,35 @@ class RemotePlan(Unary):
         return True
 
 
+@dataclass(frozen=True, eq=False)
 class RunPlacement:
-    """Decides for each dataset that an interleave opens where it runs."""
+    """Decides for each dataset that an interleave opens where it runs, with the maps that follow the interleave."""
 
-    def __init__(self, runs: RunPoolHandle) -> None:
-        self.runs = runs
+    runs: RunPoolHandle
+    maps: tuple[Map, ...] = ()
+    """Of these the input is any dataset that is opened."""
 
-    def __call__(self, plan: Node) -> Node:
+    def followed_by(self, node: Map) -> RunPlacement:
+        """Return the same with one more map."""
+        return replace(self, maps=(*self.maps, replace(node, rows=None)))
+
+    def there(self, plan: Node) -> Node:
         """Return what runs in a plan's place."""
-        if isinstance(plan, InMemorySource):  # which is here already
+        if isinstance(plan, InMemorySource) and not self.maps:  # which is here already
             return plan
-        reason = reason_to_stay(plan)
+        there = plan
+        for node in self.maps:  # one after the other in the thread of the run
+            there = Map(there, node.functions)
+        reason = reason_to_stay(there)
         if reason is None:
-            return RemotePlan(plan, self.runs)
+            return RemotePlan(there, self.runs)
         log_once(reason)
+        return self.here(plan)
+
+    def here(self, plan: Node) -> Node:
+        """Return what runs in a plan's place in this process."""
+        for node in self.maps:
+            plan = node.with_inputs(plan)
         return plan
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import operator
 from concurrent.futures import Executor
 
-from asyncdata.cluster.handle import ActorPoolHandle, actors_of, runs_of
+from asyncdata.cluster.handle import ActorPoolHandle, actors_of, runs_of, sent
 from asyncdata.cluster.remote_plan import RunPlacement
 from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
@@ -44,10 +44,29 @@ def placed(node: Node, actors: ActorPoolHandle | None, runs: RunPlacement | None
         node = node.with_inputs(*inputs)
     if isinstance(node, Interleave) and node.workers is not None and runs is not None:
         return dataclasses.replace(node, elsewhere=runs, tuner=None)
+    if isinstance(node, Map) and (opened := placement_below(node)) is not None:
+        sendable(node)
+        return dataclasses.replace(opened[0], elsewhere=opened[1].followed_by(node))
     if actors is None or not isinstance(node, Called) or reason_to_stay(node) is not None:
         return node
-    actors.function(GroupWork(functions_of(node), node.rows))
+    sendable(node)
     return dataclasses.replace(node, executor=actors, workers=actors.cluster.calls)
+
+
+def sendable(node: Called) -> None:
+    """Raise `PlanError` if the functions of a node cannot be sent to another machine."""
+    sent(GroupWork(functions_of(node), node.rows))
+
+
+def placement_below(node: Map) -> tuple[Interleave, RunPlacement] | None:
+    """Return the interleave that a map follows and whose datasets run elsewhere, if the map may run with them."""
+    below = node.input
+    if not isinstance(below, Interleave) or not isinstance(below.elsewhere, RunPlacement):
+        return None
+    moves = node.elementwise and not node.pinned and not isinstance(node.executor, Executor)
+    if moves and not any(call.keyed or call.is_async or call.waits for call in node.functions):
+        return below, below.elsewhere
+    return None
 
 
 def functions_of(node: Called) -> tuple[Call, ...]:
@@ -77,7 +96,9 @@ def reason_to_stay(node: Called) -> str | None:
 def where_datasets_run(node: Interleave, runs: int) -> str:
     """Return where the datasets run that an interleave opens."""
     if node.elsewhere is not None:
-        return "its datasets on the cluster, those in memory here"
+        maps = node.elsewhere.maps if isinstance(node.elsewhere, RunPlacement) else ()
+        with_maps = "".join(f" → {one.label()}" for one in maps)
+        return f"its datasets{with_maps} on the cluster{'' if maps else ', those in memory here'}"
     return "here: Cluster(runs=0)" if not runs else "here: its datasets are read in turn; num_parallel_calls sends them"
 
 

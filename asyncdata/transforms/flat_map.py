@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -59,8 +59,18 @@ def not_made(outer: Tickets, failure: Failure, later: Sequence[Position] = ()) -
     return Block([failure], ExplicitTickets([(outer[0], None)], position), True)
 
 
-async def from_inner(outer: Node, function: Call, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-    """Yield the elements with these tickets, in this order, of the datasets that `function` makes of `outer`'s."""
+async def from_inner(
+    outer: Node,
+    function: Call,
+    scope: Scope,
+    want: Demand,
+    tickets: Sequence[Ticket],
+    then: Callable[[Node], Node] | None = None,
+) -> Blocks:
+    """Yield the elements with these tickets, in this order, of the datasets that `function` makes of `outer`'s.
+
+    `then` returns what runs in the place of such a dataset, if that is another.
+    """
     wanted: dict[Ticket, tuple[Ticket, list[Ticket]]] = {}
     for parent, child in tickets:
         wanted.setdefault(plain(parent), (parent, []))[1].append(child)
@@ -68,7 +78,7 @@ async def from_inner(outer: Node, function: Call, scope: Scope, want: Demand, ti
     async with aclosing(outer.open(scope, Demand(), Start(END, [parent for parent, _ in wanted.values()]))) as source:
         async for block in source:
             parent = plain(block.tickets[0])
-            async with aclosing(inner_items(function, block, scope, wanted[parent][1])) as items:
+            async with aclosing(inner_items(function, block, scope, wanted[parent][1], then)) as items:
                 async for child, item in items:
                     found[parent, plain(child)] = item
     for part in in_turn(found, tickets, want):
@@ -76,13 +86,14 @@ async def from_inner(outer: Node, function: Call, scope: Scope, want: Demand, ti
 
 
 async def inner_items(
-    function: Call, block: Block, scope: Scope, tickets: Sequence[Ticket]
+    function: Call, block: Block, scope: Scope, tickets: Sequence[Ticket], then: Callable[[Node], Node] | None
 ) -> AsyncGenerator[tuple[Ticket, Any], None]:
     """Yield elements of the dataset that is made of one element, with their tickets in it."""
     plan = await inner_plan(function, block)
     if type(plan) is Failure:
         yield None, plan
         return
+    plan = plan if then is None else then(plan)
     rest = [ticket for ticket in tickets if ticket is not None]
     async with aclosing(plan.open(scope.at(block.tickets[0]), Demand(64), Start(END, rest))) as source:
         async for part in source:

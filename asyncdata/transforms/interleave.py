@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any, Final, final
@@ -20,7 +20,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.resharding import Resharding, named, resharded_open_groups
 from asyncdata.runtime.tickets import Position, Ticket, Tickets, natural
 from asyncdata.transforms.flat_map import from_inner, not_made
-from asyncdata.transforms.interleave_inputs import CycleSlot, Inputs, ParallelInputs, SerialInputs
+from asyncdata.transforms.interleave_inputs import CycleSlot, Elsewhere, Inputs, ParallelInputs, SerialInputs
 from asyncdata.transforms.interleave_position import (
     CycleSnapshot,
     Event,
@@ -52,8 +52,8 @@ class Interleave(Node):
     tuner: InterleaveTuner | None = field(default=None, repr=False, metadata=PHYSICAL)
     """What AUTOTUNE knows of how many are to be read at once."""
 
-    elsewhere: Callable[[Node], Node] | None = field(default=None, repr=False, metadata=PHYSICAL)
-    """Returns what runs in the place of an inner dataset that is read at once with others."""
+    elsewhere: Elsewhere | None = field(default=None, repr=False, metadata=PHYSICAL)
+    """Where inner datasets run that are read at once with others, if not here."""
 
     @staticmethod
     def of(
@@ -86,7 +86,8 @@ class Interleave(Node):
         return f"{self.function.name[:-1]}, cycle_length={self.cycle_length}{block}{workers}{unordered})"
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return from_inner(self.input, self.function, scope, want, tickets)
+        then = None if self.elsewhere is None else self.elsewhere.here
+        return from_inner(self.input, self.function, scope, want, tickets, then)
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         places = [InterleavePosition(**named(at, "outer")) for at in positions]

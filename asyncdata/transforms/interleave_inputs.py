@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import aclosing, nullcontext
 from itertools import count
 from typing import Final, Protocol, TypeAlias
@@ -23,7 +23,7 @@ from asyncdata.sources.random_access import InMemorySource, is_row
 from asyncdata.transforms.flat_map import inner_plan
 from asyncdata.transforms.interleave_position import InterleavePosition, SlotState
 
-__all__ = ("CycleSlot", "Inputs", "ParallelInputs", "ReaderSlot", "Refused", "SerialInputs")
+__all__ = ("CycleSlot", "Elsewhere", "Inputs", "ParallelInputs", "ReaderSlot", "Refused", "SerialInputs")
 
 QUICK: Final = 1e-4
 """What the function took less seconds for is made while elements are held that are ready."""
@@ -170,6 +170,18 @@ Refused: TypeAlias = tuple[Tickets, Failure]
 """The element of which no dataset could be made, and why."""
 
 
+class Elsewhere(Protocol):
+    """Where the inner datasets of an interleave run, if not here; steps that follow it may run with them."""
+
+    def there(self, plan: Node) -> Node:
+        """Return what runs in the place of an inner dataset, which may be itself."""
+        ...
+
+    def here(self, plan: Node) -> Node:
+        """Return what gives the same elements and runs here."""
+        ...
+
+
 class Cycled(Protocol):
     """What a node says about its inner datasets: how they are made, and how many are open and read at once."""
 
@@ -199,8 +211,8 @@ class Cycled(Protocol):
         ...
 
     @property
-    def elsewhere(self) -> Callable[[Node], Node] | None:
-        """Returns what runs in the place of an inner dataset that is read at once with others."""
+    def elsewhere(self) -> Elsewhere | None:
+        """Where inner datasets run that are read at once with others, if not here."""
         ...
 
     @property
@@ -304,14 +316,15 @@ class ParallelInputs:
                 if block is None:
                     break
                 plan = await inner_plan(self.node.function, block)
+                if type(plan) is not Failure and self.node.elsewhere is not None:
+                    plan = self.node.elsewhere.there(plan)
                 begin = self.begins.popleft() if self.begins else None
                 if type(plan) is Failure:
                     self.standby.append((block.tickets, plan))
                 elif (rows := rows_at_hand(plan, begin)) is not None:
                     self.standby.append(RowsSlot(block.tickets, begin, rows))
                 else:
-                    elsewhere = self.node.elsewhere
-                    self.admit(plan if elsewhere is None else elsewhere(plan), block.tickets, begin)
+                    self.admit(plan, block.tickets, begin)
                 self.signal.notify()
         self.ended = True
         self.signal.notify()

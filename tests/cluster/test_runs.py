@@ -52,10 +52,10 @@ def test_states_pass_from_here_to_the_cluster_and_back(files: list[str], monkeyp
     whole, found, state = read_plain(lines(files)), list[Any](), None
     sizes = {True: 0, False: 0}
     with on_fake(faults=Faults(nodes=5)):
-        for leg in range(60):
+        for leg in range(40):
             options = CLUSTER if leg % 2 else ad.Options()
             with lines(files).with_options(options).iterate(state=state) as elements:
-                for _ in range(11):
+                for _ in range(13):
                     found += read_one(elements)
                 state = json.loads(json.dumps(elements.state_dict()))
             sizes[bool(leg % 2)] = max(sizes[bool(leg % 2)], len(json.dumps(state)))
@@ -152,3 +152,52 @@ def test_leaving_ends_the_runs(files: list[str]) -> None:
             next(elements)
         assert list(ds) == read_plain(lines(files))  # on the same actors
         assert [transport.started for transport in made] == [2]
+
+
+def test_maps_that_follow_run_with_the_datasets(files: list[str]) -> None:
+    def build() -> ad.Dataset[Any]:
+        mapped = lines(files).map(len, num_parallel_calls=2).map(square, num_parallel_calls=2)
+        return mapped.batch(2).shuffle(10, seed=1)
+
+    both = ad.Options(cluster=ad.Cluster(calls=1, runs=2))
+    whole, found, state = read_plain(build()), list[Any](), None
+    with on_fake(faults=Faults(nodes=9)) as made:
+        text = build().with_options(both).explain()
+        assert (
+            "its datasets → map(len, num_parallel_calls=2) → map(square, num_parallel_calls=2) on the cluster" in text
+        )
+        for leg in range(40):
+            with build().with_options(both if leg % 2 else ad.Options()).iterate(state=state) as elements:
+                for _ in range(13):
+                    found += read_one(elements)
+                state = json.loads(json.dumps(elements.state_dict()))
+        assert {transport.kind.name for transport in made} == {"RunActor"}
+    assert plain(found) == plain(whole)
+
+
+def square(x: Any) -> Any:
+    return x * x
+
+
+def test_maps_that_follow_are_made_here_where_a_dataset_stays() -> None:
+    lock = threading.Lock()
+
+    def here(n: Any) -> ad.Dataset[Any]:
+        return ad.Dataset.range(3).map(lambda x: lock and x)
+
+    ds = ad.Dataset.range(4).interleave(here, 2, num_parallel_calls=2).map(square, num_parallel_calls=2)
+    with on_fake():
+        assert sorted(ds.with_options(CLUSTER)) == sorted([0, 1, 4] * 4)
+
+
+def test_maps_of_random_numbers_stay_calls(files: list[str]) -> None:
+    def noisy(line: str, rng: Any) -> Any:
+        return line, rng.random()
+
+    def build() -> ad.Dataset[Any]:
+        return lines(files).map(noisy, num_parallel_calls=2, rng=True, seed=1)
+
+    both = ad.Options(cluster=ad.Cluster(calls=1, runs=2))
+    with on_fake():
+        assert "noisy, num_parallel_calls=1, executor=cluster)  on the cluster" in build().with_options(both).explain()
+        assert read_plain(build().with_options(both)) == read_plain(build())

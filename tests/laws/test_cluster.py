@@ -15,7 +15,7 @@ import asyncdata as ad
 from asyncdata.cluster import chunk, remote_run, run_actor
 from tests import reference
 from tests.cluster.fake import Faults, on_fake
-from tests.laws.pipelines import FIRST, INNER_STEPS, Pipeline, chains, inner_sources, length, pipelines
+from tests.laws.pipelines import FIRST, INNER_STEPS, Pipeline, chains, inner_sources, length, map_, pipelines
 from tests.laws.test_resume import MOST, REWRITTEN, run
 from tests.running import read_async, read_plain
 
@@ -87,8 +87,12 @@ def interleaved(draw: st.DrawFn) -> Pipeline:
     def meaning(_: Any) -> list[Any]:
         return list(reference.interleave(range(count), lambda _: inner.meaning(FIRST), cycle, block))
 
+    more = draw(st.sampled_from([0, 0, 1, 2]))
     text = f"range({count}).interleave(lambda _: {inner}, {cycle}, {block}, {ordered=})"
-    return Pipeline(text, build, meaning, ordered, inner.counted)
+    pipe = Pipeline(text, build, meaning, ordered, inner.counted)
+    for _ in range(more):  # maps that move into the datasets
+        pipe = map_(draw, pipe)
+    return pipe
 
 
 @contextmanager
