@@ -143,8 +143,9 @@ def main() -> None:
     arguments = parse_arguments(__doc__ or "")
     report = Report("Records on a server: seconds, and CPU seconds of the client, for a gigabyte")
     peers = [] if arguments.quick else [*installed(PEERS)]
-    with served(4 if arguments.quick else 64, peers) as server:
+    with served(4 if arguments.quick else 64, ()) as server:
         against_raw(report, server, arguments.rounds(5))
+    with served(32, peers) as server:
         against_peers(report, server, peers, arguments.rounds(3))
     report.finish(arguments.json)
 
