@@ -23,6 +23,7 @@ BENCHMARKS = (
     "guide",
     "loaders/autotune",
     "loaders/jpeg",
+    "loaders/listing",
     "loaders/observing",
     "loaders/processes",
     "loaders/placement",

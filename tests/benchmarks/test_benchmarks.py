@@ -19,6 +19,7 @@ BENCHMARKS = {
     "import_time": "import asyncdata",
     "loaders/autotune": "sleeps of 20 ms",
     "loaders/jpeg": "asyncdata: first batch",
+    "loaders/listing": "shuffled: memory",
     "loaders/observing": "a pull of one element, each step",
     "loaders/processes": "longest wait when a worker is killed",
     "loaders/placement": "pairs of numbers, process",
