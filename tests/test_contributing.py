@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,21 @@ def test_the_template_of_a_transformation(tmp_path: Path, monkeypatch: pytest.Mo
     every = template("Every", tmp_path, monkeypatch)
     check_transform(lambda ds: ad.Dataset(every(ds.plan, 3)), lambda items: items[::3])
     check_resumes(lambda: ad.Dataset(every(ad.Dataset.range(20).shuffle(4, seed=1).plan, 3)).prefetch(2))
+
+
+def test_the_template_of_a_step_that_holds_elements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    neighbours = template("Neighbours", tmp_path, monkeypatch)
+    check_transform(lambda ds: ad.Dataset(neighbours(ds.plan)), lambda items: list(pairwise(items)))
+    check_resumes(lambda: ad.Dataset(neighbours(ad.Dataset.range(20).shuffle(4, seed=1).plan)).shuffle(3, seed=2))
+
+    def fails(x: int) -> int:
+        if x == 2:
+            raise ValueError(x)
+        return x
+
+    failing = ad.Dataset(neighbours(ad.Dataset.range(5).map(fails).plan))
+    assert list(failing.ignore_errors()) == [(0, 1), (1, 3), (3, 4)]
+    check_resumes(lambda: failing)
 
 
 def test_the_template_of_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
