@@ -36,7 +36,7 @@ __all__ = ("main",)
 
 PEERS = ("fsspec", "s3fs", "webdataset", "mosaicml-streaming", "litdata")
 OURS = ("raw", "raw + parser", "asyncdata")
-CONCURRENCY = (1, 2, 4, 8, 16, 32, 64)
+CONCURRENCY = (1, 2, 4, 8, 16, 32)
 
 CONFIGURATION = """
 load_module {modules}/ndk_http_module.so;
