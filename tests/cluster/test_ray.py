@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.cluster.ray_transport import RayTransport
+from asyncdata.cluster.transport import CALLS, Loss
 from tests.cluster.fake import until
 from tests.cluster.test_calls import pipelines, plain, read_one
 from tests.running import read_plain
@@ -41,18 +43,21 @@ def test_elements_and_order_are_those_of_a_local_run(name: str) -> None:
     assert plain(read_plain(pipelines()[name].with_options(CLUSTER))) == plain(read_plain(pipelines()[name]))
 
 
+HERE = ad.Options()
+
+
 @pytest.mark.parametrize("name", pipelines())
-def test_states_pass_from_here_to_the_cluster_and_back(name: str) -> None:
+@pytest.mark.parametrize("legs", [(HERE, CLUSTER), (CLUSTER, HERE), (CLUSTER, CLUSTER)], ids=["to", "from", "within"])
+def test_states_pass_between_here_and_the_cluster(name: str, legs: tuple[ad.Options, ad.Options]) -> None:
     whole = read_plain(pipelines()[name])
-    for stops in ([7], [7, 13], [1, 2, 20]):
-        found, state, options = list[Any](), None, [CLUSTER, ad.Options()]
-        for stop in [*stops, len(whole) + 1]:
-            with pipelines()[name].with_options(options[0]).iterate(state=state) as elements:
+    for place in sorted({0, 1, 3, len(whole) // 2, len(whole) - 1, len(whole)}):
+        found, state = list[Any](), None
+        for options, stop in zip(legs, (place, len(whole) + 1), strict=True):
+            with pipelines()[name].with_options(options).iterate(state=state) as elements:
                 while len(found) < stop and (some := read_one(elements)):
                     found += some
                 state = json.loads(json.dumps(elements.state_dict()))
-            options.reverse()
-        assert plain(found) == plain(whole)
+        assert plain(found) == plain(whole), place
 
 
 def with_pid(number: Any) -> tuple[Any, int, Any]:
@@ -120,6 +125,18 @@ def test_actors_that_the_cluster_has_no_room_for_are_waited_for() -> None:
         list(ds.with_options(ad.Options(cluster=ad.Cluster(calls=2, num_cpus=99, timeout=1))))
     some = ad.Options(cluster=ad.Cluster(calls=40))  # as many as there is room for
     assert list(ad.Dataset.range(300).map(abs, num_parallel_calls=2).with_options(some)) == [*range(300)]
+
+
+def test_what_ray_says_is_told_apart(ray: Any) -> None:
+    transport = RayTransport(CLUSTER.cluster, CALLS)
+    known = ray.exceptions
+    for full in (known.ObjectStoreFullError("no room"), known.OutOfDiskError("no room")):
+        answer = transport.lost(full, None)
+        assert isinstance(answer, ad.StageError)
+        assert "object_store_memory" in str(answer)
+    assert transport.lost(known.ObjectLostError("ab" * 28, "", ""), None) is Loss.RESULT
+    assert transport.lost(known.ActorUnavailableError("away", None), None) is Loss.NODE
+    assert isinstance(transport.lost(ValueError("odd"), None), ad.StageError)
 
 
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:

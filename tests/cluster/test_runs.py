@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.cluster import remote_run
+from asyncdata.cluster import chunk, remote_run
 from asyncdata.errors import StageError
 from tests.cluster.fake import Faults, on_fake
 from tests.cluster.test_calls import plain, read_one
@@ -201,3 +201,26 @@ def test_maps_of_random_numbers_stay_calls(files: list[str]) -> None:
     with on_fake():
         assert "noisy, num_parallel_calls=1, executor=cluster)  on the cluster" in build().with_options(both).explain()
         assert read_plain(build().with_options(both)) == read_plain(build())
+
+
+def test_states_of_shares_are_dealt_to_another_number_of_shares(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_run, "CHUNK", 700)
+    monkeypatch.setattr(remote_run, "LEAST", 700)
+    monkeypatch.setattr(chunk, "FEW", 0)  # so that positions say how many elements to leave out
+
+    def share(count: int, index: int) -> ad.Dataset[Any]:
+        return ad.Dataset.from_list(files).shard(count, index).interleave(lines_of, 2, num_parallel_calls=2)
+
+    found, states = list[Any](), list[Any]()
+    with on_fake(faults=Faults(nodes=9)):
+        for index in range(2):
+            with share(2, index).with_options(CLUSTER).iterate() as elements:
+                found += [next(elements) for _ in range(58)]
+                states.append(json.loads(json.dumps(elements.state_dict())))
+        merged = ad.checkpoint.merge_states(states)
+        for index, options in enumerate((ad.Options(), CLUSTER, CLUSTER)):
+            with share(3, index).with_options(options).iterate(state=merged) as elements:
+                found += elements
+    assert sorted(found) == sorted(read_plain(share(1, 0)))
