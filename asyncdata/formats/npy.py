@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import struct
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +13,9 @@ import numpy.typing as npt
 __all__ = ("LONGEST", "MAGIC", "NpyHeader", "array_of", "header_of")
 
 MAGIC: Final = b"\x93NUMPY"
+
+LONG: Final = re.compile(r"(?<=\d)L(?=[,) ])")
+"""What Python 2 wrote behind some integers."""
 
 LONGEST: Final = 1 << 16
 """Bytes of a header at most."""
@@ -58,7 +62,9 @@ def header_of(data: bytes) -> NpyHeader:
     if length > LONGEST or begin > len(data):
         raise ValueError("its header is cut short" if length <= LONGEST else f"its header has {length} bytes")
     try:
-        header: Any = ast.literal_eval(data[begin - length : begin].decode("utf-8" if data[6] == 3 else "latin-1"))
+        header: Any = ast.literal_eval(
+            LONG.sub("", data[begin - length : begin].decode("utf-8" if data[6] == 3 else "latin-1"))
+        )
         dtype = np.lib.format.descr_to_dtype(header["descr"])
         shape, fortran = tuple(map(int, header["shape"])), bool(header["fortran_order"])
     except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError) as error:

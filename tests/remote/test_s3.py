@@ -12,10 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncdata as ad
 from asyncdata.errors import DataLossError, ResumeError
+from asyncdata.testing import check_resumes
 from tests.remote.conftest import Bucket
 
 pytestmark = pytest.mark.remote
@@ -227,3 +229,44 @@ def test_nothing_is_seen_of_an_upload_whose_process_was_killed(bucket: Bucket) -
     assert sum(one == b"%07d" % place * 300_000 for place, one in read) == 40
     again = bucket.client.head_object(Bucket="tests", Key=f"{bucket.folder}/written/00000.tfrecord")
     assert again["LastModified"] == first["LastModified"]
+
+
+def test_samples_and_lines_are_written_and_read(bucket: Bucket) -> None:
+    ds = ad.Dataset.range(30).map(lambda x: {"__key__": f"{x:03}", "bin": bytes([x]) * 9000, "cls": x})
+    names = ds.write_webdataset(f"{bucket.url}/tar", shards=3, storage_options=bucket.options)
+    assert list(ad.WebDataset(names, storage_options=bucket.options)) == list(ds)
+    check_resumes(lambda: ad.WebDataset(names, storage_options=bucket.options), places=6)
+
+
+def test_tables_of_parquet_are_written_and_read(bucket: Bucket) -> None:
+    pytest.importorskip("pyarrow")
+    ds = ad.Dataset.range(3000).map(lambda x: {"id": x, "half": x / 2, "name": f"#{x}"})
+    names = ds.write_parquet(f"{bucket.url}/table", shards=3, storage_options=bucket.options)
+    found = ad.ParquetDataset(names, ["id", "name"], storage_options=bucket.options)
+    assert list(found) == [{"id": x, "name": f"#{x}"} for x in range(3000)]
+    check_resumes(lambda: ad.ParquetDataset(names, ["id"], storage_options=bucket.options).batch(100), places=6)
+    assert sum(len(row["id"]) for row in found.batch(64)) == 3000
+
+
+def test_rows_of_parquet_in_any_order_from_objects_that_are_kept(bucket: Bucket, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    names = (
+        ad.Dataset.range(300)
+        .map(lambda x: {"id": x})
+        .write_parquet(f"{bucket.url}/table", shards=2, storage_options=bucket.options)
+    )
+    ds = ad.ParquetDataset(names, index=True, storage_options=bucket.options, cache_dir=tmp_path / "kept")
+    assert (len(ds), ds[299]) == (300, {"id": 299})
+    assert sorted(row["id"] for row in ds.shuffle(seed=1)) == [*range(300)]
+
+
+def test_arrays_and_folders_of_pictures(bucket: Bucket, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(600.0).reshape(200, 3))
+    url = bucket.put("a.npy", (tmp_path / "a.npy").read_bytes())
+    assert np.array_equal(list(ad.NpyDataset(url, storage_options=bucket.options)), np.load(tmp_path / "a.npy"))
+    check_resumes(lambda: ad.NpyDataset(url, storage_options=bucket.options), places=5)
+    for name in ("cat/1.jpg", "dog/1.jpg", "dog/in/2.jpg"):
+        bucket.put(f"pictures/{name}", name.encode())
+    ds = ad.ImageFolderDataset(f"{bucket.url}/pictures", storage_options=bucket.options)
+    assert (ds.class_names, len(ds)) == (["cat", "dog"], 3)
+    assert list(ds) == [(b"cat/1.jpg", 0), (b"dog/1.jpg", 1), (b"dog/in/2.jpg", 1)]
