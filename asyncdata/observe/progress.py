@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 from asyncdata.iterator import DatasetIterator
+from asyncdata.observe.statistics import Statistics
 from asyncdata.runtime.closing import Closable
 from asyncdata.runtime.optional_packages import require
 
@@ -55,6 +56,10 @@ class Progress(Closable, Generic[T]):
             raise
         self._show()
         return element
+
+    def monitor(self) -> Callable[[], Statistics]:
+        """Return a function that tells what the pipeline does: see `DatasetIterator.monitor`."""
+        return self.elements.monitor()
 
     def _show(self) -> None:
         """Count an element; now and then tqdm shows it, and then what was measured is told too."""

@@ -59,6 +59,6 @@ def test_a_loop_that_is_left_ends_the_pipeline() -> None:
     with ad.Dataset.counter().progress() as numbers:
         for _ in numbers:
             break
-        assert numbers.elements.stats().elements == 1
+        assert numbers.elements.stats().elements == numbers.monitor()().elements == 1
     with pytest.raises(ad.ClosedError):
         next(numbers)
