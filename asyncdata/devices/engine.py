@@ -39,25 +39,25 @@ class DeviceEngine:
         tasks: SimpleQueue[Task] = SimpleQueue()
         self.ahead = DeviceQueue(host, device, node, tasks)
         self.queue: BlockQueue = self.ahead
-        self.sender = CopyThread(device, self.queue, tasks, node)
+        self.copy_thread = CopyThread(device, self.queue, tasks, node)
 
     def start(self) -> None:
         """Begin to copy."""
         ENGINES.add(self)
         THREADS.difference_update([thread for thread in THREADS if thread.ident and not thread.is_alive()])
-        THREADS.add(self.sender.thread)
+        THREADS.add(self.copy_thread.thread)
         forks.register(self)
         try:
-            self.sender.thread.start()
+            self.copy_thread.thread.start()
         except RuntimeError as error:  # there can be no more threads
-            THREADS.discard(self.sender.thread)
+            THREADS.discard(self.copy_thread.thread)
             self.queue.finish(error)
             raise
 
     def disown(self) -> None:
         """Leave the device to the parent in a forked child."""
         ENGINES.discard(self)
-        THREADS.discard(self.sender.thread)
+        THREADS.discard(self.copy_thread.thread)
         self.queue.stopped = True
         forks.keep_for_ever(self)
 
@@ -69,18 +69,18 @@ class DeviceEngine:
 
     def at_work(self) -> tuple[list[threading.Thread], list[asyncio.Task[Any]]]:
         threads, tasks = self.host.at_work()
-        return [*threads, self.sender.thread], tasks
+        return [*threads, self.copy_thread.thread], tasks
 
     def stats(self, host: int) -> StepStatistics:
         """Return what copying has done; the step that it reads has this place."""
-        sender = self.sender
+        copier = self.copy_thread
         return EMPTY._replace(
-            step=sender.label,
+            step=copier.label,
             items=self.queue.written,
-            worker_seconds=sender.worked,
+            worker_seconds=copier.worked,
             workers=1,
             queued=self.queue.held,
-            queue_size=sender.most,
+            queue_size=copier.most,
             kind="device",
             inputs=(host,),
         )
@@ -91,20 +91,20 @@ class DeviceEngine:
     def stop(self, reason: str | None = None) -> None:
         self.queue.stop(reason)
         self.host.stop(reason)
-        self.sender.tasks.put(None)
-        if (pause := self.sender.pause) is not None:
+        self.copy_thread.tasks.put(None)
+        if (pause := self.copy_thread.pause) is not None:
             pause.over.put(None)
 
     def join(self) -> None:
         self.host.join()
-        if threading.current_thread() is not self.sender.thread:
-            self.sender.thread.join(END_TIMEOUT)
+        if threading.current_thread() is not self.copy_thread.thread:
+            self.copy_thread.thread.join(END_TIMEOUT)
 
     async def join_async(self) -> None:
         await self.host.join_async()
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        self.sender.on_end = lambda: loop.call_soon_threadsafe(ended.set)
-        if not self.sender.over:
+        self.copy_thread.on_end = lambda: loop.call_soon_threadsafe(ended.set)
+        if not self.copy_thread.over:
             with suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), END_TIMEOUT)
 
@@ -113,9 +113,9 @@ class DeviceEngine:
         """Have nothing copied, and nothing asked of the device in another thread, until this is left."""
         if self.ahead.paused:
             raise StageError("paused() is entered already: leave it first")
-        self.sender.pause = pause = Pause()
-        self.sender.tasks.put(pause)
-        if self.sender.over:
+        self.copy_thread.pause = pause = Pause()
+        self.copy_thread.tasks.put(pause)
+        if self.copy_thread.over:
             pause.reached.put(None)
         pause.reached.get()
         self.ahead.paused = True

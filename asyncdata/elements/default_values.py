@@ -1,4 +1,4 @@
-"""Zeros: what stands for elements that are missing, of the shapes and types that they would have."""
+"""Default values: zeros for missing elements, of the shapes and types that they would have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Renewing: elements for one more reader, who can change nobody else's: arrays are read-only, dicts and lists new."""
+"""Isolation: elements for one more reader, who can change nobody else's: arrays are read-only, dicts and lists new."""
 
 from __future__ import annotations
 

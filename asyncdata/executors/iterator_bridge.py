@@ -1,4 +1,4 @@
-"""Pumps: what runs a user's iterator where it belongs (a thread, an event loop) and hands its items to the engine."""
+"""Bridges: run a user's iterator where it belongs (a thread, an event loop) and hand its items to the engine."""
 
 from __future__ import annotations
 

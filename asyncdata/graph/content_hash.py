@@ -1,4 +1,4 @@
-"""Contents: what functions do and what data in memory is, as hashes, so that kept elements of others are told apart."""
+"""Hashes of what functions do and of data in memory, so that cached elements of other pipelines are not used."""
 
 from __future__ import annotations
 

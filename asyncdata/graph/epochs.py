@@ -1,4 +1,4 @@
-"""Epochs: which epoch of a dataset is the next, counted together with those of the datasets that it was made from."""
+"""Epochs: which epoch of a dataset is next, counted together with those of the datasets that it was made from."""
 
 from __future__ import annotations
 

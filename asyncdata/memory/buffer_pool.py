@@ -1,4 +1,4 @@
-"""Warm memory: large objects are made of memory that earlier ones left, not of fresh pages."""
+"""Buffer pool: large objects are made in memory that earlier ones left, not in fresh pages."""
 
 from __future__ import annotations
 

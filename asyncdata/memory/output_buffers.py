@@ -1,4 +1,4 @@
-"""Room: arrays that a function fills and returns, in the memory in which its results are to lie."""
+"""Output buffers: arrays that a function fills and returns, in the memory in which its results are to lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sole: whether an element is seen by nobody but the list that holds it, so that its arrays may be handed on."""
+"""Whether an element is referred to by nothing but the list that holds it, so that its arrays may be reused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that exists only while elements flow: blocks, queues, executors, stages, the engine and its bridge."""
+"""What exists while elements flow: blocks, tickets, queues, budgets, signals, and what the host allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packing: many tickets of one shape as a few strings, a bit or two of bytes each, so that states stay small."""
+"""Encoding of positions: many tickets of one shape as a few strings, so that states stay small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dealing: what the shares of some processes have left, handed out to another number of processes.
+"""Resharding: what the shards of some processes have left, divided among another number of processes.
 
 Every process works out its own hand from the states of all: things are dealt in turn, elements that were read and not
 delivered first, then what nobody has read.

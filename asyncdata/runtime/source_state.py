@@ -1,4 +1,4 @@
-"""Anchors: the states that a source of its own gives, and elements that can be read from one of them on."""
+"""Snapshots: the states that a stateful source gives, and elements that can be read again from one of them."""
 
 from __future__ import annotations
 

@@ -311,7 +311,7 @@ class PipelineClient:
         PROCESSES.add(self.process)
         at_exit(end_clients, os.getpid())
         self.process.thread = threading.Thread(
-            target=self.process.main, args=([plan],), name="asyncdata-companion", daemon=True
+            target=self.process.main, args=([plan],), name="asyncdata-pipeline-process", daemon=True
         )
         weakref.finalize(self, self.process.ring).atexit = False
         self.process.thread.start()  # only now: a signal handler may raise in it

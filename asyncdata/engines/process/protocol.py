@@ -1,4 +1,4 @@
-"""Letters: what the two processes write to each other, each small enough to go through a pipe whole or not at all."""
+"""Messages between the consumer's process and the pipeline's, each small enough to be written to a pipe at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line: one run of a pipeline as its consumer has it, and tickets that ask the pipeline's process where it was."""
+"""One run of a pipeline as its consumer sees it, and tickets that ask the pipeline's process for positions."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class RemoteBlockQueue(BlockQueue):
         blocks = self.arrived - len(self.blocks) - self.undelivered
         self.course.post.send(Acknowledgement(self.course.run, self.taken, blocks, bool(self.reader_waits)))
 
-    # the companion's side
+    # the pipeline's side
 
     def receive(self, data: BlockData, room: int) -> None:
         """Put in a block that has arrived from a buffer with so much room."""

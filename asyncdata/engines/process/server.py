@@ -1,4 +1,4 @@
-"""The pipeline's side: a process that runs one plan, as often as it is told, and sends what comes out of it."""
+"""The pipeline's process: runs one plan, as often as it is asked to, and sends the elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The board: where each worker says what it is at, so that it is known of one that has died."""
+"""Heartbeats: where each worker writes which element it works on, so that this is known of one that has died."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errands: how a group of elements is put for a worker process, worked on there, and put back in its place."""
+"""Tasks: how a group of elements is sent to a worker process, worked on there, and put back in its place."""
 
 from __future__ import annotations
 
