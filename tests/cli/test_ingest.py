@@ -115,8 +115,10 @@ def test_who_lets_others_in_needs_a_token(
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.web
 @pytest.mark.parametrize(("url", "message"), [("s3://bucket/x", "--spool"), ("https://host/x", "are written")])
 def test_a_url_needs_a_spool_and_can_be_written_to(url: str, message: str, capsys: pytest.CaptureFixture[Any]) -> None:
     pytest.importorskip("obstore")
+    pytest.importorskip("uvicorn")
     assert main(["ingest", "--to", url, "--port", "0"]) == 2
     assert message in capsys.readouterr().err
