@@ -535,9 +535,9 @@ class DatasetIterator(Closable, Generic[T]):
 
         >>> import time
         >>> import asyncdata as ad
-        >>> with ad.Dataset.range(50).iterate() as numbers:
+        >>> with ad.Dataset.range(30).iterate() as numbers:
         ...     for number in numbers:
-        ...         time.sleep(0.001)  # training
+        ...         time.sleep(0.02)  # training
         ...     found = numbers.bottleneck()
         >>> found.step
         'consumer'
