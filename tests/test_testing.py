@@ -181,7 +181,8 @@ def test_check_resumes_wants_a_function() -> None:
         check_resumes(ad.Dataset.range(3))  # type: ignore[arg-type]
 
 
-def test_leaves_nothing_sees_a_descriptor(tmp_path: Path) -> None:
+def test_leaves_nothing_sees_a_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncdata.testing.LEAK_TIMEOUT", 0.1)
     with pytest.raises(AssertionError, match="descriptors left behind"), leaves_nothing():
         descriptor = os.open(tmp_path, os.O_RDONLY)
     os.close(descriptor)
