@@ -183,7 +183,7 @@ class ArrowParser(ColumnParser):
         more = self.taken(self.waiting) or b""
         self._tail = (self._tail + more)[-6:]
         if self._is_file and self.finished and self._tail != FILE[:6]:
-            raise DataLossError(f"{self.name}: it is cut short: {FILE[:6]!r} was expected at its end")
+            raise DataLossError(f"{self.name}: it is cut short: {FILE[:6]!r} was expected at its end, byte {self.at}")
         if not self._is_file and more:
             raise DataLossError(f"{self.name}: there is more behind the mark of its end at byte {self.at - len(more)}")
 

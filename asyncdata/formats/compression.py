@@ -145,7 +145,7 @@ class ZlibReader:
         self._stream = zlib.decompressobj(bits)
         self._left: Buffer = b""  # what was fed and is not decompressed yet
         self._full = False  # the stream may have more to give without being fed
-        self._begun = False
+        self._fed = 0  # bytes
         self._error: DataLossError | None = None
 
     @property
@@ -157,7 +157,7 @@ class ZlibReader:
         """Return what `data` decompresses to, up to an error; the call after that raises it."""
         if self._error is not None:
             raise self._error
-        self._begun = self._begun or len(data) > 0
+        self._fed += len(data)
         self._left = bytes(self._left) + data if len(self._left) else data
         return b"".join(self._members())
 
@@ -165,8 +165,8 @@ class ZlibReader:
         """Raise DataLossError for an error that was kept, or when the last stream has not come to its end."""
         if self._error is not None:
             raise self._error
-        if self._begun and not self._stream.eof:
-            raise DataLossError(f"{self._name}: the compressed stream is cut short")
+        if self._fed and not self._stream.eof:
+            raise cut_short(self._name, self._fed)
 
     def _members(self) -> Iterator[bytes]:
         """Yield what is waiting, at most `PIECE_BYTES`."""
@@ -188,8 +188,19 @@ class ZlibReader:
         try:
             return self._stream.decompress(data, most)
         except zlib.error as error:
-            self._error = DataLossError(f"{self._name}: the compressed stream is corrupt: {error}")
-            return b"".join(before_error(before.decompress, memoryview(data)))
+            found = [*before_error(before.decompress, memoryview(data))]
+            self._error = corrupt(self._name, self._fed - len(data) + len(found), error)
+            return b"".join(found)
+
+
+def cut_short(name: str, at: int) -> DataLossError:
+    """Return the error for a stream that ends too early."""
+    return DataLossError(f"{name}: the compressed stream is cut short: at byte {at} of the file more was expected")
+
+
+def corrupt(name: str, at: int, error: Exception) -> DataLossError:
+    """Return the error for a stream that is damaged at a byte of the file, or in the 16 KB behind it."""
+    return DataLossError(f"{name}: the compressed stream is corrupt at byte {at} of the file: {error}")
 
 
 def before_error(decompress: Callable[[memoryview], bytes], data: memoryview) -> Iterator[bytes]:
@@ -210,7 +221,7 @@ class FrameReader:
         self._left: Buffer = b""  # what was fed, from `_at` on is not decompressed yet
         self._at = 0
         self._full = False  # the frame may have more to give without being fed
-        self._begun = False
+        self._fed = 0  # bytes
         self._error: DataLossError | None = None
 
     @property
@@ -222,7 +233,7 @@ class FrameReader:
         """Return what `data` decompresses to, up to an error; the call after that raises it."""
         if self._error is not None:
             raise self._error
-        self._begun = self._begun or len(data) > 0
+        self._fed += len(data)
         rest = memoryview(self._left)[self._at :]
         self._left, self._at = (bytes(rest) + data if len(rest) else data), 0
         return b"".join(self._pieces())
@@ -231,8 +242,8 @@ class FrameReader:
         """Raise DataLossError for an error that was kept, or when the last frame has not come to its end."""
         if self._error is not None:
             raise self._error
-        if self._begun and not self._frame.eof:
-            raise DataLossError(f"{self._name}: the compressed stream is cut short")
+        if self._fed and not self._frame.eof:
+            raise cut_short(self._name, self._fed)
 
     def _pieces(self) -> Iterator[bytes]:
         """Yield what is waiting, at most `PIECE_BYTES`."""
@@ -244,7 +255,7 @@ class FrameReader:
             try:
                 found = self._frame.decompress(piece, room)
             except self._errors as error:
-                self._error = DataLossError(f"{self._name}: the compressed stream is corrupt: {error}")
+                self._error = corrupt(self._name, self._fed - len(self._left) + self._at, error)
                 return
             room -= len(found)
             self._at += len(piece)

@@ -23,6 +23,9 @@ EMPTY_ZIP: Final = b"PK\x05\x06"
 MAX_WHOLE_BYTES: Final = 4 << 30
 """Of an array, or several, that have to be in memory before their first row is known."""
 
+DAMAGED: Final = (ValueError, zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError)
+"""What `zipfile` raises for an archive that is."""
+
 HEADER_BYTES: Final = 2 * LONGEST
 """A header has fewer."""
 
@@ -108,7 +111,9 @@ class NpyParser(ColumnParser):
     def _check_beginning(self) -> None:
         """Raise if no more bytes come."""
         if self.finished:
-            raise DataLossError(f"{self.name}: it is cut short, or not a NumPy file: its header ends at {self.at}")
+            raise DataLossError(
+                f"{self.name}: it is cut short, or not a NumPy file: at byte {self.at} more of a header was expected"
+            )
 
     def _check_magic(self, data: bytes) -> None:
         if not data.startswith(MAGIC):
@@ -163,10 +168,7 @@ class NpyParser(ColumnParser):
         self._gathered("the file")
         if not self.finished:
             return None
-        try:
-            arrays = self._members(bytes(self._whole))
-        except (ValueError, zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError) as error:
-            raise DataLossError(f"{self.name}: {error}") from error
+        arrays = self._members(bytes(self._whole))
         self._left, self._whole = -1, bytearray()
         lengths = {name: len(array) if array.ndim else -1 for name, array in arrays.items()}
         if len(set(lengths.values())) > 1 or -1 in lengths.values():
@@ -175,7 +177,7 @@ class NpyParser(ColumnParser):
 
     def _members(self, content: bytes) -> dict[str, Any]:
         """Return the arrays in an archive by name."""
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        with self._archive(content) as archive:
             members = archive.infolist()
             if sum(member.file_size for member in members) > self._most:
                 raise record_too_long(self.name, "the file's arrays", self._most)
@@ -183,9 +185,17 @@ class NpyParser(ColumnParser):
             for member in members:
                 try:
                     found[member.filename.removesuffix(".npy")] = array_of(archive.read(member))
-                except ValueError as error:
-                    raise ValueError(f"{member.filename}: {error}") from None
+                except DAMAGED as error:
+                    where = f"{member.filename} at byte {member.header_offset}"
+                    raise DataLossError(f"{self.name}: {where}: {error}") from None
             return found
+
+    def _archive(self, content: bytes) -> zipfile.ZipFile:
+        try:
+            return zipfile.ZipFile(io.BytesIO(content))
+        except DAMAGED as error:
+            what = f"it ends at byte {self.at}, where the directory of a .npz archive was expected"
+            raise DataLossError(f"{self.name}: it is cut short, or damaged: {what}: {error}") from None
 
     def ended(self) -> None:
         if self._by_rows:

@@ -20,9 +20,9 @@ __all__ = ("ArrayRecordDataset",)
 class ArrayRecordDataset(Dataset[bytes]):
     """The records of ArrayRecord files, as `bytes`; any can be had without the others, so `shuffle()` needs no buffer.
 
-    Files are opened when the dataset is made: one that is missing, cut short or of another format is an error there. A
-    corrupt group of records fails in the place of each of them. Needs `pip install 'asyncdata[array-record]'`, on
-    Linux.
+    Files are opened when the dataset is made. One that is missing, cut short or of another format is one error in its
+    place, and the next file follows; a corrupt group of records fails in the place of each of them. Needs
+    `pip install 'asyncdata[array-record]'`, on Linux.
 
     >>> import asyncdata as ad
     >>> ds = ad.ArrayRecordDataset(["a.array_record", "b.array_record"]).shuffle()  # doctest: +SKIP

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from bisect import bisect_right
@@ -22,20 +23,24 @@ OPTIONS: Final = "readahead_buffer_size:0"
 
 
 class ArrayRecords:
-    """The records of several files, one file's after the other's. Each file is opened once, and stays so."""
+    """The records of several files, one file's after the other's. Each file is opened once, and stays so.
+
+    A file that cannot be opened has one record, which is the error.
+    """
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = [checked(path) for path in paths]
-        self.sizes = [os.stat(path).st_size for path in self.paths]
+        self.sizes = [size_of(path) for path in self.paths]
+        self.errors: dict[int, OSError | DataLossError] = {}
         self._begin()
-        self.ends = [*accumulate(self._reader(file).num_records() for file in range(len(self.paths)))]
+        self.ends = [*accumulate(map(self._count, range(len(self.paths))))]
 
     def _begin(self) -> None:
         self._readers: dict[int, Any] = {}
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"paths": self.paths, "sizes": self.sizes, "ends": self.ends}
+        return {"paths": self.paths, "sizes": self.sizes, "errors": self.errors, "ends": self.ends}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -65,8 +70,18 @@ class ArrayRecords:
                 found[place] = record
         return found
 
+    def _count(self, file: int) -> int:
+        """Return how many records a file has, or is taken for."""
+        try:
+            return self._reader(file).num_records()
+        except (OSError, DataLossError) as error:
+            self.errors[file] = error.with_traceback(None)
+            return 1
+
     def _reader(self, file: int) -> Any:
-        """Return what reads a file."""
+        """Return what reads a file; raise what was wrong with it when the dataset was made."""
+        if file in self.errors:
+            raise copy.copy(self.errors[file])
         with self._lock:
             if file not in self._readers:
                 self._readers[file] = self._opened(file)
@@ -80,9 +95,27 @@ class ArrayRecords:
         reader = array_record().ArrayRecordReader(path, OPTIONS)
         if not reader.ok():
             raise DataLossError(
-                f"{path}: it is cut short, or no ArrayRecord file: what tells of its records is not there"
+                f"{path}: it is cut short, or no ArrayRecord file: what tells of its records was expected in the 64 KB "
+                f"before byte {size}, where it ends: {why_not(reader)}"
             )
         return reader
+
+
+def size_of(path: str) -> int:
+    """Return of how many bytes a file is, -1 if it cannot be had: to open it tells why."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
+
+
+def why_not(reader: Any) -> str:
+    """Return what a reader that reads nothing says of it."""
+    try:
+        reader.close()
+    except (RuntimeError, ValueError) as error:
+        return str(error).partition("\n")[0]
+    return "nothing is known of it"
 
 
 def checked(path: str) -> str:

@@ -84,11 +84,11 @@ def test_archives() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "its header ends at 0"),
+        (b"", "at byte 0 more of a header was expected"),
         (b"nothing of NumPy's", "at byte 0 b'.x93NUMPY' was expected"),
         (saved(np.array(3)), "one value of int64"),
         (saved(np.array([{}, 1])), "holds objects, which are pickled"),
-        (zipped(x=np.array([{}])), "x.npy: it holds objects, which are pickled"),
+        (zipped(x=np.array([{}])), "x.npy at byte 0: it holds objects, which are pickled"),
         (zipped(x=np.arange(3), y=np.arange(4)), "do not have one number of rows"),
         (zipped(x=np.array(3)), "do not have one number of rows"),
         (saved(np.arange(3)) + b"more", "at byte 152 it was expected to end"),
@@ -112,4 +112,4 @@ def test_archives_that_expand_beyond_the_limit() -> None:
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a.txt", "text")
     (error,) = read(file.getvalue())
-    assert "a.txt: it does not begin as a .npy file does" in str(error)
+    assert "a.txt at byte 0: it does not begin as a .npy file does" in str(error)

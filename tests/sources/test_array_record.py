@@ -55,17 +55,18 @@ def test_one_reader_travels_to_other_processes(path: Path) -> None:
     assert list(ds.with_options(ad.Options(placement="process"))) == RECORDS
 
 
-def test_files_that_are_none_and_files_cut_short(path: Path, tmp_path: Path) -> None:
-    content, other = path.read_bytes(), tmp_path / "b.array_record"
-    for end in [0, 1, *range(100, len(content), len(content) // 40), len(content) - 1]:
-        other.write_bytes(content[:end])
-        with pytest.raises(DataLossError, match=r"b\.array_record: it is cut short, or no ArrayRecord file"):
-            ad.ArrayRecordDataset([path, other])
+def test_files_that_are_none_fail_in_their_places(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "b.array_record"
     other.write_bytes(b"something else" * 1000)
-    with pytest.raises(DataLossError, match="no ArrayRecord file"):
-        ad.ArrayRecordDataset(other)
-    with pytest.raises(FileNotFoundError):
-        ad.ArrayRecordDataset(tmp_path / "none")
+    files = [path, other, tmp_path / "none", path]
+    expected = [*RECORDS, Failed("DataLossError"), Failed("FileNotFoundError"), *RECORDS]
+    assert results(ad.ArrayRecordDataset(files)) == expected
+    assert results(ad.ArrayRecordDataset(files).with_options(ad.Options(placement="process"))) == expected
+    check_resumes(lambda: ad.ArrayRecordDataset(files).shuffle(seed=1), places=12)
+    with pytest.raises(DataLossError, match=r"b\.array_record: it is cut short, or no ArrayRecord file: .*should be"):
+        list(ad.ArrayRecordDataset(other))
+    with pytest.raises(FileNotFoundError, match="none"):
+        ad.ArrayRecordDataset(files)[41]
 
 
 def test_a_corrupt_group_fails_in_its_place(tmp_path: Path) -> None:

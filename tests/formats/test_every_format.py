@@ -1,0 +1,202 @@
+"""What each format has to do: go on anywhere, be read in any order, and say what is wrong with a file."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncdata as ad
+from asyncdata.testing import check_resumes
+from tests.formats.table import FORMATS, Format
+
+SOME = 40
+"""Places where a file is cut by default."""
+
+NUMBERS = range(8)
+LATER = range(8, 13)
+
+
+def parametrized(*names: str, slow: bool = False) -> pytest.MarkDecorator:
+    """Return the formats with these names, those that need packages marked as such."""
+    params = []
+    for name in names or FORMATS:
+        marks = [pytest.mark.formats] if FORMATS[name].needs else []
+        params.append(pytest.param(name, id=name, marks=[*marks, pytest.mark.slow] if slow else marks))
+    return pytest.mark.parametrize("name", params)
+
+
+def outcomes(ds: ad.Dataset[Any]) -> list[Any]:
+    """Read to the end; errors stand in their places."""
+
+    def each() -> Iterator[Any]:
+        with ds.iterate() as elements:
+            while True:
+                try:
+                    yield next(elements)
+                except StopIteration:
+                    return
+                except Exception as error:
+                    yield error
+
+    return [*each()]
+
+
+def told(elements: Iterable[Any]) -> list[Any]:
+    """Return elements as what JSON has, and bytes, whose values can be compared."""
+    return [value_of(element) for element in elements]
+
+
+def value_of(element: Any) -> Any:
+    if isinstance(element, dict):
+        return {name: value_of(value) for name, value in element.items()}
+    return element.tolist() if isinstance(element, (np.ndarray, np.generic)) else element
+
+
+def expected(form: Format, numbers: range) -> list[Any]:
+    return [form.element(number) for number in numbers]
+
+
+@pytest.fixture
+def files(name: str, tmp_path: Path) -> list[Path]:
+    """Two files of a format."""
+    form = FORMATS[name]
+    return [form.write(tmp_path / f"{place}.{name}", some) for place, some in enumerate((NUMBERS, LATER))]
+
+
+@parametrized()
+def test_goes_on_at_every_element(name: str, files: list[Path]) -> None:
+    form = FORMATS[name]
+    assert told(form.read(files)) == told(expected(form, range(13)))
+    check_resumes(lambda: form.read(files), places=100)
+
+
+@parametrized(*(name for name, form in FORMATS.items() if form.indexed))
+def test_any_order(name: str, files: list[Path]) -> None:
+    form = FORMATS[name]
+    ds = form.read(files, index=True)
+    whole = told(expected(form, range(13)))
+    assert len(ds) == 13
+    assert told(ds) == told(ds[place] for place in range(13)) == whole
+    shuffled = told(form.read(files, index=True).shuffle(seed=3))
+    assert shuffled != whole
+    assert sorted(map(str, shuffled)) == sorted(map(str, whole))
+    assert told(form.read(files, index=True).shuffle(seed=4)) != shuffled
+    check_resumes(lambda: form.read(files, index=True).shuffle(seed=3), places=100)
+    check_resumes(lambda: form.read(files, index=True).shuffle(seed=3).batch(4).unbatch(), places=100)
+
+
+DAMAGED = [name for name in FORMATS if name not in ("datasets", "pytorch")]
+"""Those whose files are read here. Hugging Face opens its files itself, and tells what is wrong with them."""
+
+
+EXPECTED = "expect|mark of its end|bytes too early|is no JSON|ends within the member"
+"""How messages say what should have been there."""
+
+
+def check_cut(form: Format, whole: Path, cut: Path, index: bool) -> None:
+    """Check what is read of a file that is cut short, and of one behind it."""
+    found = outcomes(form.read([cut, whole], index=index))
+    errors = [one for one in found if isinstance(one, Exception)]
+    before = [*takewhile(lambda one: not isinstance(one, Exception), found)]
+    rest, after = expected(form, NUMBERS), told(expected(form, LATER))
+    assert told(found[-len(LATER) :]) == after, "the next file goes on"
+    here = found[: -len(LATER)]
+    assert told(here[: len(here) - len(errors)]) == told(rest[: len(here) - len(errors)]), "what came before"
+    if not errors:  # it ends where an element does, which such a format cannot tell from a whole file
+        return
+    assert len(before) == len(here) - 1
+    (error,) = errors
+    assert isinstance(error, ad.DataLossError)
+    assert re.search(rf"{re.escape(cut.name)}: .*\bbyte \d+", str(error)), str(error)
+    assert re.search(EXPECTED, str(error), re.IGNORECASE), str(error)
+
+
+def places(content: bytes, every: int) -> list[int]:
+    """Return where to cut: at each byte, but only at some of those between zeros, as there is padding."""
+    return [
+        end
+        for end in range(len(content))
+        if end % every == 0 and (end % 97 == 0 or any(content[max(0, end - 2) : end + 2]))
+    ]
+
+
+def cut_everywhere(name: str, files: list[Path], every: int) -> None:
+    form, (first, second) = FORMATS[name], files
+    content, cut = first.read_bytes(), first.with_name(f"cut.{name}")
+    for index in (False, True) if form.indexed else (False,):
+        for end in places(content, every):
+            cut.write_bytes(content[:end])
+            check_cut(form, second, cut, index)
+
+
+@parametrized(*DAMAGED)
+def test_cut_short_at_some_bytes(name: str, files: list[Path]) -> None:
+    cut_everywhere(name, files, max(1, files[0].stat().st_size // SOME))
+
+
+@parametrized(*DAMAGED, slow=True)
+def test_cut_short_at_every_byte(name: str, files: list[Path]) -> None:
+    cut_everywhere(name, files, 1)
+
+
+def foreign() -> dict[str, bytes]:
+    """Contents that are of no format, or of another one than a reader's."""
+    found = {
+        "text": b"Some text, and not a word of it is data.\n" * 30,
+        "zeros": bytes(4096),
+        "noise": random.Random(0).randbytes(5000),
+        "picture": b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4,
+        "pickle": b"cos\nsystem\n(S'touch was-here'\ntR.",
+        "gzip of text": gzip.compress(b"Some text\n" * 300),
+    }
+    for name in ("jsonl", "tfrecord", "tar", "npy", "npz"):
+        found[name] = FORMATS[name].content(NUMBERS)
+    with suppress(pytest.skip.Exception):
+        found |= {name: FORMATS[name].content(NUMBERS) for name in ("parquet", "arrow", "arrows", "array_record")}
+    return found
+
+
+OWN = {"jsonl": ["jsonl"], "tar": ["tar", "zeros"], "npy": ["npy", "npz"], "arrow": ["arrow", "arrows"]}
+"""Contents that readers are for. Zeros are the mark of an archive's end."""
+
+
+@parametrized(*DAMAGED)
+def test_foreign_bytes_are_errors_and_the_next_file_goes_on(
+    name: str, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files[0].parent)
+    form, other = FORMATS[name], files[0].with_name(f"other.{name}")
+    own = next((kinds for kinds in OWN.values() if name.partition(".")[0] in kinds), [name])
+    for kind, content in foreign().items():
+        if kind in own:
+            continue
+        other.write_bytes(content)
+        for index in (False, True) if form.indexed else (False,):
+            found = outcomes(form.read([other, files[1]], index=index))
+            assert told(found[-len(LATER) :]) == told(expected(form, LATER)), kind
+            errors = found[: -len(LATER)]
+            assert errors, kind
+            for error in errors:
+                assert isinstance(error, ad.DataLossError), (kind, error)
+                assert re.search(rf"{re.escape(other.name)}: ", str(error)), (kind, str(error))
+                assert re.search(r"byte \d+", str(error)), (kind, str(error))
+    assert not Path("was-here").exists(), "a pickle was executed"
+
+
+@parametrized()
+def test_empty_files(name: str, files: list[Path]) -> None:
+    """What a writer makes of no elements is read as such."""
+    form = FORMATS[name]
+    form.write(files[0], range(0))
+    assert told(form.read(files)) == told(expected(form, LATER))
+    if form.indexed:
+        assert len(form.read(files, index=True)) == len(LATER)
