@@ -50,7 +50,7 @@ def kind_of(node: Node) -> str:
         return "function"
     if isinstance(node, Prefetch):
         return "buffer"
-    return "merge" if isinstance(node, Interleave) or isinstance(node.stage(), Merge) else "step"
+    return "merge" if isinstance(node.stage(), Merge) else "step"
 
 
 def where_of(node: Node) -> str:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from asyncdata.errors import StageError
 from asyncdata.executors.autotune import Choice, Sample, Tuning
-from asyncdata.executors.function_call import ChunkSizer, Deadline
+from asyncdata.executors.function_call import INLINE_GROUP, ChunkSizer, Deadline
 from asyncdata.executors.group_work import Done, GroupWork
 from asyncdata.executors.process.pool import PoolHandle, pool_of
 from asyncdata.executors.process.workers import EXECUTORS, ExecutorWorkers, ProcessWorkers
@@ -23,8 +23,6 @@ __all__ = ("AutotunedWorkers", "CallExecutor", "workers_of")
 
 CallExecutor: TypeAlias = PoolHandle | Executor | Tuning | RemoteExecutor
 """Whose workers make the calls of a stage, if not threads or tasks of the pipeline; or what AUTOTUNE knows."""
-
-INLINE_GROUP: Final = 1e-3
 
 
 class InlineWorkers(Workers):

@@ -28,6 +28,7 @@ from asyncdata.runtime.tickets import Numbered, Ticket, Tickets
 
 __all__ = (
     "ENDLESS",
+    "INLINE_GROUP",
     "LATE",
     "Call",
     "ChunkSizer",
@@ -59,6 +60,9 @@ CURRENT: Final = (
 
 PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 """The folder of all code that is not the user's."""
+
+INLINE_GROUP: Final = 1e-3
+"""Seconds of work that become one block in the engine's thread. Nothing that is ready waits longer for more."""
 
 MOST: Final = 4096
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from asyncdata.elements.columns import ColumnBatch
 from asyncdata.errors import ResumeError, StageError
-from asyncdata.executors.function_call import ChunkSizer
+from asyncdata.executors.function_call import INLINE_GROUP, ChunkSizer
 from asyncdata.executors.scope import Scope
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block, Failure
@@ -28,7 +28,6 @@ __all__ = ("END", "InlineBridge", "IteratorBridge", "LoopBridge", "Notify", "Rea
 END: Final = object()
 
 QUICK: Final = 1e-4
-GROUP_SECONDS: Final = 1e-3
 SWIFT: Final = 4e-6
 """Of items that take no longer each, all that were asked for are waited for: to be woken costs more than many."""
 GROUP: Final = 8
@@ -106,7 +105,7 @@ class InlineBridge:
         self.make = make
         self.lay = lay
         self.largest = largest
-        self.pace = ChunkSizer(GROUP_SECONDS)
+        self.pace = ChunkSizer(INLINE_GROUP)
         self.iterable: Iterable[Any] = ()
         self.items: Iterator[Any] | None = None
         self.odd: list[Any] = []
@@ -119,7 +118,7 @@ class InlineBridge:
 
     async def pull(self, limit: int) -> list[Any] | Block:
         parts: list[ColumnBatch] = []
-        left, end = limit, time.perf_counter() + GROUP_SECONDS
+        left, end = limit, time.perf_counter() + INLINE_GROUP
         while left > 0 and not self.odd and (part := self.read(size := min(left, self.pace.group, self.largest))):
             parts.append(part)
             left -= len(part)
@@ -230,7 +229,7 @@ class ThreadRequests:
         since = time.perf_counter()
         if not self.patience or limit == 1:
             await self.signal.until(self.arrived)
-            self.patience = 2 * GROUP_SECONDS if time.perf_counter() - since < QUICK else 0
+            self.patience = 2 * INLINE_GROUP if time.perf_counter() - since < QUICK else 0
             return
         self.enough = limit
         timer = self.loop.call_later(self.patience, self.look)
@@ -284,7 +283,7 @@ def patience(came: int, limit: int, seconds: float) -> float:
     """Return how long to wait for a group, of which so many items came last in so many seconds."""
     if came < min(GROUP, limit):
         return 0
-    shortest = 2 * GROUP_SECONDS  # uvloop's timers come up to a millisecond too early
+    shortest = 2 * INLINE_GROUP  # uvloop's timers come up to a millisecond too early
     return max(shortest, 2 * seconds * limit / came) if seconds < SWIFT * came else shortest
 
 
@@ -309,7 +308,7 @@ class ThreadBridge(ThreadRequests):
         super().__init__(scope, first, ready)
         self.make = make
         self.orders: SimpleQueue[int | None] = SimpleQueue()
-        self.pace = ChunkSizer(GROUP_SECONDS)
+        self.pace = ChunkSizer(INLINE_GROUP)
         self.permits: list[Iterator[Any]] = []
         forks.register(self)
         scope.owned.start(self.run, name)

@@ -1,4 +1,4 @@
-"""The five stages that every transformation runs as: Produce, Apply, Fold, Merge, Transfer.
+"""The seven stages that every transformation runs as: Produce, Apply, Fold, FoldCalls, Rerun, Merge, Transfer.
 
 A running stage is an async generator of blocks. It never yields more items than its reader's `Demand` says, never an
 empty block, and closes what it reads from when it is left. Concurrency, cancellation and back-pressure live here.
@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from asyncdata.executors.autotuned_workers import CallExecutor, workers_of
-from asyncdata.executors.function_call import Call, ChunkSizer
+from asyncdata.executors.function_call import INLINE_GROUP, Call, ChunkSizer
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.inflight_window import InFlightWindow, ResultStatistics
 from asyncdata.executors.retry import RETRIED
@@ -29,10 +29,13 @@ from asyncdata.runtime.tickets import FRESH, Position, Start
 __all__ = (
     "INLINE_GROUP",
     "Apply",
+    "CallStep",
     "Fold",
+    "FoldCalls",
     "Merge",
     "Opener",
     "Produce",
+    "Rerun",
     "Stage",
     "Step",
     "Transfer",
@@ -43,8 +46,6 @@ __all__ = (
 
 Opener: TypeAlias = Callable[[Scope, Demand, Start], Blocks]
 """Starts a pipeline up to some node, from its beginning or from where it once stopped; may be called again."""
-
-INLINE_GROUP: Final = 1e-3
 
 
 class Stage(Protocol):
@@ -84,6 +85,30 @@ class Step:
     def flush(self) -> Iterator[Block]:
         """Return what comes out when the input has ended."""
         return iter(())
+
+
+class CallStep:
+    """A sequential transformation that calls the user's functions, which may be awaited, with a state of theirs."""
+
+    done = False
+    """Whether nothing more will come out, so that the input need not be read on."""
+
+    def resume(self, position: Position) -> Start:
+        """Take up where an earlier run stood, and return where the input is to start."""
+        return Start.of(position)
+
+    def need(self, want: int) -> int:
+        """Return how many items to ask the input for, when `want` are wanted."""
+        return want
+
+    async def feed(self, group: Block) -> Block:
+        """Take about a millisecond's worth of items, `need` at most, and return what comes out now; may be empty."""
+        raise NotImplementedError
+
+    async def flush(self) -> Blocks:
+        """Yield what comes out when the input has ended."""
+        return
+        yield
 
 
 @dataclass(frozen=True)
@@ -151,8 +176,65 @@ class Fold:
 
 
 @dataclass(frozen=True)
+class FoldCalls:
+    """1→1, sequential, with state and functions of the user's: runs a fresh `CallStep` for each epoch."""
+
+    make: Callable[[], CallStep]
+    is_async: bool
+    """Whether functions are awaited."""
+    one_by_one: bool = False
+    """Whether each item is a group: what is awaited comes out as soon as it is there."""
+    counts: ClassVar[bool] = False
+
+    @property
+    def waits(self) -> bool:
+        return self.is_async
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        step, inner = self.make(), Demand()
+        begin = FRESH if start.position is None else step.resume(start.position)
+        return self.run(step, inputs[0](scope, inner, begin), inner, want)
+
+    async def run(self, step: CallStep, source: Blocks, inner: Demand, want: Demand) -> Blocks:
+        """Feed the step about a millisecond's worth at a time, until it is done or its input ends, then flush it."""
+        pace = ChunkSizer(INLINE_GROUP)
+        async with aclosing(source):
+            while not step.done:
+                inner.items = step.need(want.items)
+                if (block := await anext(source, None)) is None:
+                    break
+                start = 0
+                while start < len(block) and not step.done:
+                    group = block.part(start, start + min(pace.group, step.need(want.items)))
+                    start += len(group)
+                    begin = time.perf_counter()
+                    out = await step.feed(group)
+                    if not self.one_by_one:
+                        pace.measured(len(group), time.perf_counter() - begin)
+                    if not len(out):
+                        await breathe()
+                    for part in split(out, want):
+                        yield part
+        async with aclosing(step.flush()) as rest:
+            async for block in rest:
+                yield block
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """1→1: decides how often its input runs, from where, and whether at all: several times, in pieces, only once."""
+
+    blocks: Callable[[Scope, Opener, Demand, Position], Blocks]
+    waits: bool = True
+    counts: ClassVar[bool] = False
+
+    def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
+        return self.blocks(scope, inputs[0], want, start.position)
+
+
+@dataclass(frozen=True)
 class Merge:
-    """n→1: the merge decides which input runs when."""
+    """n→1: decides which of several inputs, or of the pipelines that it makes itself, runs when."""
 
     merge: Callable[[Scope, Sequence[Opener], Demand, Position], Blocks]
     waits: bool = True

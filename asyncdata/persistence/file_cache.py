@@ -19,7 +19,7 @@ from asyncdata.formats.element_codec import encode_element
 from asyncdata.graph.content_hash import contents
 from asyncdata.graph.node import ELSEWHERE, PHYSICAL, Node, Unary, picked
 from asyncdata.graph.position_check import check_position
-from asyncdata.graph.stages import Merge, Opener
+from asyncdata.graph.stages import Opener, Rerun
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.persistence.cache_writer import CacheWriter, PositionMark, begin_writing
 from asyncdata.persistence.header import HEAD, TAIL, Header, recorded_count
@@ -76,8 +76,8 @@ class FileCache(Unary):
         """The label with the base name: files may be moved to another folder."""
         return f"cache({Path(self.path).name})"
 
-    def stage(self) -> Merge:
-        return Merge(self.blocks)
+    def stage(self) -> Rerun:
+        return Rerun(self.blocks)
 
     @property
     def whole(self) -> int | None:
@@ -143,7 +143,7 @@ class FileCache(Unary):
             header.check(path, self.input, self.made_of)
         return header
 
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+    async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
         """Yield what is kept, then what the input has beyond it."""
         place = self.parse_position(position, CachePosition.of)
         whole = self.heading(self.path)

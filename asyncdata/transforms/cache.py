@@ -13,7 +13,7 @@ from asyncdata.elements.structure import nbytes
 from asyncdata.errors import StageError
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PHYSICAL, Node, Unary, picked
-from asyncdata.graph.stages import Merge, Opener
+from asyncdata.graph.stages import Opener, Rerun
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import (
@@ -195,23 +195,23 @@ class Cache(Unary):
     def resume_note(self) -> str:
         return f"{self.label()} is filled again"
 
-    def stage(self) -> Merge:
-        return Merge(self.blocks, waits=False)
+    def stage(self) -> Rerun:
+        return Rerun(self.blocks, waits=False)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if isinstance(tickets[0], tuple):
             return self.input.open(first_of_all(scope), want, Start(END, [ticket for _, ticket in tickets]))
         return picked(self, scope, want, tickets)
 
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+    async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
         """Yield what is kept, then what the input has beyond it."""
         place = self.parse_position(position, CachePosition.of)
         if place.input is not None:
-            passing = self.passing(inputs[0](first_of_all(scope), want, Start.of(place.input)))
+            passing = self.passing(opener(first_of_all(scope), want, Start.of(place.input)))
         elif self.input.in_order or self.store.complete:
-            passing = self.ordered(scope, inputs[0], want, place.done)
+            passing = self.ordered(scope, opener, want, place.done)
         else:
-            passing = self.unordered(scope, inputs[0], want, place.done)
+            passing = self.unordered(scope, opener, want, place.done)
         async with aclosing(passing):
             async for block in passing:
                 yield block

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, final
@@ -15,7 +14,7 @@ from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.element_rng import Chance, epoch_key
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, EVERYTHING, Node, Unary, check_count, check_integer, finite, shuffles
-from asyncdata.graph.stages import Merge, Opener
+from asyncdata.graph.stages import Opener, Rerun
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import END, Position, Start, Tickets, TicketWrapper
@@ -110,13 +109,13 @@ class Permute(Unary):
     def seek(self, count: int) -> Position:
         return [count, self.input.cardinality]
 
-    def stage(self) -> Merge:
-        return Merge(self.blocks, waits=False)
+    def stage(self) -> Rerun:
+        return Rerun(self.blocks, waits=False)
 
     def label(self) -> str:
         return f"shuffle({'' if self.reshuffle else 'reshuffle_each_iteration=False'})"
 
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+    async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
         """Fetch the elements in the order of the permutation."""
         key = epoch_key(self.seed, scope.epoch if self.reshuffle else ())
         place, size = self.parse_position(position or [0, self.input.cardinality], tuple)
@@ -124,7 +123,7 @@ class Permute(Unary):
             raise ResumeError(f"{self.label()} was of {size} elements, and is of {self.input.cardinality} now")
         while place < size:
             places: list[int] = permuted(place, min(place + AT_ONCE, size), size, key).tolist()
-            async with aclosing(inputs[0](scope, want, Start(END, self.input.address(places)))) as source:
+            async with aclosing(opener(scope, want, Start(END, self.input.address(places)))) as source:
                 async for block in source:
                     yield block.ticketed(Shuffled(block.tickets, place, size))
                     place += len(block)

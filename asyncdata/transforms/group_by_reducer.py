@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from operator import index
 from types import CoroutineType
 from typing import Any, Final
 
 from asyncdata.errors import PlanError
-from asyncdata.executors.function_call import Call, ChunkSizer
+from asyncdata.executors.function_call import Call
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import REPLACEABLE, Node, Unary, check_arguments, check_called, picked
-from asyncdata.graph.stages import Merge, Opener, breathe, split
+from asyncdata.graph.stages import CallStep, FoldCalls
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import (
@@ -25,6 +23,7 @@ from asyncdata.runtime.tickets import (
     Numbered,
     Position,
     ReplayedTickets,
+    Start,
     Ticket,
     decode_all,
     encode,
@@ -37,7 +36,6 @@ __all__ = ("GroupByReducer", "Reducer")
 
 METHOD: Final = "group_by_reducer"
 AT_ONCE: Final = 1024
-GROUP: Final = 1e-3
 
 KEY, FAILED = "key", "failed"
 """What tickets begin with: that of a key's element goes on with the key's number, that of a failure with its own."""
@@ -115,76 +113,61 @@ class GroupByReducer(Unary):
     def label(self) -> str:
         return self.calls.reduce.name
 
-    def stage(self) -> Merge:
-        return Merge(self.blocks, waits=self.calls.are_async)
+    def stage(self) -> FoldCalls:
+        return FoldCalls(lambda: ReducerStep(self.calls), self.calls.are_async)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return picked(self, scope, want, tickets)
-
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
-        """Read everything, about a millisecond's worth at a time; failures pass, the rest follows at the end."""
-        place = self.parse_position(position, ReducerPosition.of)
-        groups, pace = ReducerStates(self.calls, place), ChunkSizer(GROUP)
-        async with aclosing(inputs[0](scope, Demand(AT_ONCE), FRESH)) as source:
-            async for block in source:
-                start = 0
-                while start < len(block):
-                    part = block.part(start, start + pace.group)
-                    start += len(part)
-                    begin = time.perf_counter()
-                    failures = await groups.add(part)
-                    pace.measured(len(part), time.perf_counter() - begin)
-                    for failed in split(failures, want):
-                        yield failed
-                    await breathe()
-        for number, key in enumerate(in_key_order(groups.states)):
-            if number >= place.groups:
-                yield await groups.result(number, key)
 
 
 @dataclass(frozen=True)
 class ReducerPosition:
     """A position: which failures were delivered, by their tickets, and how many keys' elements were."""
 
-    failed: Sequence[Ticket] = ()
-    groups: int = 0
+    failed: Sequence[Ticket]
+    groups: int
 
     @staticmethod
     def of(position: Any) -> ReducerPosition:
         """Return what a position says."""
-        return (
-            ReducerPosition()
-            if position is None
-            else ReducerPosition(decode_all(position["failed"]), index(position["groups"]))
-        )
+        return ReducerPosition(decode_all(position["failed"]), index(position["groups"]))
 
     def position(self) -> Position:
         """Return it as JSON."""
         return {"failed": [encode(ticket) for ticket in self.failed], "groups": self.groups}
 
 
-class ReducerStates:
-    """The states by key, and which failures have been delivered."""
+class ReducerStep(CallStep):
+    """Reads everything, with a state for each key; failures pass, what becomes of the states follows at the end."""
 
-    def __init__(self, calls: Calls, place: ReducerPosition) -> None:
+    def __init__(self, calls: Calls) -> None:
         self.calls = calls
         self.states: dict[Any, Any] = {}
-        self.failed = list(place.failed)
-        self.past = set(map(plain, place.failed))
+        self.failed: list[Ticket] = []
+        self.past: set[Ticket] = set()
+        self.groups = 0
 
-    async def add(self, block: Block) -> Block:
+    def resume(self, position: Position) -> Start:
+        place = ReducerPosition.of(position)
+        self.failed, self.past, self.groups = list(place.failed), set(map(plain, place.failed)), place.groups
+        return FRESH
+
+    def need(self, want: int) -> int:
+        return AT_ONCE
+
+    async def feed(self, group: Block) -> Block:
         """Fold pairs of keys and elements; return the failures that were not delivered yet, in their places."""
         found: list[Any] = []
         before = len(self.failed)
-        for place, pair in enumerate(block.items):
-            failure = pair if type(pair) is Failure else await self.fold(pair, block.tickets[place])
-            if failure is not None and plain(ticket := block.tickets[place]) not in self.past:
+        for place, pair in enumerate(group.items):
+            failure = pair if type(pair) is Failure else await self.fold(pair, group.tickets[place])
+            if failure is not None and plain(ticket := group.tickets[place]) not in self.past:
                 found.append(failure)
                 self.failed.append(ticket)
         failed = self.failed
         tickets = [(FAILED, ticket) for ticket in failed[before:]]
         return Block(
-            found, ExplicitTickets(tickets, lambda count: ReducerPosition(failed[: before + count]).position()), True
+            found, ExplicitTickets(tickets, lambda count: ReducerPosition(failed[: before + count], 0).position()), True
         )
 
     async def fold(self, pair: tuple[Any, Any], ticket: Ticket) -> Failure | None:
@@ -200,6 +183,11 @@ class ReducerStates:
             return state
         self.states[key] = state
         return None
+
+    async def flush(self) -> Blocks:
+        for number, key in enumerate(in_key_order(self.states)):
+            if number >= self.groups:
+                yield await self.result(number, key)
 
     async def result(self, number: int, key: Any) -> Block:
         """Return what becomes of the state of a key, as a block."""

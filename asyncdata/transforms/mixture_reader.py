@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncdata.executors.function_call import ChunkSizer
+from asyncdata.executors.function_call import INLINE_GROUP, ChunkSizer
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import Tickets
 
@@ -18,9 +18,6 @@ __all__ = ("Choices", "DrawnBlock", "DrawnPiece", "MixtureReader")
 
 Choices = npt.NDArray[np.intp]
 """Numbers of inputs, in the order in which they are to give an element each."""
-
-GROUP: Final = 1e-3
-"""Seconds of work that are put together in a block, and longer than which nothing that is ready waits for an input."""
 
 NOTHING_HERE: Final[Iterator[Any]] = iter(())
 
@@ -56,7 +53,7 @@ class MixtureReader:
         self.slow: set[int] = set()
         self.failed = False
         self.demand = Demand()
-        self.pace = ChunkSizer(GROUP)
+        self.pace = ChunkSizer(INLINE_GROUP)
 
     def room(self, want: Demand) -> int:
         """Return how many elements to draw at once when so many are wanted."""
@@ -114,7 +111,7 @@ class MixtureReader:
         self.demand.items = count
         begin = time.perf_counter()
         block = await anext(source, None)
-        if time.perf_counter() - begin > GROUP:
+        if time.perf_counter() - begin > INLINE_GROUP:
             self.slow.add(index)
         else:
             self.slow.discard(index)

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 from asyncdata.elements.isolation import is_unchanging
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import Unary, finite, repeated
-from asyncdata.graph.stages import Merge, Opener, breathe
+from asyncdata.graph.stages import Opener, Rerun, breathe
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.resharding import Resharding
 from asyncdata.runtime.tickets import (
@@ -44,8 +44,8 @@ class Repeat(Unary):
 
     count: int
 
-    def stage(self) -> Merge:
-        return Merge(self.blocks, waits=False)
+    def stage(self) -> Rerun:
+        return Rerun(self.blocks, waits=False)
 
     @property
     def cardinality(self) -> int:
@@ -81,7 +81,7 @@ class Repeat(Unary):
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return from_parts(lambda turn, inner, start: self.input.open(scope.at(turn), inner, start), want, tickets)
 
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+    async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
         """Run the input again and again, each time as an epoch of its own."""
         repetition, places = self.parse_position(position or (0,), turn_and_places)
         while self.count < 0 or repetition < self.count:
@@ -97,7 +97,7 @@ class Repeat(Unary):
                         yield block
                 return
             empty = inner is None
-            async with aclosing(inputs[0](scope.at(repetition), want, Start.of(inner))) as source:
+            async with aclosing(opener(scope.at(repetition), want, Start.of(inner))) as source:
                 async for block in source:
                     empty = False
                     yield block.ticketed(in_turn(repetition, block.tickets, later))

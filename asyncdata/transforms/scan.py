@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import time
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 from copy import deepcopy
 from dataclasses import dataclass, field
 from operator import index
@@ -17,17 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncdata.errors import ResumeError
-from asyncdata.executors.function_call import Call, ChunkSizer
+from asyncdata.executors.function_call import Call
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import REPLACEABLE, Node, Unary, check_called, picked
-from asyncdata.graph.stages import Merge, Opener, breathe
+from asyncdata.graph.stages import CallStep, FoldCalls
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets, TicketWrapper, going_on
 
 __all__ = ("Scan",)
-
-GROUP: Final = 1e-3
-"""Seconds of work after which a state is kept, so that no more than this is done again."""
 
 SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes, complex})
 
@@ -46,8 +41,9 @@ class Scan(Unary):
         check_called(call, "a state and an element", ("state", "element"))
         return Scan(plan, call, initial)
 
-    def stage(self) -> Merge:
-        return Merge(self.blocks, waits=self.function.is_async)
+    def stage(self) -> FoldCalls:
+        is_async = self.function.is_async
+        return FoldCalls(lambda: ScanStep(self), is_async, one_by_one=is_async)
 
     @property
     def signature(self) -> None:
@@ -62,27 +58,6 @@ class Scan(Unary):
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return picked(self, scope, want, tickets)
-
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
-        """Call the function over about a millisecond's worth of elements at a time, or await it for each."""
-        begin, saved, again = self.parse_position(position or (None, None, 0), place_of)
-        run = ScanState(self.function, deepcopy(self.initial) if saved is None else decoded(saved["state"]))
-        since, pace = ScanCheckpoint.of(lambda: begin, run.state) or ScanCheckpoint(lambda: begin), ChunkSizer(GROUP)
-        async with aclosing(inputs[0](scope, want, Start.of(begin))) as source:
-            async for block in source:
-                start = 0
-                while start < len(block):
-                    group = block.part(start, start + min(pace.group, want.items))
-                    start += len(group)
-                    scanned = await run.over(group, pace)
-                    after = since.then(group.tickets, run.state)
-                    tickets = Scanned(group.tickets, since, after, self)
-                    since = after
-                    if again < len(group):
-                        yield Block(scanned, tickets, run.failed).part(again, len(group))
-                    else:
-                        await breathe()
-                    again = max(0, again - len(group))
 
     def check(self, since: ScanCheckpoint) -> None:
         """Raise if to go on from a place would mean to go on from another one than it was."""
@@ -142,24 +117,42 @@ class Scanned(TicketWrapper):
         return before.position(before.done + count, before.begin())
 
 
-class ScanState:
-    """A state that is carried along."""
+class ScanStep(CallStep):
+    """Carries the state. After each group it is a place to go on from, so that no more than a group is done again."""
 
-    def __init__(self, function: Call, state: Any) -> None:
-        self.function = function
-        self.state = state
-        self.failed = False
+    def __init__(self, node: Scan) -> None:
+        self.node = node
+        self.function = node.function
+        self.state: Any = None
+        self.since: ScanCheckpoint | None = None
+        self.begin: Position = None
+        self.saved: dict[str, Any] | None = None
+        self.again = 0
 
-    async def over(self, block: Block, pace: ChunkSizer) -> list[Any]:
+    def resume(self, position: Position) -> Start:
+        self.begin, self.saved, self.again = place_of(position)
+        return Start.of(self.begin)
+
+    def started(self) -> ScanCheckpoint:
+        """Take the state that the run begins with, and return the place to go on from."""
+        begin, saved = self.begin, self.saved
+        self.state = deepcopy(self.node.initial) if saved is None else decoded(saved["state"])
+        return ScanCheckpoint.of(lambda: begin, self.state) or ScanCheckpoint(lambda: begin)
+
+    async def feed(self, group: Block) -> Block:
+        """Return what the function makes of the elements, but those that an earlier run has delivered."""
+        before = self.started() if self.since is None else self.since
+        found = await self.over(group)
+        after = self.since = before.then(group.tickets, self.state)
+        again, self.again = self.again, max(0, self.again - len(group))
+        block = Block(found, Scanned(group.tickets, before, after, self.node), Failure in set(map(type, found)))
+        return block.part(again, len(group)) if again else block
+
+    async def over(self, group: Block) -> list[Any]:
         """Return what the function makes of some elements. One that fails leaves the state as it is."""
         if self.function.is_async:
-            found = [await self.one_async(item, block.tickets[at]) for at, item in enumerate(block.items)]
-        else:
-            begin = time.perf_counter()
-            found = [self.one(item, block.tickets, at) for at, item in enumerate(block.items)]
-            pace.measured(len(block), time.perf_counter() - begin)
-        self.failed = Failure in set(map(type, found))
-        return found
+            return [await self.one_async(item, group.tickets[at]) for at, item in enumerate(group.items)]
+        return [self.one(item, group.tickets, at) for at, item in enumerate(group.items)]
 
     def one(self, item: Any, tickets: Tickets, place: int) -> Any:
         """Return what the function makes of one element."""

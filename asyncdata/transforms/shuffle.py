@@ -21,7 +21,7 @@ from asyncdata.executors.element_rng import Chance, epoch_key, mixed
 from asyncdata.executors.function_call import describe
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, EVERYTHING, Node, PlaceBelow, Unary, repeated
-from asyncdata.graph.stages import Fold, Merge, Opener, Step, breathe, split
+from asyncdata.graph.stages import Fold, Opener, Rerun, Step, breathe, split
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding, behind, named
 from asyncdata.runtime.tickets import (
@@ -433,8 +433,8 @@ class ShuffleRepeat(Unary):
     def retains_elements(self) -> bool:
         return True
 
-    def stage(self) -> Merge:
-        return Merge(self.blocks, waits=False)
+    def stage(self) -> Rerun:
+        return Rerun(self.blocks, waits=False)
 
     @property
     def cardinality(self) -> int:
@@ -451,7 +451,7 @@ class ShuffleRepeat(Unary):
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return from_parts(lambda turn, inner, start: self.input.open(scope.at(turn), inner, start), want, tickets)
 
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+    async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
         """Yield epoch after epoch, each through a buffer of its own."""
         drained: list[Block] = []
         repetition, places = self.parse_position(position or (0,), turn_and_places)
@@ -460,7 +460,7 @@ class ShuffleRepeat(Unary):
             shuffler = self.turn.step(epoch)
             inner, place = Demand(), Start.of(places[0] if places else None)
             places = places[1:]
-            async with aclosing(inputs[0](epoch, inner, shuffler.begin(place.position))) as source:
+            async with aclosing(opener(epoch, inner, shuffler.begin(place.position))) as source:
                 async with aclosing(self.overlap(shuffler, source, inner, drained, want)) as last:
                     async for block in last:
                         yield block

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from asyncio import CancelledError
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from asyncdata.executors.function_call import ChunkSizer
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import REPLACEABLE, Node, Unary, check_arguments
-from asyncdata.graph.stages import Merge, Opener
+from asyncdata.graph.stages import CallStep, FoldCalls
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.tickets import END, Position, Start, Ticket
+from asyncdata.runtime.tickets import END, Start, Ticket
 from asyncdata.transforms.filter import Predicate
 
 __all__ = ("TakeWhile",)
-
-GROUP: Final = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +30,9 @@ class TakeWhile(Unary):
         check_arguments(predicate, plan)
         return TakeWhile(plan, predicate)
 
-    def stage(self) -> Merge:
-        return Merge(self.blocks, waits=self.predicate.is_async)
+    def stage(self) -> FoldCalls:
+        is_async = self.predicate.is_async
+        return FoldCalls(lambda: TakeWhileStep(self.predicate), is_async, one_by_one=is_async)
 
     @property
     def cardinality(self) -> int:
@@ -46,32 +42,18 @@ class TakeWhile(Unary):
         return self.predicate.name
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return self.passing(self.input.open(scope, want, Start(END, tickets)), want)
+        inner = Demand()
+        source = self.input.open(scope, inner, Start(END, tickets))
+        return self.stage().run(TakeWhileStep(self.predicate), source, inner, want)
 
-    def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
-        """Run the input as far as it goes."""
-        return self.passing(inputs[0](scope, want, Start.of(position)), want)
 
-    async def passing(self, source: Blocks, want: Demand) -> Blocks:
-        """Yield elements up to the first for which the predicate is false, about a millisecond's worth at a time."""
-        pace = ChunkSizer(GROUP)
-        async with aclosing(source):
-            async for block in source:
-                start = 0
-                while start < len(block):
-                    group = block.part(start, start + min(pace.group, want.items))
-                    begin = time.perf_counter()
-                    kept = await self.checked(group)
-                    if not self.predicate.is_async:
-                        pace.measured(len(group), time.perf_counter() - begin)
-                    if kept.items:
-                        yield kept
-                    if len(kept) < len(group):
-                        return
-                    start += len(group)
+class TakeWhileStep(CallStep):
+    """Passes elements on until the predicate is false for one."""
 
-    async def checked(self, group: Block) -> Block:
-        """Return the elements of a group before the first for which the predicate is false."""
+    def __init__(self, predicate: Predicate) -> None:
+        self.predicate = predicate
+
+    async def feed(self, group: Block) -> Block:
         kept: list[Any] = []
         for piece in group.pieces():
             if piece.failed:
@@ -80,6 +62,7 @@ class TakeWhile(Unary):
             passed = await self.awaited(piece) if self.predicate.is_async else self.called(piece)
             kept += passed
             if len(passed) < len(piece):
+                self.done = True
                 break
         return Block(kept, group.tickets.part(0, len(kept)), Failure in set(map(type, kept)))
 

@@ -20,7 +20,7 @@ from asyncdata.executors.scope import Scope
 from asyncdata.graph import optimizer
 from asyncdata.graph.node import Unary
 from asyncdata.graph.optimizer import Planner
-from asyncdata.graph.stages import Merge, Opener
+from asyncdata.graph.stages import Opener, Rerun
 from asyncdata.runtime.block import Blocks, Demand
 from asyncdata.runtime.tickets import FRESH
 from asyncdata.testing import leaves_nothing
@@ -270,12 +270,12 @@ def test_it_takes_part_in_no_epoch() -> None:
 class Sleeper(Unary):
     """Says that it does not wait, and does."""
 
-    def stage(self) -> Merge:
-        return Merge(self.blocks, waits=False)
+    def stage(self) -> Rerun:
+        return Rerun(self.blocks, waits=False)
 
-    async def blocks(self, scope: Scope, inputs: list[Opener], want: Demand, position: Any) -> Blocks:
+    async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Any) -> Blocks:
         await asyncio.get_running_loop().create_future()
-        async for block in inputs[0](scope, want, FRESH):
+        async for block in opener(scope, want, FRESH):
             yield block
 
 
