@@ -25,6 +25,7 @@ BENCHMARKS = (
     "loaders/jpeg",
     "loaders/listing",
     "loaders/observing",
+    "loaders/predicted_gains",
     "loaders/processes",
     "loaders/placement",
     "loaders/records",

@@ -38,8 +38,16 @@ def stats_of(plan: Node, meters: Meters, budget: MemoryBudget) -> EngineStatisti
         kind, where = kind_of(node), tuned.get("where") or where_of(node)
         steps.append(step._replace(step=node.label(), inputs=inputs, tuned=tuned, kind=kind, where=where))
     clock = meters.clock
-    computed, waited = clock.thread_seconds, clock.queued_seconds
-    return EngineStatistics(tuple(steps), clock.seconds, budget.held, budget.total, computed, waited)
+    return EngineStatistics(
+        tuple(steps),
+        clock.seconds,
+        budget.held,
+        budget.total,
+        clock.thread_seconds,
+        clock.queued_seconds,
+        clock.process_seconds,
+        clock.idle_cores,
+    )
 
 
 def kind_of(node: Node) -> str:

@@ -22,6 +22,11 @@ COMPUTES: Final = 0.1
 
 MOST_CALLS: Final = 64
 CHEAP: Final = 50e-6
+HANDED: Final = 200e-6
+GROUP: Final = 16e-3
+BYTE: Final = 2e-10
+"""Seconds of the processor to give a group of elements to a worker process and to take its results back, those that a
+group is worked on, and those for each byte that travels, there or back."""
 FILL: Final = 0.5
 
 
@@ -124,6 +129,7 @@ class Judge:
             holds = (
                 lock_is_held() and step.where == "thread" and self.computes(step) and step.workers > 1 and locked < 1.25
             )
+            load = load * step.workers if holds else load  # one of them at a time can do anything
             device = step.kind == "device"
             found.append(Load(step.step, "device" if device else "lock" if holds else "workers", min(1.0, load)))
         return found
@@ -195,31 +201,60 @@ class Judge:
         if limit.resource == "device":
             evidence = f"{step.step} copies {limit.load:.0%} of the time"
             return self.found(limit, evidence, "smaller elements (uint8 instead of float32, converted on the device)")
-        busy = f"{step.step} keeps {counted(step)} busy {limit.load:.0%} of the time"
+        return self.advise_workers(limit, step)
+
+    def advise_workers(self, limit: Load, step: StepStatistics) -> Bottleneck:
+        """Return what to do where the workers of a step can do no more."""
+        share = step.worker_seconds / max(1, step.workers) / self.seconds
+        busy = f"{step.step} keeps {counted(step)} busy {min(1.0, share):.0%} of the time"
         if limit.resource == "lock":
             return self.advise_processes(limit, step, f"{busy} and holds the interpreter lock")
         if step.retries > ENOUGH * step.items:
             busy = f"{busy}, with {step.retries:,} calls made again"
-        computes = self.computes(step)
-        if computes and step.workers >= usable_cores():
+        if not self.computes(step):
+            return self.advise_calls(limit, step, f"{busy}, waiting")
+        if step.workers >= usable_cores():
             return self.found(limit, busy, "all cores are busy: do less for each element, or cache what comes out")
-        most = usable_cores() / step.workers if computes else float("inf")
-        return self.advise_calls(limit, step, busy if computes else f"{busy}, waiting", most)
+        return self.advise_cores(limit, step, busy, f"num_parallel_calls={usable_cores()}", usable_cores())
 
-    def advise_calls(self, limit: Load, step: StepStatistics, evidence: str, most: float) -> Bottleneck:
-        """Return that more calls should be made at once."""
+    def advise_calls(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:
+        """Return that more calls should be made at once, of a function that waits."""
         now = max(1, step.workers)
-        gain = self.found(limit, evidence, "", min(most, max(MOST_CALLS, now) / now)).gain
+        gain = self.found(limit, evidence, "", max(MOST_CALLS, now) / now).gain
         calls = min(max(MOST_CALLS, now), ceil(now * gain * 1.2))
-        return self.found(limit, evidence, f"num_parallel_calls={calls}", min(most, calls / now))
+        return self.found(limit, evidence, f"num_parallel_calls={calls}", calls / now)
 
     def advise_processes(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:
         """Return that calls should be made in processes."""
         if not lock_is_held():
-            return self.advise_calls(limit, step, evidence, usable_cores())
-        computed = max(step.cpu_seconds, step.own_seconds if step.where == "inline" else 0.0) / self.seconds
-        most = usable_cores() / max(computed, 1.0)  # less where others had the cores
-        return self.found(limit, evidence, "executor='process'", most)
+            return self.advise_cores(limit, step, evidence, f"num_parallel_calls={usable_cores()}", usable_cores())
+        groups = min(1.0, self.cost(step) / GROUP)
+        inputs = sum([self.stats.steps[place].bytes for place in step.inputs])
+        handed = groups * HANDED + BYTE * (inputs + step.bytes) / max(1, step.items)
+        return self.advise_cores(limit, step, evidence, "executor='process'", step.workers or usable_cores(), handed)
+
+    def advise_cores(
+        self, limit: Load, step: StepStatistics, evidence: str, change: str, calls: int, handed: float = 0.0
+    ) -> Bottleneck:
+        """Return that more should be computed at once, by so many calls, as far as there are cores for it.
+
+        What the rest of this process computes for each element goes on, and handing one over takes some seconds more.
+        """
+        items, cost, total = max(1, step.items), self.cost(step), usable_cores()
+        rest = max(0.0, self.stats.process_seconds / items - cost)
+        idle = self.stats.idle_cores
+        cores = total if idle is None else min(total, self.stats.process_seconds / self.seconds + idle)
+        pace = min(calls / cost, cores / (cost + rest + handed)) if cost else float("inf")
+        found = self.found(limit, evidence, change, min(pace * self.seconds / items, total))
+        if found.gain < 1.05 and cores < 0.9 * total:
+            left = f"{change} where cores are free: other programs left {cores:.1f} of {total}"
+            return replace(found, change=left)
+        return found
+
+    def cost(self, step: StepStatistics) -> float:
+        """Return for how many seconds the functions of a step compute for each element, about."""
+        own = step.own_seconds - self.stats.queued_seconds if step.where == "inline" else 0.0
+        return max(step.cpu_seconds, own) / max(1, step.items)
 
     def advise_thread(self, limit: Load, step: StepStatistics) -> Bottleneck:
         """Return what to do where the thread that runs the pipeline can do no more."""
@@ -231,7 +266,7 @@ class Judge:
             return self.found(limit, evidence, change)
         evidence = f"{step.step} takes {share:.0%} of the time of the thread that runs the pipeline"
         if step.kind == "function" and not self.computes(step):
-            return self.advise_calls(limit, step, f"{evidence}, waiting", float("inf"))
+            return self.advise_calls(limit, step, f"{evidence}, waiting")
         if step.kind == "function":
             return self.advise_processes(limit, step, evidence)
         change = "do less in it, or Options(placement='process'), where it does not take turns with what reads it"

@@ -110,6 +110,10 @@ class EngineStatistics(NamedTuple):
     """For how long the thread that runs it has computed; 0 if that runs other things too."""
     queued_seconds: float = 0.0
     """For how long that thread could have run, had other programs not had the cores."""
+    process_seconds: float = 0.0
+    """For how long all threads of the process that it runs in have computed."""
+    idle_cores: float | None = None
+    """How many cores that it may use had nothing to do, on average; `None` where nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,10 @@ class Statistics:
     """For how long the thread that runs the pipeline has computed; 0 if that thread runs other things too."""
     queued_seconds: float
     """For how long that thread could have run, had other programs not had the cores; 0 if nobody knows."""
+    process_seconds: float
+    """For how long all threads of the process that runs the pipeline have computed, your own among them."""
+    idle_cores: float | None
+    """How many cores that the process may use had nothing to do, on average; `None` where nobody knows."""
     state: str
     """`"not begun"`, `"running"`, `"ended"` with the data, `"failed"`, or `"closed"` before the end."""
     waits_seconds: float
@@ -231,6 +239,8 @@ def statistics_of(
         budget_bytes=engine.budget_bytes,
         thread_seconds=engine.thread_seconds,
         queued_seconds=engine.queued_seconds,
+        process_seconds=engine.process_seconds,
+        idle_cores=engine.idle_cores,
         state=state,
         waits_seconds=waits,
         errors=(*times.errors,),

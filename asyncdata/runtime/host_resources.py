@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from math import ceil, inf
 from pathlib import Path
 from typing import Final, TypeVar
 
-__all__ = ("available_bytes", "lock_is_held", "most_bytes", "quota", "usable_cores")
+__all__ = (
+    "IDLE_TIME",
+    "available_bytes",
+    "idle_cores",
+    "idle_seconds",
+    "lock_is_held",
+    "most_bytes",
+    "quota",
+    "usable_cores",
+)
 
 T = TypeVar("T")
 
@@ -27,6 +37,41 @@ def usable_cores() -> int:
     else:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, ceil(quota()))) if quota() < inf else cores
+
+
+def idle_seconds(root: Path = ROOT) -> float | None:
+    """Return for how long the cores that this process may run on have had nothing to do, together, since the machine
+    was started; `None` where the system does not tell."""
+    mine = {f"cpu{core}" for core in os.sched_getaffinity(0)} if hasattr(os, "sched_getaffinity") else set[str]()
+    rows = read(root / "proc/stat", lambda text: [line.split() for line in text.splitlines()]) or []
+    found = [int(row[4]) + int(row[5]) for row in rows if row[0] in mine and len(row) > 5]
+    return sum(found) / os.sysconf("SC_CLK_TCK") if found else None
+
+
+class IdleTime:
+    """When this process last looked how long its cores had been idle, and what it saw."""
+
+    def __init__(self) -> None:
+        self.looked = -inf
+        self.seen: float | None = None
+
+    def recent(self) -> tuple[float, float | None]:
+        """Return what was seen at some time in the last tenth of a second, and that time: to look takes 0.1 ms."""
+        now = time.perf_counter()
+        if now - self.looked > 0.1:
+            self.looked, self.seen = now, idle_seconds()
+        return self.looked, self.seen
+
+
+IDLE_TIME: Final = IdleTime()
+
+
+def idle_cores(begin: tuple[float, float | None], end: tuple[float, float | None]) -> float | None:
+    """Return how many cores had nothing to do between two looks; `None` if these are too close, or saw nothing."""
+    (began, before), (ended, after) = begin, end
+    if before is None or after is None or ended - began < 0.1:
+        return None
+    return max(0.0, (after - before) / (ended - began))
 
 
 def lock_is_held() -> bool:

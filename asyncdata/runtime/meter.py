@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from weakref import ref
 
 from asyncdata.runtime.block import Block, Blocks, Failure
+from asyncdata.runtime.host_resources import IDLE_TIME, idle_cores
 from asyncdata.runtime.queue import BlockQueue
 from asyncdata.runtime.spans import RECORDERS, record
 from asyncdata.runtime.thread_usage import queued
@@ -72,7 +73,20 @@ class Finished(Protocol):
 class ThreadClock:
     """The time of the thread that runs the stages of a pipeline: what of it was spent in some step."""
 
-    __slots__ = ("accounted", "begun", "computed", "ended", "looking", "native", "now", "queued", "thread")
+    __slots__ = (
+        "accounted",
+        "before",
+        "begun",
+        "computed",
+        "ended",
+        "idle",
+        "looking",
+        "native",
+        "now",
+        "process",
+        "queued",
+        "thread",
+    )
 
     def __init__(self) -> None:
         self.now: Callable[[], float] = time.perf_counter
@@ -83,6 +97,10 @@ class ThreadClock:
         self.thread = self.native = 0
         """The number of the thread, and that of the system's, if it is the pipeline's alone and runs."""
         self.computed = self.queued = 0.0
+        self.before = self.process = 0.0
+        """What the whole process had computed when this began, and since, once it has ended."""
+        self.idle: tuple[tuple[float, float | None], ...] = ()
+        """What the cores of the machine had been idle for when this began, and when it ended."""
 
     def alone(self) -> None:
         """Take note that the running thread is the pipeline's alone."""
@@ -91,13 +109,25 @@ class ThreadClock:
     def begin(self, now: Callable[[], float] = time.perf_counter) -> None:
         """Begin to count, by a clock that tells seconds."""
         self.now = now
+        self.before, self.idle = time.process_time(), (IDLE_TIME.recent(),)
         self.begun = now()
 
     def end(self) -> None:
         """Count no further."""
+        self.process, self.idle = self.process_seconds, (*self.idle, IDLE_TIME.recent())
         self.ended = self.now()
         if self.thread:
             self.computed, self.queued, self.thread = time.thread_time(), queued(), 0
+
+    @property
+    def process_seconds(self) -> float:
+        """For how long all threads of this process have computed since this began."""
+        return self.process if self.ended or not self.begun else time.process_time() - self.before
+
+    @property
+    def idle_cores(self) -> float | None:
+        """How many cores of the machine have had nothing to do since; `None` where nobody knows."""
+        return idle_cores(self.idle[0], self.idle[1] if self.ended else IDLE_TIME.recent()) if self.idle else None
 
     @property
     def thread_seconds(self) -> float:

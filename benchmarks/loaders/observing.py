@@ -1,12 +1,9 @@
-"""What it costs that a pipeline tells what it does, with meters and without, and with a trace, by turns; and whether
-the gains come true that `bottleneck()` predicts.
+"""What it costs that a pipeline tells what it does, with meters and without, and with a trace, by turns.
 
     python benchmarks/loaders/observing.py [--quick] [--json FILE]
 
 "Without" puts nothing in the place of what the meters do; the calls of these functions remain, and are part of it.
 A pull is that of one element from a source in memory through two maps and an `enumerate`, a block for each element.
-A gain is by how much a pipeline is quicker when the change is made that was proposed: of what was predicted and what is
-measured the larger is divided by the other.
 """
 
 from __future__ import annotations
@@ -113,71 +110,8 @@ def main() -> None:
             raw = {key: runs.seconds for key, runs in found.items()}
             title = f"{name}, {'meters' if way == 'with' else way}"
             report.add(Row(title, median(pairs), "times", "without", 1.0, bar, raw))
-    for row in gains(60 if arguments.quick else 1000, 1 if arguments.quick else 5):
-        report.add(row)
     report.add(pulls(200 if arguments.quick else 20_000, rounds))
     report.finish(arguments.json)
-
-
-def fetched(x: int) -> int:
-    """Four milliseconds of waiting."""
-    time.sleep(0.004)
-    return x
-
-
-def computed(x: int) -> int:
-    """About half a millisecond of Python's own code."""
-    return sum(range(20_000)) + x
-
-
-def planted(elements: int) -> dict[str, tuple[Callable[..., ad.Dataset[Any]], dict[str, Any], float]]:
-    """Pipelines whose cure is parallelism, how they begin, and the seconds that a reader takes for each element."""
-
-    def flaky() -> Callable[[int], int]:
-        failed: set[int] = set()
-
-        def once(x: int) -> int:
-            if x not in failed:
-                failed.add(x)
-                raise ConnectionResetError
-            return x
-
-        return ad.with_retries(once, backoff=0.004)
-
-    source = ad.Dataset.range(elements)
-    return {
-        "threads that wait": (lambda **how: source.map(fetched, **how), {"num_parallel_calls": 2}, 0.0008),
-        "calls made again": (lambda **how: source.map(flaky(), **how), {"num_parallel_calls": 2}, 0.0008),
-        "Python's own code": (lambda **how: source.map(computed, **how), {"num_parallel_calls": 2}, 0.0),
-    }
-
-
-def read_slowly(ds: ad.Dataset[Any], step: float) -> tuple[float, Any]:
-    """The seconds that an element takes from the second on, and what limits the pipeline."""
-    with ds.iterate() as elements:
-        for _ in elements:
-            if step:
-                time.sleep(step)
-        stats = elements.stats()
-        return (stats.seconds - stats.first_seconds) / stats.elements, elements.bottleneck()
-
-
-def gains(elements: int, rounds: int) -> Generator[Row]:
-    """Whether gains come true: medians of some rounds, before and after by turns."""
-    for name, (build, how, step) in planted(elements).items():
-        found: list[float] = []
-        predicted: list[float] = []
-        for _ in range(rounds):
-            before, limit = read_slowly(build(**how), step)
-            key, _, value = limit.change.partition("=")
-            change = {"num_parallel_calls": int(value)} if key == "num_parallel_calls" else {"executor": "process"}
-            after, _ = read_slowly(build(**{**how, **change}), step)
-            found.append(before / after)
-            predicted.append(limit.gain)
-        off = [max(one / other, other / one) for one, other in zip(predicted, found, strict=True)]
-        raw = {"predicted": predicted, "measured": found}
-        title = f"{name}: {median(predicted):.2f} said, {median(found):.2f} found"
-        yield Row(title, median(off), "times", "exact", 1.0, AtMost(1.2), raw)
 
 
 def pulls(elements: int, rounds: int) -> Row:

@@ -21,6 +21,7 @@ BENCHMARKS = {
     "loaders/jpeg": "asyncdata: first batch",
     "loaders/listing": "shuffled: memory",
     "loaders/observing": "a pull of one element, each step",
+    "loaders/predicted_gains": "NumPy's code, in 1 thread",
     "loaders/processes": "longest wait when a worker is killed",
     "loaders/placement": "pairs of numbers, process",
     "loaders/random_access": "10 KB records, shuffle()",
@@ -38,7 +39,17 @@ BENCHMARKS = {
 
 SLOW = {
     f"loaders/{name}"
-    for name in ("autotune", "jpeg", "observing", "placement", "processes", "random_access", "resume", "slowing")
+    for name in (
+        "autotune",
+        "jpeg",
+        "observing",
+        "placement",
+        "predicted_gains",
+        "processes",
+        "random_access",
+        "resume",
+        "slowing",
+    )
 }
 SLOW |= {"guide", "micro/catalogue", "micro/costs", "micro/memory", "micro/states"}
 EACH = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -13,7 +14,8 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.devices.simulated import Accelerator, SimulatedDevice
-from asyncdata.observe.bottleneck import Bottleneck
+from asyncdata.observe.bottleneck import Bottleneck, bottleneck_of
+from asyncdata.observe.statistics import Statistics
 from asyncdata.testing import virtual_time
 
 HERE = ad.Options(placement="current", warn_after=math.inf)
@@ -215,6 +217,55 @@ LARGE = np.zeros((300, 300, 3), np.uint8)
 
 async def cheap(x: int) -> int:
     return x
+
+
+def measured(**step: Any) -> Statistics:
+    """What ten seconds tell of a thousand elements on two cores, each computed by one of two threads for 9 ms."""
+    with ad.Dataset.range(3).map(computes, num_parallel_calls=2).iterate() as elements:
+        _ = list(elements)
+        stats = elements.stats()
+    source, function, buffer = stats.steps
+    function = function._replace(items=1000, worker_seconds=19.0, cpu_seconds=9.0, own_seconds=0.0, workers=2, bytes=0)
+    return dataclasses.replace(
+        stats,
+        steps=(source._replace(items=1000, bytes=0), function._replace(**step), buffer),
+        elements=1000,
+        seconds=10.0,
+        first_seconds=0.0,
+        waiting_seconds=10.0,
+        engine_seconds=10.0,
+        thread_seconds=0.5,
+        queued_seconds=0.0,
+        process_seconds=9.9,
+        idle_cores=1.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("stats", "gain"),
+    [
+        ({}, 1.99 / 9.9 * 10),
+        ({"idle_cores": 0.3}, 1.29 / 9.9 * 10),  # others have the rest
+        ({"idle_cores": 0.0}, 1.0),
+        ({"process_seconds": 15.0}, 2.0 / 15.0 * 10),  # a training step beside it, in C
+        ({"waiting_seconds": 2.0}, 1.25),  # the reader is the next limit
+        ({"idle_cores": None}, 2.0 / 9.9 * 10),  # where the system does not tell, the cores are taken to be free
+    ],
+)
+def test_the_gain_of_processes_is_no_more_than_cores_and_the_rest_allow(
+    monkeypatch: pytest.MonkeyPatch, stats: dict[str, Any], gain: float
+) -> None:
+    monkeypatch.setattr("asyncdata.observe.bottleneck.usable_cores", lambda: 2)
+    found = bottleneck_of(dataclasses.replace(measured(), **stats))
+    assert (found.resource, found.load) == ("lock", 1.0)
+    assert found.gain == pytest.approx(gain, rel=0.03)
+    assert ("other programs left 1.0 of 2" in found.change) == (gain == 1.0)
+
+
+def test_the_gain_of_processes_is_less_for_elements_that_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncdata.observe.bottleneck.usable_cores", lambda: 2)
+    found = bottleneck_of(measured(bytes=1000 * 50_000_000))  # 10 ms to copy each
+    assert found.gain == pytest.approx(1.0, rel=0.03)
 
 
 @pytest.mark.slow

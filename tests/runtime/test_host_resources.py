@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from asyncdata.runtime import host_resources
-from asyncdata.runtime.host_resources import available_bytes, most_bytes, quota, usable_cores
+from asyncdata.runtime.host_resources import available_bytes, idle_cores, idle_seconds, most_bytes, quota, usable_cores
 
 MB = 1 << 20
 MEMINFO = {"proc/meminfo": "MemTotal: 8192 kB\nMemFree: 10 kB\nMemAvailable: 4096 kB\nHugePages_Total: 0\n"}
@@ -128,3 +128,19 @@ def test_memory_where_no_file_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_memory_of_this_machine() -> None:
     assert 0 < available_bytes() <= most_bytes()
+
+
+def test_idle_cores_are_those_that_the_process_may_run_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2}, raising=False)
+    monkeypatch.setattr(os, "sysconf", lambda _: 100)
+    rows = [
+        f"{name} 10 20 30 {idle} 5 0 0 0 0 0" for name, idle in [("cpu", 999), ("cpu0", 95), ("cpu1", 7), ("cpu2", 95)]
+    ]
+    assert idle_seconds(root_of(tmp_path, {"proc/stat": "\n".join([*rows, "intr 1 2", ""])})) == 2.0
+    assert idle_seconds(tmp_path / "nowhere") is None
+
+
+def test_two_looks_tell_how_many_cores_were_idle() -> None:
+    assert idle_cores((1.0, 10.0), (3.0, 13.0)) == 1.5
+    assert idle_cores((1.0, 10.0), (1.05, 10.1)) is None
+    assert idle_cores((1.0, None), (3.0, 13.0)) is None
