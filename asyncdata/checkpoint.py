@@ -187,8 +187,12 @@ COUNTED: Final = ("cache", "snapshot", "unbatch", "rebatch", "flat_map", "scan",
 """Steps that may read their input again and leave out as many elements as were delivered."""
 
 
-FIXED: Final = ("windows", "group_by_window")
-"""Steps whose own arguments must stay: a position tells what the windows of an earlier size hold and have given."""
+FIXED: Final = {
+    "windows": "the key, the size and the reduction of group_by_window",
+    "group_by_window": "the key, the size and the reduction of group_by_window",
+    "balance": "the cost, the batch size and the steps of balance",
+}
+"""Steps whose own arguments must stay, and these: a position tells what was given out by them as they were."""
 
 
 def check_counted(was: list[str], plan: Node, version: int) -> None:
@@ -203,8 +207,7 @@ def check_counted(was: list[str], plan: Node, version: int) -> None:
         if name_of(words) in FIXED and words != was[before[number]]:
             raise ResumeError(
                 f"{label_text(was[before[number]])} has become {label_text(words)}, and strict=False would lose "
-                "or repeat elements: leave the key, the size and the reduction of group_by_window as they were, or "
-                "start without the state"
+                f"or repeat elements: leave {FIXED[name_of(words)]} as they were, or start without the state"
             )
         if name_of(words) not in COUNTED:
             continue

@@ -23,6 +23,7 @@ from asyncdata.graph.optimizer import check_rules
 from asyncdata.options import AUTOTUNE, Options
 from asyncdata.persistence.file_cache import FileCache
 from asyncdata.storage import local_path
+from asyncdata.transforms.balance import Balance
 from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.batch_within import BatchWithin
 from asyncdata.transforms.bucket_by_token_count import BucketByTokenCount
@@ -691,6 +692,39 @@ class Transformations(Generic[T]):
         drop = check_flag("shard", "drop_remainder", drop_remainder)
         pad = check_flag("shard", "pad_remainder", pad_remainder)
         return self._next(Shard.of(self._plan, num_shards, index, drop, pad))
+
+    def balance(
+        self,
+        cost: Callable[..., float],
+        batch_size: int,
+        ranks: int | None = None,
+        rank: int | None = None,
+        *,
+        steps: int = 8,
+        drop_remainder: bool = False,
+    ) -> Dataset[T]:
+        """Deal elements of unlike cost to `ranks` processes, so that batches of one step cost all about the same.
+
+        In place of `shard`, before `batch(batch_size)` or its like: of every step this rank gets `batch_size` elements.
+        `cost(element)` is a number that is at least 0, such as how many tokens or pixels it has. Of `ranks * batch_size
+        * steps` elements at a time, each into the cheapest batch yet, the costliest first, batches are made; those that
+        cost about the same are a step. Elements of a batch, and steps, are in the order of the input.
+
+        All ranks read the whole input in the same order and find out the same; they do not talk to each other. Put
+        what takes long, such as decoding, after it, and give a `shuffle` before it a seed. What is left at the end is a
+        last short step, in which some ranks may have one element more, or with `drop_remainder` all have as many.
+        Without `ranks` and `rank` it is this process's, as for `shard`. An element that fails, or whose cost does, is
+        dealt to nobody: all ranks raise it.
+
+        >>> import asyncdata as ad
+        >>> lengths = ad.Dataset.from_list([8, 1, 1, 1, 2, 3, 4, 4])
+        >>> for rank in range(2):
+        ...     print([batch.tolist() for batch in lengths.balance(lambda length: length, 2, 2, rank).batch(2)])
+        [[8, 1], [1, 4]]
+        [[2, 3], [1, 4]]
+        """
+        drop = check_flag("balance", "drop_remainder", drop_remainder)
+        return self._next(Balance.of(self._plan, cost, batch_size, ranks, rank, steps, drop))
 
     def cache(
         self,

@@ -33,6 +33,7 @@ BENCHMARKS = (
     "loaders/slowing",
     "loaders/small_files",
     "loaders/random_access",
+    "micro/balance",
     "micro/catalogue",
     "micro/costs",
     "micro/memory",

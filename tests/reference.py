@@ -668,6 +668,60 @@ def shard(elements: Elements, num_shards: int, index: int, rest: str | None = No
         yield from [row[place] for place in others if place > index]
 
 
+def balance(
+    elements: Elements, cost: Callable[..., Any], size: int, ranks: int, rank: int, steps: int, drop: bool = False
+) -> Iterator[Any]:
+    """Failures pass on every rank; groups are dealt into batches, and batches into steps."""
+    held: list[tuple[float, int, Any]] = []
+    for element in elements:
+        found = call(cost, element)
+        if isinstance(found, Failed):
+            yield found
+            continue
+        held.append((found, len(held), element))
+        if len(held) == size * ranks * steps:
+            yield from balanced(held, size, ranks, rank)
+            held = []
+    short = len(held) // (size * ranks) * size * ranks
+    yield from balanced(held[:short], size, ranks, rank)
+    rest = held[short : len(held) - (len(held) - short) % ranks * drop]
+    yield from in_batches(rest, [len(range(number, len(rest), ranks)) for number in range(ranks)])[rank].elements
+
+
+@dataclasses.dataclass
+class Balanced:
+    """Elements that are one rank's in a step: their costs and places."""
+
+    total: float = 0
+    members: list[tuple[int, Any]] = dataclasses.field(default_factory=list)
+
+    @property
+    def elements(self) -> list[Any]:
+        return [element for _, element in sorted(self.members, key=lambda one: one[0])]
+
+    @property
+    def first(self) -> int:
+        return min(place for place, _ in self.members)
+
+
+def in_batches(held: list[tuple[float, int, Any]], sizes: list[int]) -> list[Balanced]:
+    """The costliest first, each into the cheapest batch that is not full."""
+    batches = [Balanced() for _ in sizes]
+    for cost, place, element in sorted(held, key=lambda one: (-one[0], one[1])):
+        free = [batch for batch, size in zip(batches, sizes, strict=True) if len(batch.members) < size]
+        batch = min(free, key=lambda batch: batch.total)
+        batch.total += cost
+        batch.members.append((place, element))
+    return batches
+
+
+def balanced(held: list[tuple[float, int, Any]], size: int, ranks: int, rank: int) -> Iterator[Any]:
+    batches = sorted(in_batches(held, [size] * (len(held) // size)), key=lambda batch: (batch.total, batch.first))
+    rows = [sorted(batches[at : at + ranks], key=lambda batch: batch.first) for at in range(0, len(batches), ranks)]
+    for row in sorted(rows, key=lambda row: row[0].first):
+        yield from row[rank].elements
+
+
 def cache(elements: Elements) -> Iterator[Any]:
     return iter(elements)
 

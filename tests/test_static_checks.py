@@ -38,6 +38,7 @@ PAIRS = ad.Dataset.from_tensor_slices((np.arange(4), np.arange(4)))
 METHODS = ["map", "filter", "flat_map", "interleave", "distinct", "take_while"]
 
 GROUPING = {
+    "balance": lambda ds, fn: ds.balance(fn, 2, 1, 0),
     "group_by_window": lambda ds, fn: ds.group_by_window(fn, lambda key, window: window, 2),
     "group_by_reducer": lambda ds, fn: ds.group_by_reducer(fn, ad.Reducer(str, two, str)),
     "bucket_by_sequence_length": lambda ds, fn: ds.bucket_by_sequence_length(fn, [2], [1, 1]),

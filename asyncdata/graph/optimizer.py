@@ -318,13 +318,13 @@ def enabled(rules: Sequence[Rule], options: Options) -> list[Rule]:
 
 
 def settle(node: Node, options: Options, numbered: bool = False) -> Node:
-    """Fill in whether parallel stages keep order where they do not say so; before `shard` and `cache` all do.
+    """Fill in whether parallel stages keep order where they do not say so; before what deals shares and `cache` all do.
 
     Shares are those of different processes: only if all see the same order has every element its place in one of them.
     What is kept serves datasets with other options too.
     """
     ordered = options.deterministic is not False
-    numbered = numbered or isinstance(node, Shard)
+    numbered = numbered or node.share is not None
     options = dataclasses.replace(options, deterministic=True) if isinstance(node, Cache) or node.sealed else options
     inputs = [settle(part, options, numbered) for part in node.inputs]
     if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):

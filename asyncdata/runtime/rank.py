@@ -25,17 +25,17 @@ class Rank(NamedTuple):
     rank: int
 
 
-def this_rank() -> Rank:
+def this_rank(method: str = "shard", names: str = "num_shards and index") -> Rank:
     """Return this process's rank, from torch.distributed or JAX if they are set up, else from the environment.
 
     `PlanError` where nothing says so: all processes reading everything would be no error that anybody sees.
     """
     found = of_torch() or of_jax() or of_environment()
     if found is None:
-        names = ", ".join(" and ".join(pair) for pair in VARIABLES)
+        asked = ", ".join(" and ".join(pair) for pair in VARIABLES)
         raise PlanError(
-            "shard() without arguments asks torch.distributed, JAX and the environment which process this is, and none "
-            f"knows ({names} are not set); give num_shards and index"
+            f"{method}() asks torch.distributed, JAX and the environment which process this is, unless {names} say "
+            f"so, and none knows ({asked} are not set); give {names}"
         )
     if not 0 <= found.rank < found.world:
         raise PlanError(f"this process has rank {found.rank} of {found.world}, which cannot be")
@@ -66,5 +66,5 @@ def of_environment() -> Rank | None:
                 return Rank(int(os.environ[world]), int(os.environ[index]))
             except ValueError:
                 found = f"{world}={os.environ[world]!r}, {index}={os.environ[index]!r}"
-                raise PlanError(f"shard() without arguments needs numbers in the environment, got {found}") from None
+                raise PlanError(f"numbers are needed in the environment, got {found}") from None
     return None

@@ -29,6 +29,7 @@ BENCHMARKS = {
     "loaders/resume": "asyncdata: state",
     "loaders/slowing": "2 processes",
     "loaders/small_files": "map(read_file)",
+    "micro/balance": "an element that every rank reads",
     "micro/catalogue": "rebatch(40), rows of 150 KB",
     "micro/costs": "start and stop of a pipeline",
     "micro/memory": "interleave",

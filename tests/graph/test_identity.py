@@ -98,6 +98,7 @@ def examples(folder: Path) -> dict[str, ad.Dataset[Any]]:
     return {
         "AssertCardinality": RANGE.apply(ad.experimental.assert_cardinality(9)),
         "AsyncIterated": ad.Dataset.from_async_iterable(Endless()),
+        "Balance": RANGE.balance(number, 2, 2, 0),
         "Batch": RANGE.batch(2),
         "ArrowFile": ad.Dataset(ArrowFile(path)),
         "BatchWithin": RANGE.batch(2, within=1),

@@ -288,7 +288,8 @@ def rows_of_a_query(draw: st.DrawFn) -> FileSource:
 
 def saved_elements(_: st.DrawFn) -> FileSource:
     found = [*reference.load(SAVED, shard_of)]
-    return FileSource("load(saved)", lambda: ad.Dataset.load(folder().path / "saved"), found)
+    path = folder().path / "saved"
+    return FileSource("load(saved)", lambda: ad.Dataset.load(path), found)
 
 
 def listed_pages(draw: st.DrawFn) -> FileSource:
@@ -301,9 +302,10 @@ def listed_pages(draw: st.DrawFn) -> FileSource:
 
 def stored_items(_: st.DrawFn) -> FileSource:
     """What a durable channel has stored."""
+    path = folder().path / "channel"  # written here: inside of `flat_map` an event loop runs already
     return FileSource(
         "from_channel(path)",
-        lambda: ad.Dataset.from_channel(folder().path / "channel", decode=int),
+        lambda: ad.Dataset.from_channel(path, decode=int),
         [*reference.from_channel(SENT, int)],
     )
 

@@ -765,6 +765,19 @@ def shard(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     )
 
 
+def balance(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
+    """Where something fails, all ranks raise it, and have fewer elements."""
+    ranks, fn = draw(counts(2, 1, 3)), draw(st.sampled_from(functions.SIZES))
+    rank, drop = draw(st.integers(0, ranks - 1)), draw(st.booleans())
+    size, steps = draw(counts(2, 1, 3)), draw(counts(2, 1, 5))
+    whole = not any(isinstance(reference.call(fn, one), reference.Failed) for one in pipe.meaning(FIRST))
+    return replace(pipe, counted=pipe.counted and whole).then(
+        f"balance({fn.__name__}, {size}, {ranks}, {rank}, steps={steps}, drop_remainder={drop})",
+        lambda ds: ds.balance(fn, size, ranks, rank, steps=steps, drop_remainder=drop),
+        lambda epoch: reference.balance(pipe.meaning(epoch), fn, size, ranks, rank, steps, drop),
+    )
+
+
 def cache(draw: st.DrawFn, pipe: Pipeline) -> Pipeline:
     """Whatever the epoch, the elements are those of the first one: the one on whose path everything is a first time."""
     return pipe.then("cache()", lambda ds: ds.cache(), lambda epoch: reference.cache(pipe.meaning(FIRST)))
@@ -1028,7 +1041,7 @@ ORDERED_STEPS: tuple[Step, ...] = (
         take,
         skip,
     ),
-    *(shard, cache, prefetch, enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality),
+    *(shard, balance, cache, prefetch, enumerate_, options, ignore_errors, assert_cardinality, pad_to_cardinality),
     *(cache_in_file, rate_limit, distinct, pack_sequences, bucket_by_token_count, movable),
 )
 

@@ -314,7 +314,7 @@ EXACT_STEPS: tuple[Step, ...] = (
     *(pipelines.group_by_window, pipelines.group_all, pipelines.bucket_by_sequence_length),
     *(pipelines.group_by_reducer, pipelines.rejection_resample, pipelines.ignore_errors),
     *(pipelines.pack_sequences, pipelines.bucket_by_token_count, pipelines.flat_map, pipelines.interleave),
-    *(pipelines.repeat, pipelines.concatenate, zipped, pipelines.shuffle, pipelines.cache),
+    *(pipelines.balance, pipelines.repeat, pipelines.concatenate, zipped, pipelines.shuffle, pipelines.cache),
     *(sampled, chosen),
     *(pipelines.assert_cardinality, pipelines.pad_to_cardinality, pipelines.rate_limit),
 )

@@ -112,6 +112,7 @@ COUNTING = {
     "bucket_by_token_count": vectors(5).bucket_by_token_count(8),
     "bucket_by_sequence_length": vectors(9).bucket_by_sequence_length(len, [3, 6], [2, 2, 2]),
     "group_by_window": numbers().group_by_window(lambda number: number % 3, lambda _, rows: rows.batch(4), 4),
+    "balance": numbers().balance(lambda number: number % 7, 2, 3, 1, steps=2),
     "shard": numbers().shard(3, 1),
     "shard(drop_remainder)": numbers().shard(3, 1, drop_remainder=True),
     "enumerate": numbers().enumerate(),

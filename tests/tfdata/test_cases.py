@@ -58,6 +58,14 @@ def test_tensorflow_gives_the_same_or_what_is_stated(tf: Any, case: Case) -> Non
 
 def test_every_transformation_of_tensorflow_has_cases() -> None:
     """What it lacks has its own tests; these cannot be compared so."""
-    own = {"distinct", "pack_sequences", "bucket_by_token_count", "rate_limit", "snapshot", "prefetch_to_device"}
+    own = {
+        "balance",
+        "distinct",
+        "pack_sequences",
+        "bucket_by_token_count",
+        "rate_limit",
+        "snapshot",
+        "prefetch_to_device",
+    }
     names = {name for name in vars(Transformations) if not name.startswith("_")} - own - {"options"}
     assert {name for name in names if not any(f"{name}(" in case.code for case in CASES)} == set()

@@ -92,6 +92,7 @@ RANGE = ad.Dataset.range(6)
 TABLE: dict[str, tuple[Callable[[ad.Dataset[Any]], ad.Dataset[Any]], ...]] = {
     "apply": (lambda ds: ds.apply(itself),),
     "assert_cardinality": (lambda ds: ds.assert_cardinality(6),),
+    "balance": (lambda ds: ds.balance(lambda _: 1, 2, 1, 0), lambda ds: ds.balance(itself, 2, 1, 0)),
     "batch": (lambda ds: ds.batch(2), lambda ds: ds.map(itself, num_parallel_calls=2).batch(2)),
     "bucket_by_sequence_length": (
         lambda ds: ds.bucket_by_sequence_length(lambda _: 1, [2], [2, 2]),
@@ -264,6 +265,7 @@ def test_the_error_is_the_elements_own_in_its_place() -> None:
         (numbers.filter(lambda x: Hostile() if x == 2 else True), "filter"),
         (ad.Dataset.choose_from_datasets([numbers.repeat()] * 6, hostile), "choose_from_datasets"),
         (numbers.bucket_by_token_count(1, lambda x: Hostile() if x == 2 else 1, buffer_size=1), "bucket_by"),
+        (numbers.balance(lambda x: Hostile() if x == 2 else 1, 1, 1, 0), "balance"),
     ):
         found, errors = read(ds)
         assert len(found) == 5, step

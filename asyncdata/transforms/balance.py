@@ -1,0 +1,265 @@
+"""balance: elements of unlike cost, dealt to several ranks so that all take about as long in each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, Final, final
+
+from asyncdata.errors import PlanError
+from asyncdata.executors.function_call import Call, noted
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, Unary, check_arguments, check_count, nodes_of, scaled
+from asyncdata.graph.stages import Fold, Step
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.rank import this_rank
+from asyncdata.runtime.resharding import Share
+from asyncdata.runtime.tickets import (
+    END,
+    NOTHING,
+    ExplicitTickets,
+    Position,
+    Start,
+    Ticket,
+    Tickets,
+    natural,
+)
+from asyncdata.transforms.batch import BatchState
+from asyncdata.transforms.dealing import Dealing
+
+__all__ = ("Balance",)
+
+METHOD: Final = "balance"
+
+
+@dataclass(frozen=True, eq=False)
+class Balance(Unary):
+    """The elements of one rank: of each step, `batch_size` that cost about as much as those of any other rank."""
+
+    cost: Call = field(metadata=REPLACEABLE)
+    batch_size: int
+    ranks: int = field(metadata=ELSEWHERE)
+    rank: int = field(metadata=ELSEWHERE)
+    steps: int
+    drop_remainder: bool
+
+    @staticmethod
+    def of(
+        plan: Node, cost: Callable[..., Any], size: int, ranks: int | None, rank: int | None, steps: int, drop: bool
+    ) -> Balance:
+        """Return the node for what the user asked for, for this process if nobody says which."""
+        size = check_count(METHOD, "batch_size", size, 1)
+        steps = check_count(METHOD, "steps", steps, 1)
+        if ranks is None and rank is None:
+            ranks, rank = this_rank(METHOD, "ranks and rank")
+        count = check_count(METHOD, "ranks", ranks, 1)
+        if (number := check_count(METHOD, "rank", rank, 0)) >= count:
+            raise PlanError(f"{METHOD}(rank=) must be less than ranks={count}, got {number}")
+        call = Call(METHOD, cost)
+        if call.is_async:
+            raise PlanError(f"{METHOD}(cost=) must be a plain function: {call.name} is a coroutine function")
+        check_arguments(call, plan)
+        if count > 1:
+            check_alike(plan)
+        return Balance(plan, call.prompt(), size, count, number, steps, drop)
+
+    @property
+    def dealing(self) -> Dealing:
+        """How elements are dealt."""
+        return Dealing(self.ranks, self.batch_size, self.steps)
+
+    @property
+    def holds(self) -> int:
+        return self.dealing.size
+
+    @property
+    def retains_elements(self) -> bool:
+        return True
+
+    def stage(self) -> Fold:
+        return Fold(lambda _: self.step())
+
+    def step(self) -> Balancer:
+        """Return what deals; `PlanError` if other ranks may read the same elements in another order."""
+        if self.ranks > 1 and not self.input.in_order:
+            first = next(node for node in nodes_of(self.input) if not node.in_order)
+            raise PlanError(
+                f"{METHOD} deals what every rank reads alike, and what comes before it depends on when elements come: "
+                f"leave {first.label()} out"
+            )
+        return Balancer(self)
+
+    @property
+    def identity(self) -> str:
+        rest = ", drop_remainder" if self.drop_remainder else ""
+        return f"{METHOD}({self.cost.name[len(METHOD) + 1 : -1]}, {self.batch_size}, steps={self.steps}{rest})"
+
+    def label(self) -> str:
+        cost = self.cost.name[len(METHOD) + 1 : -1]
+        rest = ", drop_remainder=True" if self.drop_remainder else ""
+        return f"{METHOD}({cost}, {self.batch_size}, {self.ranks}, {self.rank}, steps={self.steps}{rest})"
+
+    @property
+    def share(self) -> Share:
+        return Share(self.ranks, self.rank)
+
+    @property
+    def cardinality(self) -> int:
+        def own(count: int) -> int:
+            more = not self.drop_remainder and self.rank < count % self.ranks
+            return count // self.ranks + more
+
+        return scaled(self.input.cardinality, own)
+
+    def costs(self, block: Block) -> list[float | Failure]:
+        """Return the cost of each element, a failure in the place of one that has none."""
+        found = self.cost.run(block).items
+        return [self.checked(value, ticket) for value, ticket in zip(found, block.tickets, strict=True)]
+
+    def checked(self, value: Any, ticket: Ticket) -> float | Failure:
+        """Return what the cost function said of an element as a number."""
+        if type(value) is Failure:
+            return value
+        try:
+            return number_of(value)
+        except Exception as error:  # also what its own `__float__` raises
+            return noted(error, self.cost.label, ticket)
+
+    async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        """Yield elements again; one that has no cost fails again."""
+        async with aclosing(self.input.open(scope, want, Start(END, tickets))) as source:
+            async for block in source:
+                yield without(block, self.costs(block))
+
+
+def check_alike(plan: Node) -> None:
+    """Raise `PlanError` if every process draws another order for itself."""
+    for node in nodes_of(plan):
+        if node.chance is not None and node.chance.drawn and not node.preserves_tickets:
+            raise PlanError(
+                f"{METHOD} deals what every rank reads in the same order: give {node.label()} a seed, the same on all "
+                "ranks"
+            )
+
+
+def number_of(value: Any) -> float:
+    """Return a cost as a number that can be added up."""
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"a cost is a number, got {value!r:.80}")
+    cost = float(value)
+    if not (isfinite(cost) and cost >= 0):
+        raise ValueError(f"a cost is at least 0 and finite, got {value!r:.80}")
+    return cost
+
+
+def without(block: Block, costs: Sequence[float | Failure]) -> Block:
+    """Return a block with failures in the places of elements that have no cost."""
+    if Failure not in set(map(type, costs)):
+        return block
+    items = [cost if type(cost) is Failure else item for item, cost in zip(block.items, costs, strict=True)]
+    return Block(items, block.tickets, True)
+
+
+class Balancer(Step):
+    """Collects a group, deals it and gives out what one rank gets. A failure passes at once, on every rank."""
+
+    def __init__(self, node: Balance) -> None:
+        self.node = node
+        self.dealing = node.dealing
+        self.held: list[Block] = []
+        self.costs: list[Any] = []  # numbers
+        self.overtaken = False  # whether a failure has passed elements that are held
+        self.number = 0  # of the group
+        self.given = 0  # of its elements that are this rank's, before a state was saved
+        self.last: Tickets = NOTHING
+
+    def resume(self, position: Position) -> Start:
+        inner, number, given = position
+        self.number, self.given = natural(number), natural(given)
+        return Start.of(inner)
+
+    def need(self, want: int) -> int:
+        return min(4096, self.dealing.size - len(self.costs))
+
+    def feed(self, block: Block) -> Block:
+        costs = self.node.costs(block)
+        out: list[Block] = []
+        place = 0
+        for piece in without(block, costs).pieces():
+            if piece.failed:
+                out.append(self.passing(piece))
+            else:
+                self.held.append(piece)
+                self.costs += costs[place : place + len(piece)]
+                self.last = piece.tickets
+                if len(self.costs) == self.dealing.size:
+                    out.append(self.dealt())
+            place += len(piece)
+        return Block.join(out) if out else Block([])
+
+    def passing(self, piece: Block) -> Block:
+        """Return a failure, which leaves the group as it is."""
+        before, self.overtaken = self.spot(piece.tickets, 0), bool(self.held)
+        after, self.last = self.spot(piece.tickets, 1), piece.tickets
+        tickets = ExplicitTickets([piece.tickets[0]], lambda count: (after if count else before).at(0))
+        return Block(piece.items, tickets, True)
+
+    def spot(self, tickets: Tickets, done: int) -> GroupStart:
+        """Return where things stand after `done` of some elements."""
+        held = BatchState(tickets, done, [piece.tickets for piece in self.held], self.overtaken)
+        return GroupStart(held, self.number, self.given)
+
+    def dealt(self) -> Block:
+        """Return this rank's part of the group."""
+        shares = self.dealing.shares(self.costs, self.node.drop_remainder)
+        places = shares[self.node.rank][self.given :]
+        before = self.spot(self.last, len(self.last))
+        whole = Block.join(self.held)
+        self.held, self.costs, self.overtaken, self.given = [], [], False, 0
+        self.number += 1
+        tickets = DealtTickets(whole.tickets, places, before, self.spot(self.last, len(self.last)))
+        return whole.at(places, tickets) if places else Block([])
+
+    def flush(self) -> Iterator[Block]:
+        if self.held:
+            yield self.dealt()
+
+
+@final
+class GroupStart:
+    """The beginning of a group, of which a rank has been given so many elements."""
+
+    __slots__ = ("given", "input", "number")
+
+    def __init__(self, held: BatchState, number: int, given: int) -> None:
+        self.input = held
+        self.number = number
+        self.given = given
+
+    def at(self, count: int) -> Position:
+        """Return it as the position after so many elements more."""
+        return [*self.input.position(), self.number, self.given + count]
+
+
+@final
+class DealtTickets(Tickets):
+    """Elements of a group, at some places, that one rank is given; and where things stand before and after."""
+
+    __slots__ = ("after", "before", "places", "whole")
+
+    def __init__(self, whole: Tickets, places: Sequence[int], before: GroupStart, after: GroupStart) -> None:
+        self.whole = whole
+        self.places = places
+        self.before = before
+        self.after = after
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: int) -> Ticket:
+        return self.whole[self.places[index]]
+
+    def at(self, count: int) -> Position:
+        return self.after.at(0) if count == len(self.places) else self.before.at(count)
