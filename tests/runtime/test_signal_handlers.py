@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -258,10 +259,12 @@ def test_nothing_is_lost_or_waited_for_where_real_signals_stop_a_private_loop(bu
         for alarm in range(40):
             try:
                 signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + alarm % 19))
-                found.extend(elements)  # in C: no signal comes between an element and its place in the list
+                # in C: no signal comes between an element and its place in the list; what a finalizer raises is dropped
+                found.extend(islice(elements, 100_000))
             except AlarmError as error:
                 failed += hasattr(error, "__notes__")  # taken for the failure of the element whose function ran
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     while True:
         try:
