@@ -15,13 +15,15 @@ from asyncdata.formats.column_parser import ColumnParser
 from asyncdata.formats.npy import LONGEST, MAGIC, NpyHeader, array_of, header_of
 from asyncdata.formats.record_limits import record_too_long
 
-__all__ = ("HEADER_BYTES", "MAX_WHOLE_BYTES", "NpyParser", "is_by_rows")
+__all__ = ("HEADER_BYTES", "MAX_WHOLE_BYTES", "NpyParser", "is_by_rows", "is_numpys")
 
 ZIP: Final = b"PK\x03\x04"
 EMPTY_ZIP: Final = b"PK\x05\x06"
 
 MAX_WHOLE_BYTES: Final = 4 << 30
 """Of an array, or several, that have to be in memory before their first row is known."""
+
+LIMIT: Final = "max_file_bytes"
 
 DAMAGED: Final = (ValueError, zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError)
 """What `zipfile` raises for an archive that is."""
@@ -131,7 +133,7 @@ class NpyParser(ColumnParser):
         if not header.shape:
             raise DataLossError(f"{self.name}: it holds one value of {header.dtype}, which has no rows")
         if header.row_bytes > self._most:
-            raise record_too_long(self.name, "a row", self._most)
+            raise record_too_long(self.name, "a row", self._most, LIMIT)
         self._header, self._left = header, header.shape[0]
 
     def _cut_short(self) -> None:
@@ -147,7 +149,7 @@ class NpyParser(ColumnParser):
         """Take all bytes that are there."""
         self._whole += self.taken(self.waiting) or b""
         if len(self._whole) > self._most:
-            raise record_too_long(self.name, what, self._most)
+            raise record_too_long(self.name, what, self._most, LIMIT)
 
     def _whole_array(self, header: NpyHeader) -> tuple[Any, int] | None:
         """Return an array that does not lie row by row, once it is there."""
@@ -180,7 +182,7 @@ class NpyParser(ColumnParser):
         with self._archive(content) as archive:
             members = archive.infolist()
             if sum(member.file_size for member in members) > self._most:
-                raise record_too_long(self.name, "the file's arrays", self._most)
+                raise record_too_long(self.name, "what its arrays hold", self._most, LIMIT)
             found: dict[str, Any] = {}
             for member in members:
                 try:
@@ -209,6 +211,11 @@ def header_size(data: bytes) -> int | None:
     if data[6] > 1:
         return None if len(data) < 12 else 12 + struct.unpack_from("<I", data, 8)[0]
     return 10 + struct.unpack_from("<H", data, 8)[0]
+
+
+def is_numpys(head: bytes) -> bool:
+    """Tell whether a file begins as NumPy's do."""
+    return head.startswith((MAGIC, ZIP, EMPTY_ZIP))
 
 
 def is_by_rows(header: NpyHeader) -> bool:

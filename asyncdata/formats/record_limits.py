@@ -20,9 +20,9 @@ def offset_in(compressed: bool) -> str:
     return "uncompressed byte" if compressed else "byte"
 
 
-def record_too_long(name: str, what: str, most: int) -> DataLossError:
+def record_too_long(name: str, what: str, most: int, argument: str = "max_record_bytes") -> DataLossError:
     """Return the error for a record that is longer than `most` bytes; `what` says which one of the file `name`."""
     return DataLossError(
-        f"{name}: {what} is longer than max_record_bytes={most}, and the rest of the file is not read; if such records "
-        "are meant to be there, give a larger max_record_bytes"
+        f"{name}: {what} is longer than {argument}={most}, and the rest of the file is not read; if such records "
+        f"are meant to be there, give a larger {argument}"
     )

@@ -14,7 +14,7 @@ from asyncdata.elements.structure import map_leaves
 from asyncdata.errors import DataLossError
 from asyncdata.formats.column_parser import part_of
 from asyncdata.formats.npy import NpyHeader, header_of
-from asyncdata.formats.npy_rows import HEADER_BYTES, MAX_WHOLE_BYTES, NpyParser, is_by_rows
+from asyncdata.formats.npy_rows import HEADER_BYTES, MAX_WHOLE_BYTES, NpyParser, is_by_rows, is_numpys
 from asyncdata.graph.node import PHYSICAL
 from asyncdata.runtime.tickets import END, Position
 from asyncdata.sources.numbered_files import NumberedFile, NumberedFiles
@@ -67,13 +67,14 @@ class NpyFiles(NumberedFiles):
     def looked_at(self, file: AnyPart, name: str) -> KnownFile:
         """Return what a file holds."""
         status = file.status()
+        head = file.read_at(0, HEADER_BYTES)
         try:
-            header = header_of(file.read_at(0, HEADER_BYTES))
+            header = header_of(head)
         except ValueError:
             header = None
         parser = NpyParser(name, self.most)
         if header is None or not is_by_rows(header):
-            parser.feed(file.read_at(0, status.size))
+            parser.feed(file.read_at(0, min(status.size, self.most + HEADER_BYTES)) if is_numpys(head) else head)
             return self.drained(parser, KnownFile(status, header))
         rows = min(header.shape[0], (status.size - header.begin) // header.row_bytes)
         known = KnownFile(status, header, rows=rows)

@@ -107,7 +107,7 @@ def test_what_cannot_be_read(content: bytes, message: str) -> None:
 def test_archives_that_expand_beyond_the_limit() -> None:
     content = zipped(x=np.zeros(100_000))
     (error,) = read(content, most=10_000)
-    assert "max_record_bytes" in str(error)
+    assert "max_file_bytes=10000" in str(error)
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a.txt", "text")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -79,6 +80,17 @@ def test_damaged_files_are_the_same_with_an_index(path: Path, tmp_path: Path) ->
             ds[at]
     assert results(ad.NpyDataset([tmp_path / "none", path], index=True))[0] == Failed("FileNotFoundError")
     assert len(ad.NpyDataset([tmp_path / "none", path], index=True)) == 21
+
+
+@pytest.mark.parametrize("begin", [b"", b"PK\x03\x04"])
+def test_large_files_that_are_none_are_not_read_whole(begin: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    path.write_bytes(begin)
+    os.truncate(path, 1 << 40)  # more than any memory
+    ds = ad.NpyDataset(path, index=True, max_file_bytes=1000)
+    assert results(ds) == results(ad.NpyDataset(path, max_file_bytes=1000)) == [Failed("DataLossError")]
+    with pytest.raises(ad.DataLossError, match="max_file_bytes=1000" if begin else "at byte 0 .* was expected"):
+        ds[0]
 
 
 def test_objects_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,227 @@
+"""Files of 4 GB of each format, of little room where they can be, and a program that reads one and tells its memory.
+
+    python -m tests.formats.large FORMAT PATH
+
+It reads all but the last element, goes on from a state with a dataset of its own, and prints how many elements there
+were, of how many bytes, how many were left, and by how many bytes memory has grown.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import sys
+import tarfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import asyncdata as ad
+from asyncdata.formats.compression import zstd_module
+from asyncdata.formats.tfrecord import frame
+
+__all__ = ("LARGE", "Large")
+
+MIB = 1 << 20
+COUNT = 4100
+"""Elements of 1 MiB: the last ones lie behind 4 GiB, where an offset needs more than 32 bits."""
+
+BUDGET = 128 * MIB
+
+LARGER = 700 * MIB
+"""Of what is asked for 256 elements at once, two such groups, and sixteen files of 10 MiB that are read at once."""
+
+LINES = json.dumps({"text": "x" * (MIB - 13)}).encode() + b"\n"
+
+
+@dataclass(frozen=True)
+class Large:
+    """How a file is made and read, and how many elements it has."""
+
+    make: Callable[[Path], None]
+    read: Callable[[Path], ad.Dataset[Any]]
+    count: int = COUNT
+    needs: str | None = None
+    resumes: bool = True
+    """Whether it is gone on with at the last element; what is compressed is read from its beginning for that."""
+    most: int = 300 * MIB
+    """By how many bytes memory may grow."""
+    mapped: bool = False
+    """Whether all of the file counts as memory, which the system takes back when it needs it."""
+
+
+def repeated(path: Path, content: bytes, times: int) -> None:
+    with path.open("wb") as file:
+        for _ in range(times):
+            file.write(content)
+
+
+def holes(path: Path, before: bytes, each: bytes, skipped: int, behind: bytes, times: int, end: bytes) -> None:
+    """Write parts of a file between which there are zeros, which take no room."""
+    with path.open("wb") as file:
+        file.write(before)
+        for _ in range(times):
+            file.write(each)
+            file.seek(skipped, os.SEEK_CUR)
+            file.write(behind)
+        file.write(end)
+
+
+def lines(path: Path) -> None:
+    repeated(path, LINES, COUNT)
+
+
+def packed(compress: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    return lambda path: repeated(path, compress(LINES * 50), COUNT // 50)
+
+
+def records(path: Path) -> None:
+    framed = frame(bytes(MIB))
+    holes(path, b"", framed[:12], MIB, framed[-4:], COUNT, b"")
+
+
+def archive(path: Path) -> None:
+    with path.open("wb") as file:
+        for number in range(COUNT):
+            info = tarfile.TarInfo(f"{number:06}.bin")
+            info.size = MIB
+            file.write(info.tobuf())
+            file.seek(MIB, os.SEEK_CUR)
+        file.write(bytes(1024))
+
+
+def parquet(path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    group = pa.table({"bin": pa.array([bytes(MIB)] * 25)})
+    with pq.ParquetWriter(path, group.schema, compression="zstd", use_dictionary=False, write_statistics=False) as file:
+        for _ in range(COUNT // 25):
+            file.write_table(group)
+
+
+def arrow(path: Path) -> None:
+    """Write a stream: each batch begins with its offsets, the rest of it are zeros."""
+    import pyarrow as pa
+
+    batch = pa.record_batch({"bin": pa.array([bytes(MIB)] * 10)})
+    schema, message = batch.schema.serialize().to_pybytes(), batch.serialize().to_pybytes()
+    begin = message.rstrip(b"\0")
+    holes(path, schema, begin, len(message) - len(begin), b"", COUNT // 10, b"\xff\xff\xff\xff\0\0\0\0")
+
+
+def array(path: Path) -> None:
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (COUNT, MIB)})
+    path.write_bytes(file.getvalue())
+    os.truncate(path, len(file.getvalue()) + COUNT * MIB)
+
+
+def array_records(path: Path) -> None:
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    writer = ArrayRecordWriter(str(path), "group_size:1,zstd:1")
+    for _ in range(COUNT):
+        writer.write(bytes(MIB))
+    writer.close()
+
+
+def folder(path: Path) -> None:
+    for number in range(COUNT // 10):
+        place = path / "zeros" / f"{number:04}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+        os.truncate(place, 10 * MIB)
+
+
+def nothing(path: Path) -> None:
+    path.touch()
+
+
+class Zeros:
+    """A map-style dataset as PyTorch has them."""
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> bytes:
+        return bytes(MIB)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[bytes]:
+        return [bytes(MIB) for _ in indices]
+
+
+def hugging_face(path: Path) -> ad.Dataset[Any]:
+    import datasets
+
+    return ad.Dataset.from_source(datasets.Dataset.from_file(str(path)))
+
+
+LARGE: dict[str, Large] = {
+    "jsonl": Large(lines, ad.JsonLinesDataset),
+    "jsonl.gz": Large(packed(gzip.compress), ad.JsonLinesDataset, resumes=False),
+    "jsonl.zst": Large(
+        packed(lambda data: zstd_module().compress(data)), ad.JsonLinesDataset, needs="backports", resumes=False
+    ),
+    "tfrecord": Large(records, ad.TFRecordDataset),
+    "tar": Large(archive, ad.WebDataset),
+    "parquet": Large(parquet, ad.ParquetDataset, needs="pyarrow"),
+    "arrow": Large(arrow, ad.ArrowDataset, needs="pyarrow"),
+    "npy": Large(array, ad.NpyDataset),
+    "array_record": Large(array_records, ad.ArrayRecordDataset, needs="array_record", most=LARGER),
+    "folder": Large(folder, ad.ImageFolderDataset, COUNT // 10, most=LARGER),
+    "datasets": Large(arrow, hugging_face, needs="datasets", mapped=True),
+    "pytorch": Large(nothing, lambda _: ad.Dataset.from_source(Zeros())),
+}
+"""Formats by their extension. A `.npz` file is read whole: it has a limit instead."""
+
+
+def memory(what: str) -> int:
+    """Return bytes of this process's memory that /proc tells (Linux)."""
+    (found,) = re.findall(rf"^{what}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(found) * 1024
+
+
+def size_of(element: Any) -> int:
+    """Return of how many bytes an element is."""
+    if isinstance(element, dict):
+        return sum(size_of(value) for name, value in element.items() if name != "__key__")
+    return element.nbytes if isinstance(element, np.ndarray) else len(element)
+
+
+def main(name: str, path: Path) -> None:
+    """Read a file and print what is found."""
+    large = LARGE[name]
+    before, most = memory("RssAnon"), 0
+    sizes: list[int] = []
+
+    def read(ds: Any, count: int) -> dict[str, Any]:
+        nonlocal most
+        for _ in range(count):
+            element = next(ds)
+            sizes.append(size_of(element[0] if isinstance(element, tuple) else element))
+            most = max(most, memory("RssAnon"))
+        return ds.state_dict()
+
+    bounded = ad.Options(ram_budget=BUDGET)
+    with large.read(path).with_options(bounded).iterate() as elements:
+        state = json.loads(json.dumps(read(elements, large.count - 1)))
+        if not large.resumes:
+            read(elements, 1)
+        left = 0 if large.resumes else len([*elements])
+    if large.resumes:
+        with large.read(path).with_options(bounded).iterate(state=state) as elements:
+            read(elements, 1)
+            left = len([*elements])
+    grown = most if large.mapped else memory("VmHWM")
+    print(json.dumps({"count": len(sizes), "bytes": sum(sizes), "left": left, "grown": grown - before}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
