@@ -28,7 +28,8 @@ Names in brackets are the files to begin with.
     integrations/     loaders of PyTorch, Lightning, Keras
     observe/          statistics, bottleneck, progress bar, traces, dashboard
     web/              channels that services fill, streams from elsewhere, and an ASGI application that takes data in
-    dataset, tee      the class Dataset; several consumers of one iteration
+    dataset, tee      the class Dataset, and what its methods are given (dataset_arguments); several consumers of one
+                      iteration
     readers/          the datasets of files that users see, a file for each format
     experimental      the names of tf.data.experimental
     testing           for tests of users

@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from inspect import isasyncgenfunction
 from os import PathLike
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import numpy.typing as npt
 
 from asyncdata.checkpoint import ResumePoint, chosen_seeds, fingerprint, place_of
-from asyncdata.elements.structure import as_arrays, check_signature, conform, open_level, paired, spec_of
-from asyncdata.elements.tensors import dataloader_hint
+from asyncdata.dataset_arguments import (
+    arguments_of,
+    async_iterable_for,
+    check_generator,
+    check_lasting,
+    check_reduce,
+    folded,
+    gotten,
+    iterable_for,
+    length,
+    only,
+    only_state,
+    several,
+    signature_for,
+    spec_of_first,
+)
+from asyncdata.elements.structure import as_arrays, check_signature, conform, open_level
 from asyncdata.elements.validation import check_choice, check_flag
 from asyncdata.engines.base import running_loop
 from asyncdata.engines.no_loop import elements_by_hand
-from asyncdata.errors import PlanError, StructureError
+from asyncdata.errors import PlanError
 from asyncdata.executors.function_call import Call
 from asyncdata.formats.record_limits import KEPT_RECORD_BYTES
 from asyncdata.graph.content_hash import contents
 from asyncdata.graph.epochs import Epochs
-from asyncdata.graph.node import Node, check_called, check_count
+from asyncdata.graph.node import Node, check_count
 from asyncdata.graph.optimizer import Planner
 from asyncdata.integrations.keras import keras_dataset
 from asyncdata.integrations.loader import Loader
@@ -31,17 +45,17 @@ from asyncdata.integrations.torch_dataset import torch_dataset
 from asyncdata.iterator import DatasetIterator, next_block
 from asyncdata.observe.explanation import Explanation, explanation_of
 from asyncdata.observe.progress import Progress, progress_of
-from asyncdata.options import INFINITE_CARDINALITY, Options
+from asyncdata.options import Options
 from asyncdata.persistence.saved_dataset import Saved, save
-from asyncdata.persistence.shard_formats import JsonLines, ParquetRows, Samples, TFRecords
+from asyncdata.persistence.shard_formats import JsonLines, ParquetRows, Samples, ShardFormat, TFRecords
 from asyncdata.persistence.shards import ShardedWrite
 from asyncdata.runtime.optional_packages import require
-from asyncdata.sources.in_memory import Chosen, Counter, Elements, Getter, Items, Random, Range, Slices, Source, Tensors
-from asyncdata.sources.iterators import AsyncIterated, Generated, Iterated, Restarted
+from asyncdata.sources.in_memory import Chosen, Counter, Elements, Items, Random, Range, Slices, Source, Tensors
+from asyncdata.sources.iterators import AsyncIterated, Generated, Iterated
 from asyncdata.sources.listing import Pattern, buffer_for, listed
 from asyncdata.storage import local_path
 from asyncdata.tee import Consumer, consumers
-from asyncdata.transformations import Transformations, check_structures, dataset_for
+from asyncdata.transformations import Transformations, dataset_for
 from asyncdata.transforms.map import Map
 from asyncdata.transforms.prefetch_to_device import check_last
 from asyncdata.transforms.sample_from_datasets import Choose, Sample
@@ -629,9 +643,7 @@ class Dataset(Transformations[T]):
         >>> [os.path.basename(name) for name in names], list(ad.TFRecordDataset(names))
         (['00000.tfrecord', '00001.tfrecord'], [b'a', b'b', b'c'])
         """
-        contents_seeds_total = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
-        job = (path, shards, shard_bytes, compression_type, storage_options, progress, contents_seeds_total)
-        return ShardedWrite.of(TFRecords(), *job).run(self)
+        return self._write_shards(TFRecords(), path, shards, shard_bytes, compression_type, storage_options, progress)
 
     def write_jsonl(
         self,
@@ -653,9 +665,7 @@ class Dataset(Transformations[T]):
         >>> list(ad.JsonLinesDataset(ds.write_jsonl(tempfile.mkdtemp())))
         [{'id': 1, 'tags': ['a']}, {'id': 2, 'tags': []}]
         """
-        contents_seeds_total = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
-        job = (path, shards, shard_bytes, compression_type, storage_options, progress, contents_seeds_total)
-        return ShardedWrite.of(JsonLines(), *job).run(self)
+        return self._write_shards(JsonLines(), path, shards, shard_bytes, compression_type, storage_options, progress)
 
     def write_webdataset(
         self,
@@ -679,9 +689,7 @@ class Dataset(Transformations[T]):
         >>> list(ad.WebDataset(ds.write_webdataset(tempfile.mkdtemp())))[1]
         {'__key__': '000000001', 'jpg': b'(a picture)', 'cls': 1}
         """
-        contents_seeds_total = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
-        job = (path, shards, shard_bytes, compression_type, storage_options, progress, contents_seeds_total)
-        return ShardedWrite.of(Samples(), *job).run(self)
+        return self._write_shards(Samples(), path, shards, shard_bytes, compression_type, storage_options, progress)
 
     def write_parquet(
         self,
@@ -708,9 +716,22 @@ class Dataset(Transformations[T]):
         >>> next(iter(ad.ParquetDataset(names, ["id"]).batch(3)))  # doctest: +SKIP
         {'id': array([0, 1, 2])}
         """
-        contents_seeds_total = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
-        job = (path, shards, shard_bytes, None, storage_options, progress, contents_seeds_total)
-        return ShardedWrite.of(ParquetRows(schema, compression_type, shard_bytes), *job).run(self)
+        form = ParquetRows(schema, compression_type, shard_bytes)
+        return self._write_shards(form, path, shards, shard_bytes, None, storage_options, progress)
+
+    def _write_shards(
+        self,
+        form: ShardFormat,
+        path: str | PathLike[str],
+        shards: int | None,
+        shard_bytes: int,
+        compression: str | None,
+        storage_options: Mapping[str, Any] | None,
+        progress: Callable[[int, int], object] | None,
+    ) -> list[str]:
+        digests_seeds_total = contents(self._plan), chosen_seeds(self._plan), self.cardinality()
+        job = (path, shards, shard_bytes, compression, storage_options, progress, digests_seeds_total)
+        return ShardedWrite.of(form, *job).run(self)
 
     # iteration
 
@@ -958,64 +979,8 @@ class Dataset(Transformations[T]):
         return Dataset(plan, self._options)
 
 
-def only_state(state: Mapping[str, Any], epoch: int | None) -> Mapping[str, Any]:
-    """Return a state; raise `PlanError` if an epoch is given as well."""
-    if epoch is not None:
-        raise PlanError("iterate(state=, epoch=): give one of them, as a state tells its epoch")
-    return state
-
-
 def epochs_of(dataset: Dataset[Any]) -> Epochs:
     return dataset._epochs  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
-
-def signature_for(types: Any, shapes: Any, signature: Any) -> Any:
-    """Return the signature that `from_generator` is given in one of two ways; `PlanError` if in both, or in a half."""
-    if signature is not None and (types is not None or shapes is not None):
-        raise PlanError("from_generator takes output_signature, or output_types and output_shapes, and got both")
-    if types is None and shapes is not None:
-        raise PlanError("from_generator(output_shapes=) needs output_types as well; or give output_signature alone")
-    if types is not None:
-        return paired(types, shapes)
-    return None if signature is None else check_signature("from_generator(output_signature=)", signature)
-
-
-def arguments_of(args: Any) -> tuple[Any, ...]:
-    """Return the arguments of a generator; `PlanError` if they are no list of them."""
-    if args is not None and (not isinstance(args, Sequence) or isinstance(args, (str, bytes))):
-        raise PlanError(f"from_generator(args=) is a tuple of arguments, as ({args!r:.40},), got {args!r:.80}")
-    return () if args is None else tuple(cast("Sequence[Any]", args))
-
-
-def check_generator(generator: object) -> None:
-    """Raise `PlanError` unless this is a function that may return an iterable."""
-    if not callable(generator):
-        raise PlanError(f"from_generator needs a function that returns an iterable, got {generator!r}")
-    if isasyncgenfunction(generator):
-        raise PlanError(f"from_generator needs a plain function, got {generator!r}: give it to from_async_iterable")
-
-
-def async_iterable_for(value: Any) -> AsyncIterable[Any]:
-    if isasyncgenfunction(value):
-        return Restarted(value)
-    if not hasattr(value, "__aiter__"):
-        raise PlanError(
-            f"from_async_iterable needs an object with __aiter__ or an async generator function, got {value!r}"
-        )
-    return value
-
-
-def iterable_for(value: Any) -> Iterable[Any]:
-    if not hasattr(value, "__iter__"):
-        raise PlanError(f"from_iterable needs an iterable, got {value!r}")
-    return value
-
-
-def gotten(source: Source, num_parallel_calls: int | None) -> Map:
-    """Return the plan that gets the elements of a source by their numbers."""
-    if not hasattr(source, "__getitem__") or not hasattr(source, "__len__"):
-        raise PlanError(f"from_source needs an object with __len__ and __getitem__, got {source!r:.80}")
-    return Map.of(Range(range(len(source))), Getter(source), num_parallel_calls, None, "thread")
 
 
 def zipped(args: tuple[Any, ...]) -> Dataset[Any]:
@@ -1048,59 +1013,11 @@ def loaded(
     return Dataset(Map(dataset.plan, (call,)), made_from=(dataset,))
 
 
-def several(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
-    """Return the plans of a list of datasets, and what their options are together."""
-    if not isinstance(datasets, (list, tuple)) or not datasets:
-        raise PlanError(f"{method} needs a list of datasets, at least one, got {datasets!r:.80}")
-    options, plans = Options(), list[Node]()
-    for value in cast("Sequence[Any]", datasets):
-        dataset = dataset_for(method, value)
-        plans.append(dataset.plan)
-        options = options.merge(dataset.options())
-    check_structures(method, {f"dataset {place}": plan.signature for place, plan in enumerate(plans)})
-    return tuple(plans), options
-
-
 def chosen(
     plans: tuple[Node, ...], options: Options, choices: Dataset[int], datasets: Sequence[Dataset[Any]], stop: bool
 ) -> Dataset[Any]:
     """Return the dataset of the elements that `choices` tells."""
     return Dataset(Choose.of(plans, choices.plan, stop=stop), options, (*datasets, choices))
-
-
-def only(elements: Sequence[T], method: str) -> T:
-    """Return the one element that there is."""
-    if len(elements) != 1:
-        raise StructureError(f"{method}: the dataset {'has more than one element' if elements else 'is empty'}")
-    return elements[0]
-
-
-def check_reduce(call: Call) -> None:
-    """Raise `PlanError` if a function cannot fold elements."""
-    if call.is_async:
-        raise PlanError(
-            f"{call.label} is a coroutine function, and reduce is not awaited: take a plain one, or `async for`"
-        )
-    check_called(call, "a state and an element", ("state", "element"))
-
-
-def folded(elements: Iterator[Any], state: Any, fn: Callable[[Any, Any], Any]) -> Any:
-    for element in elements:
-        state = fn(state, element)
-    return state
-
-
-def length(cardinality: int) -> int:
-    if cardinality < 0:
-        kind = "infinite" if cardinality == INFINITE_CARDINALITY else "unknown before it has been read"
-        raise TypeError(f"the length of this dataset is {kind}; see cardinality(){dataloader_hint()}")
-    return cardinality
-
-
-def check_lasting(plan: Node) -> None:
-    """Raise `StructureError` if elements that are looked at would be gone."""
-    if plan.once:
-        raise StructureError("the source is an iterator, and its first element cannot be looked at without losing it")
 
 
 def first_epoch(dataset: Dataset[T], epoch: int) -> list[T]:
@@ -1113,9 +1030,3 @@ def first_epoch(dataset: Dataset[T], epoch: int) -> list[T]:
         options = options.merge(Options(placement="current"))
     with DatasetIterator[T](Planner(options), ResumePoint(dataset.plan, epoch)) as elements:
         return list(elements)
-
-
-def spec_of_first(elements: Sequence[Any]) -> Any:
-    if not elements:
-        raise StructureError("an empty dataset has no element to describe")
-    return spec_of(elements[0])

@@ -57,7 +57,7 @@ LAYERS = (
     ("iterator",),
     ("integrations", "observe.progress"),
     ("web",),
-    ("tee",),
+    ("tee", "dataset_arguments"),
     ("dataset",),
     ("readers",),
     ("experimental",),

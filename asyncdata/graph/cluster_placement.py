@@ -9,15 +9,12 @@ from concurrent.futures import Executor
 from asyncdata.cluster.handle import ActorPoolHandle, actors_of, runs_of, sent
 from asyncdata.cluster.remote_plan import RunPlacement
 from asyncdata.errors import PlanError
-from asyncdata.executors.function_call import Call
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.options import Options
-from asyncdata.transforms.filter import Filter
 from asyncdata.transforms.function_node import Called
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
-from asyncdata.transforms.map_batches import MapBatches
 
 __all__ = ("calls_on_cluster", "placement_lines")
 
@@ -55,7 +52,7 @@ def placed(node: Node, actors: ActorPoolHandle | None, runs: RunPlacement | None
 
 def sendable(node: Called) -> None:
     """Raise `PlanError` if the functions of a node cannot be sent to another machine."""
-    sent(GroupWork(functions_of(node), node.rows))
+    sent(GroupWork(node.calls, node.rows))
 
 
 def placement_below(node: Map) -> tuple[Interleave, RunPlacement] | None:
@@ -69,22 +66,11 @@ def placement_below(node: Map) -> tuple[Interleave, RunPlacement] | None:
     return None
 
 
-def functions_of(node: Called) -> tuple[Call, ...]:
-    """Return the functions that a node calls."""
-    match node:
-        case Map(functions=functions) | Filter(functions=functions):
-            return functions
-        case MapBatches(function=function):
-            return (function,)
-        case _:
-            return ()
-
-
 def reason_to_stay(node: Called) -> str | None:
     """Return why the calls of a node are made where the pipeline runs; `None` if they go to the cluster."""
     if node.workers is None:
         return "its calls are made one after the other; num_parallel_calls sends them to the cluster"
-    if any(call.is_async for call in functions_of(node)):
+    if any(call.is_async for call in node.calls):
         return "a coroutine function is awaited where the pipeline runs"
     if isinstance(node.executor, Executor):
         return "it has an executor of its own"

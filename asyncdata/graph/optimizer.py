@@ -208,7 +208,7 @@ def filter_pushdown(node: Node) -> Node | None:
         case Filter(functions=(Predicate(reads=(_, *_)),), input=Prefetch() as buffer):
             return buffer.with_inputs(dataclasses.replace(node, input=buffer.input))
         case Filter(functions=(Predicate(reads=(_, *_) as fields),), input=Called() as work) if called_freely(work):
-            calls = calls_of(work)
+            calls = work.calls
             place = earliest(calls, fields)
             if place == 0:
                 return work.with_inputs(dataclasses.replace(node, input=work.input))
@@ -222,17 +222,6 @@ def filter_pushdown(node: Node) -> Node | None:
 def called_freely(work: Called) -> bool:
     """Tell whether functions may be called in any order or not at all, and elements keep their order."""
     return work.preserves_tickets and (work.pure or work.workers is not None)
-
-
-def calls_of(node: Called) -> tuple[Call, ...]:
-    """Return the functions that a node calls, one after the other."""
-    match node:
-        case Map(functions=functions) | Filter(functions=functions):
-            return functions
-        case MapBatches(function=function):
-            return (function,)
-        case _:
-            return ()
 
 
 def earliest(calls: Sequence[Call], fields: Fields) -> int:
@@ -253,7 +242,7 @@ def shrink_pushdown(node: Node) -> Node | None:
     """Call maps that shrink elements before a shuffle or prefetch, which then holds less (reorder=True)."""
     match node:
         case Map(input=Shuffle() | Prefetch() as buffer) | MapBatches(input=Shuffle() | Prefetch() as buffer) if (
-            node.elementwise and all(call.shrinks for call in calls_of(node))
+            node.elementwise and all(call.shrinks for call in node.calls)
         ):
             return buffer.with_inputs(dataclasses.replace(node, input=buffer.input))
         case _:
@@ -262,7 +251,7 @@ def shrink_pushdown(node: Node) -> Node | None:
 
 def shrinking(node: Node) -> bool:
     """Tell whether elements are smaller after a node than before it, as its user said."""
-    return isinstance(node, Called) and calls_of(node)[-1].shrinks
+    return isinstance(node, Called) and node.calls[-1].shrinks
 
 
 def inject_prefetch(node: Node) -> Node | None:
@@ -403,7 +392,7 @@ def in_place(node: Node) -> Node:
     if any(map(operator.is_not, inputs, node.inputs)):
         node = node.with_inputs(*inputs)
     ours = isinstance(node, Called) and (
-        isinstance(node.executor, Tuning) or any(isinstance(call, Getter) for call in calls_of(node))
+        isinstance(node.executor, Tuning) or any(isinstance(call, Getter) for call in node.calls)
     )
     return dataclasses.replace(node, workers=None, executor=None) if ours else node
 

@@ -28,10 +28,10 @@ __all__ = (
     "Filenames",
     "StorageMapping",
     "block_size",
-    "check_at_hand",
     "check_index",
     "checked",
     "files_of",
+    "path_of",
 )
 
 Filename: TypeAlias = str | bytes | PathLike[str]
@@ -88,12 +88,14 @@ def check_index(method: str, index: Any, compression: str | None) -> bool:
     return bool(index)
 
 
-def check_at_hand(method: str, path: str, storage: StorageOptions | None) -> None:
-    """Raise `PlanError` for a file that an index cannot be of."""
-    if not is_at_hand(path, storage):
+def path_of(method: str, filename: Filename, storage: StorageOptions | None, *, indexed: bool) -> str:
+    """Return the path of one file; `PlanError` if it is none, or if it is to have an index and cannot."""
+    path = checked(method, filename, storage)
+    if indexed and not is_at_hand(path, storage):
         raise PlanError(
             f"{method}(index=True) of objects elsewhere needs cache_dir=, where they are kept, got {path!r}"
         )
+    return path
 
 
 def names_of(method: str, filenames: Any, storage: StorageOptions | None) -> Node:

@@ -15,10 +15,9 @@ from asyncdata.readers.files import (
     Filenames,
     StorageMapping,
     block_size,
-    check_at_hand,
     check_index,
-    checked,
     files_of,
+    path_of,
 )
 from asyncdata.sources.json_lines import JsonLinesFile, JsonLinesFiles
 from asyncdata.storage import StorageOptions
@@ -92,8 +91,6 @@ def json_file(
     storage: StorageOptions | None,
 ) -> JsonLinesFile:
     """Return the source for one file."""
-    path = checked("JsonLinesDataset", filename, storage)
-    if files is not None:
-        check_at_hand("JsonLinesDataset", path, storage)
+    path = path_of("JsonLinesDataset", filename, storage, indexed=files is not None)
     most = max_record_bytes
     return JsonLinesFile(path, compression, block_bytes, files=files, max_record_bytes=most, storage=storage)

@@ -14,10 +14,9 @@ from asyncdata.readers.files import (
     Filenames,
     StorageMapping,
     block_size,
-    check_at_hand,
     check_index,
-    checked,
     files_of,
+    path_of,
 )
 from asyncdata.sources.npy import NpyFile, NpyFiles
 from asyncdata.storage import StorageOptions
@@ -89,7 +88,5 @@ def npy_file(
     storage: StorageOptions | None,
 ) -> NpyFile:
     """Return the source for one file."""
-    path = checked("NpyDataset", filename, storage)
-    if files is not None:
-        check_at_hand("NpyDataset", path, storage)
+    path = path_of("NpyDataset", filename, storage, indexed=files is not None)
     return NpyFile(path, compression, block_bytes, files=files, max_file_bytes=max_file_bytes, storage=storage)

@@ -14,10 +14,9 @@ from asyncdata.readers.files import (
     Filename,
     Filenames,
     StorageMapping,
-    check_at_hand,
     check_index,
-    checked,
     files_of,
+    path_of,
 )
 from asyncdata.sources.parquet import ParquetFile
 from asyncdata.sources.parquet_random_access import ParquetFiles
@@ -88,7 +87,5 @@ def parquet_file(
     storage: StorageOptions | None,
 ) -> ParquetFile:
     """Return the source for one file."""
-    path = checked("ParquetDataset", filename, storage)
-    if files is not None:
-        check_at_hand("ParquetDataset", path, storage)
+    path = path_of("ParquetDataset", filename, storage, indexed=files is not None)
     return ParquetFile(path, columns=columns, filters=filters, files=files, storage=storage)

@@ -15,10 +15,9 @@ from asyncdata.readers.files import (
     Filenames,
     StorageMapping,
     block_size,
-    check_at_hand,
     check_index,
-    checked,
     files_of,
+    path_of,
 )
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
@@ -111,7 +110,5 @@ def record_file(
     storage: StorageOptions | None,
 ) -> RecordFile:
     """Return the source for one file."""
-    path = checked("TFRecordDataset", filename, storage)
-    if indexes is not None:
-        check_at_hand("TFRecordDataset", path, storage)
+    path = path_of("TFRecordDataset", filename, storage, indexed=indexes is not None)
     return RecordFile(path, compression, block_bytes, indexes, max_record_bytes=max_record_bytes, storage=storage)

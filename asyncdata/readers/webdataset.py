@@ -18,10 +18,9 @@ from asyncdata.readers.files import (
     Filenames,
     StorageMapping,
     block_size,
-    check_at_hand,
     check_index,
-    checked,
     files_of,
+    path_of,
 )
 from asyncdata.sources.webdataset import SampleFile, SampleFiles
 from asyncdata.storage import StorageOptions
@@ -121,9 +120,7 @@ def sample_file(
     storage: StorageOptions | None,
 ) -> SampleFile:
     """Return the source for one file."""
-    path = checked("WebDataset", filename, storage)
-    if files is not None:
-        check_at_hand("WebDataset", path, storage)
+    path = path_of("WebDataset", filename, storage, indexed=files is not None)
     return SampleFile(
         path,
         compression,

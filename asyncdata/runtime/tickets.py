@@ -31,6 +31,7 @@ __all__ = (
     "Ordinals",
     "Position",
     "ReplayedTickets",
+    "SelectedTickets",
     "Start",
     "Ticket",
     "TicketWrapper",
@@ -209,9 +210,8 @@ class JoinedTickets(Tickets):
         return first if len(parts) == 1 else JoinedTickets(parts)
 
 
-@final
-class FilteredTickets(Tickets):
-    """The elements at some places of a block; what stands between them has been dropped for good."""
+class SelectedTickets(Tickets):
+    """The tickets of the elements at some places of a block."""
 
     __slots__ = ("places", "whole")
 
@@ -225,28 +225,30 @@ class FilteredTickets(Tickets):
     def __getitem__(self, index: int) -> Ticket:
         return self.whole[self.places[index]]
 
-    def at(self, count: int) -> Position:
-        if count == len(self.places):
-            return self.whole.at(len(self.whole))
-        return self.whole.at(self.places[count - 1] + 1 if count else 0)
+    def read(self, count: int) -> int:
+        """Return how many elements of the block are done with after `count` of these: all of them after the last."""
+        return len(self.whole) if count == len(self.places) else self.places[count - 1] + 1 if count else 0
 
 
 @final
-class TicketsAfterSkip(Tickets):
+class FilteredTickets(SelectedTickets):
+    """The elements at some places of a block; what stands between them has been dropped for good."""
+
+    __slots__ = ()
+
+    def at(self, count: int) -> Position:
+        return self.whole.at(self.read(count))
+
+
+@final
+class TicketsAfterSkip(SelectedTickets):
     """The elements at some places of a block; of all others the first `skip` are left out, here and in later blocks."""
 
-    __slots__ = ("places", "skip", "whole")
+    __slots__ = ("skip",)
 
     def __init__(self, whole: Tickets, places: Sequence[int], skip: int) -> None:
-        self.whole = whole
-        self.places = places
+        super().__init__(whole, places)
         self.skip = skip
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, index: int) -> Ticket:
-        return self.whole[self.places[index]]
 
     def at(self, count: int) -> Position:
         passed = self.places[count - 1] + 1 if count else 0

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from asyncdata.errors import DataLossError
 from asyncdata.formats.offset_index import Marks, OffsetIndex
 from asyncdata.runtime.tickets import END, Position
+from asyncdata.sources.index_storage import make_several, read_or_make
 from asyncdata.sources.numbered_files import NumberedFiles
-from asyncdata.sources.tfrecord_random_access import LARGEST_EMPTY, READERS, keep, places
 from asyncdata.storage import BLOCK_BYTES, AnyPart, StorageOptions, opened, without_query
 
 __all__ = ("Begins", "IndexedFiles")
@@ -54,42 +52,25 @@ class IndexedFiles(NumberedFiles):
         return self.known[path]
 
     def found_or_made(self, path: str) -> OffsetIndex | OSError:
-        """Return an index that is kept and still fits, else a new one, kept where that is possible."""
+        """Return the index of a file, or why it cannot be read."""
         try:
             with opened(path, self.storage) as file:
-                marks = Marks(self.kind, self.most, *file.status())
-                index = next(self.kept(path, marks), None)
-                if index is None:
+                marks = Marks(self.kind, self.most, *(status := file.status()))
+
+                def made() -> OffsetIndex:
                     begins = self.scanned(file, without_query(path))
-                    index = OffsetIndex(marks, begins.at, begins.lost)
-                    if file.status() == (marks.size, marks.changed_ns):
-                        keep(path, index)
-                return index
+                    return OffsetIndex(marks, begins.at, begins.lost)
+
+                return read_or_make(path, file, status, OffsetIndex.from_bytes, lambda one: one.marks == marks, made)
         except OSError as error:
             return error.with_traceback(None)
-
-    def kept(self, path: str, marks: Marks) -> Iterator[OffsetIndex]:
-        """Yield the indexes of a file that lie somewhere and are of what it is now."""
-        for place in places(path):
-            with suppress(OSError, ValueError):
-                if place.stat().st_size > marks.size + LARGEST_EMPTY:
-                    continue
-                index = OffsetIndex.from_bytes(place.read_bytes())
-                if index.marks == marks:
-                    yield index
 
     def count(self, path: str) -> int:
         index = self.of(path)
         return 1 if isinstance(index, OSError) else index.count
 
     def counts(self, paths: Sequence[str]) -> list[int]:
-        new = [path for path in dict.fromkeys(paths) if path not in self.known]
-        if len(new) > 1:
-            pool = ThreadPoolExecutor(min(READERS, len(new)), "asyncdata-index")
-            try:
-                list(pool.map(self.of, new))
-            finally:
-                pool.shutdown(cancel_futures=True)
+        make_several(paths, self.known, self.of)
         return super().counts(paths)
 
     def position(self, path: str, number: int) -> Position:

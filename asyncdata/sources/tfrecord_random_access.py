@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from hashlib import blake2b
-from pathlib import Path
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,29 +17,20 @@ from asyncdata.formats.record_limits import MAX_RECORD_BYTES
 from asyncdata.formats.tfrecord_index import HEADER, RecordIndex, Stamp, changed, damaged_span, lost_record, records_in
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.tickets import END, Position, ReplayedTickets, Ticket
+from asyncdata.sources.index_storage import make_several, read_or_make
 from asyncdata.sources.parsed_files import Spot
 from asyncdata.storage import (
     BLOCK_BYTES,
     AnyPart,
     StorageOptions,
-    cache_folder,
-    is_local,
     opened,
-    store_for,
     without_query,
-    write_whole,
 )
 
-__all__ = ("LARGEST_EMPTY", "READERS", "IndexCache", "keep", "places")
+__all__ = ("IndexCache",)
 
 FEW: Final = 64
 """So many records are read at once if so many are asked for, however few are wanted now: a thread has its price."""
-
-LARGEST_EMPTY: Final = 1 << 10
-"""The index of a file without records has fewer bytes."""
-
-READERS: Final = 8
-"""How many indexes are read or made at once."""
 
 
 class IndexCache:
@@ -80,13 +68,7 @@ class IndexCache:
 
     def counts(self, paths: Sequence[str]) -> list[int]:
         """Return how many elements each file has."""
-        new = [path for path in dict.fromkeys(paths) if path not in self.known]
-        if len(new) > 1:
-            pool = ThreadPoolExecutor(min(READERS, len(new)), "asyncdata-index")
-            try:
-                list(pool.map(self.of, new))
-            finally:
-                pool.shutdown(cancel_futures=True)
+        make_several(paths, self.known, self.of)
         return [self.of(path).count for path in paths]
 
     def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
@@ -95,58 +77,14 @@ class IndexCache:
 
 
 def found_or_made(path: str, storage: StorageOptions | None) -> RecordIndex:
-    """Return the index of a file: one that is kept and still fits, else a new one, kept where that is possible."""
+    """Return the index of a file, which says so if it cannot be read."""
     try:
         with opened(path, storage) as file:
-            stamp = Stamp(*file.status())
-            index = next(kept(path, stamp), None)
-            if index is None:
-                index = RecordIndex.of(file.read_at, stamp)
-                if file.status() == stamp:
-                    keep(path, index)
-            return index
+            stamp = Stamp(*(status := file.status()))
+            parse, make = RecordIndex.from_bytes, lambda: RecordIndex.of(file.read_at, stamp)
+            return read_or_make(path, file, status, parse, lambda one: one.stamp == stamp, make)
     except OSError as error:
         return RecordIndex.unreadable(error.with_traceback(None))
-
-
-def kept(path: str, stamp: Stamp) -> Iterator[RecordIndex]:
-    """Yield the indexes of a file that lie somewhere and are of what it is now."""
-    for place in places(path):
-        with suppress(OSError, ValueError):
-            if place.stat().st_size > stamp.size + LARGEST_EMPTY:
-                continue  # a record takes more bytes in its file than in an index
-            index = RecordIndex.from_bytes(place.read_bytes())
-            if index.stamp == stamp:
-                yield index
-
-
-class Kept(Protocol):
-    """An index that can be kept."""
-
-    def to_bytes(self) -> bytes:
-        """Return the index as its file holds it."""
-        ...
-
-
-def keep(path: str, index: Kept) -> None:
-    """Write an index to the first place that takes it; if there is none, it stays in memory alone."""
-    content = index.to_bytes()
-    for place in places(path):
-        with suppress(OSError):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(place, content, durable=False)
-            return
-
-
-def places(path: str) -> Iterator[Path]:
-    """Yield where the index of a file may lie: beside it, hidden from patterns, else in the cache; of a URL there."""
-    if is_local(path):
-        data = Path(os.path.abspath(store_for(path)[1]))
-        yield data.with_name(f".{data.name}.index")
-    else:
-        data = without_query(path)
-    with suppress(RuntimeError):  # there is no home
-        yield cache_folder() / "records" / f"{blake2b(os.fsencode(data), digest_size=16).hexdigest()}.index"
 
 
 def peek(file: AnyPart, offset: int, buffer: memoryview) -> int:

@@ -20,7 +20,7 @@ from asyncdata.graph.stages import Apply, Fold, Opener, Step
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding, listed
-from asyncdata.runtime.tickets import END, Position, Start, Ticket, Tickets
+from asyncdata.runtime.tickets import END, Position, SelectedTickets, Start, Ticket, Tickets
 from asyncdata.transforms.keyed import Labeller
 
 __all__ = ("Distinct", "key_digest")
@@ -208,28 +208,21 @@ def failure_places(items: list[Any]) -> list[int]:
 
 
 @final
-class FirstTickets(Tickets):
+class FirstTickets(SelectedTickets):
     """The elements at some places of a block, and what was remembered: the log up to `before` and a key for each."""
 
-    __slots__ = ("before", "failures", "log", "max_keys", "places", "whole")
+    __slots__ = ("before", "failures", "log", "max_keys")
 
     def __init__(
         self, whole: Tickets, places: Sequence[int], step: DistinctStep, before: int, failures: Sequence[int]
     ) -> None:
-        self.whole = whole
-        self.places = places
+        super().__init__(whole, places)
         self.log, self.max_keys = step.log, step.max_keys
         self.before = before
         self.failures = failures
 
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, index: int) -> Ticket:
-        return self.whole[self.places[index]]
-
     def at(self, count: int) -> Position:
-        come = len(self.whole) if count == len(self.places) else self.places[count - 1] + 1 if count else 0
+        come = self.read(count)
         stop = self.before + count - sum(place < count for place in self.failures)
         begin = 0 if self.max_keys is None else max(0, stop - self.max_keys)
         return [self.whole.at(come), encoded_digests(self.log[begin:stop])]

@@ -67,6 +67,10 @@ class Filter(Called):
 
     functions: tuple[Call, ...] = field(metadata=REPLACEABLE)
 
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return self.functions
+
     @staticmethod
     def of(
         plan: Node, predicate: Predicate, calls: int | None, deterministic: bool | None, pure: bool = False

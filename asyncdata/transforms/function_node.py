@@ -70,6 +70,11 @@ class Called(Unary):
     """Whether the user said that calls are made on the engine's thread."""
 
     @property
+    def calls(self) -> tuple[Call, ...]:
+        """The functions, called one after the other on each element."""
+        return ()
+
+    @property
     def worker_count(self) -> int | None:
         """How many workers it gets."""
         if self.workers != AUTOTUNE:

@@ -16,7 +16,7 @@ from asyncdata.graph.stages import Fold, Step
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding, listed
-from asyncdata.runtime.tickets import END, Position, Start, Ticket, Tickets, natural, plain
+from asyncdata.runtime.tickets import END, Position, SelectedTickets, Start, Ticket, Tickets, natural, plain
 
 __all__ = ("ErrorBudget", "IgnoreErrors")
 
@@ -191,30 +191,23 @@ DROPPED: Final = object()
 
 
 @final
-class SurvivorTickets(Tickets):
+class SurvivorTickets(SelectedTickets):
     """The elements at some places of a block, all if `None`; with how many were seen and dropped before it, if counted.
 
     Those that stand between them were dropped for good.
     """
 
-    __slots__ = ("before", "places", "whole")
+    __slots__ = ("before",)
 
     def __init__(self, whole: Tickets, places: Sequence[int] | None, before: tuple[int, int] | None) -> None:
-        self.whole = whole
-        self.places = range(len(whole)) if places is None else places
+        super().__init__(whole, range(len(whole)) if places is None else places)
         self.before = before
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, index: int) -> Ticket:
-        return self.whole[self.places[index]]
 
     def run_from(self, ordinal: int) -> bool:
         return len(self.places) == len(self.whole) and self.whole.run_from(ordinal)
 
     def at(self, count: int) -> Position:
-        come = len(self.whole) if count == len(self.places) else self.places[count - 1] + 1 if count else 0
+        come = self.read(count)
         if self.before is None:
             return self.whole.at(come)
         seen, dropped = self.before

@@ -105,6 +105,10 @@ class Map(Called, OneForOne):
     vectorized: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
     """Whether the user said that the functions also take batches, and give batches of the results."""
 
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return self.functions
+
     @staticmethod
     def of(
         plan: Node,

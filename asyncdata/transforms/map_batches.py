@@ -171,6 +171,10 @@ class MapBatches(Called, OneForOne):
     size: int = field(metadata=PHYSICAL)
 
     @property
+    def calls(self) -> tuple[Call, ...]:
+        return (self.function,)
+
+    @property
     def holds(self) -> int:
         return self.size
 

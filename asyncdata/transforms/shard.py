@@ -26,6 +26,7 @@ from asyncdata.runtime.tickets import (
     FilteredTickets,
     Position,
     ReplayedTickets,
+    SelectedTickets,
     Start,
     Ticket,
     Tickets,
@@ -261,21 +262,14 @@ class Sharder(Step):
 
 
 @final
-class ShardTickets(Tickets):
+class ShardTickets(SelectedTickets):
     """The elements of a block that are one share's, at some places, and the tally before the block."""
 
-    __slots__ = ("before", "places", "whole")
+    __slots__ = ("before",)
 
     def __init__(self, whole: Tickets, places: Sequence[int], before: ShardCount) -> None:
-        self.whole = whole
-        self.places = places
+        super().__init__(whole, places)
         self.before = before
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, index: int) -> Ticket:
-        return self.whole[self.places[index]]
 
     def run_from(self, ordinal: int) -> bool:
         every = len(self.places) == len(self.whole)

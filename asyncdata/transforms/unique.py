@@ -21,7 +21,18 @@ from asyncdata.graph.node import Unary
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.tickets import END, FRESH, FilteredTickets, Position, Start, Ticket, Tickets, going_on, natural
+from asyncdata.runtime.tickets import (
+    END,
+    FRESH,
+    FilteredTickets,
+    Position,
+    SelectedTickets,
+    Start,
+    Ticket,
+    Tickets,
+    going_on,
+    natural,
+)
 
 __all__ = ("Unique",)
 
@@ -143,28 +154,21 @@ class SeenElements(Step):
 
 
 @final
-class UniqueTickets(Tickets):
+class UniqueTickets(SelectedTickets):
     """The elements at some places of a block that comes after `before` others.
 
     A position is how many elements have come. Where they may come in another order, it tells those that were given,
     and the input's.
     """
 
-    __slots__ = ("before", "given", "places", "whole")
+    __slots__ = ("before", "given")
 
     def __init__(
         self, whole: Tickets, places: Sequence[int], before: int, given: tuple[Sequence[Tickets], int] | None
     ) -> None:
-        self.whole = whole
-        self.places = places
+        super().__init__(whole, places)
         self.before = before
         self.given = given
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.whole[self.places[index]]
 
     def at(self, count: int) -> Position:
         come = self.places[count - 1] + 1 if count else 0

@@ -1,0 +1,152 @@
+"""What the methods of `Dataset` are given, checked, and what those that give no dataset return."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import isasyncgenfunction
+from typing import Any, TypeVar, cast
+
+from asyncdata.elements.structure import check_signature, paired, spec_of
+from asyncdata.elements.tensors import dataloader_hint
+from asyncdata.errors import PlanError, StructureError
+from asyncdata.executors.function_call import Call
+from asyncdata.graph.node import Node, check_called
+from asyncdata.options import INFINITE_CARDINALITY, Options
+from asyncdata.sources.in_memory import Getter, Range, Source
+from asyncdata.sources.iterators import Restarted
+from asyncdata.transformations import check_structures, dataset_for
+from asyncdata.transforms.map import Map
+
+__all__ = (
+    "arguments_of",
+    "async_iterable_for",
+    "check_generator",
+    "check_lasting",
+    "check_reduce",
+    "folded",
+    "gotten",
+    "iterable_for",
+    "length",
+    "only",
+    "only_state",
+    "several",
+    "signature_for",
+    "spec_of_first",
+)
+
+T = TypeVar("T")
+
+
+def signature_for(types: Any, shapes: Any, signature: Any) -> Any:
+    """Return the signature that `from_generator` is given in one of two ways; `PlanError` if in both, or in a half."""
+    if signature is not None and (types is not None or shapes is not None):
+        raise PlanError("from_generator takes output_signature, or output_types and output_shapes, and got both")
+    if types is None and shapes is not None:
+        raise PlanError("from_generator(output_shapes=) needs output_types as well; or give output_signature alone")
+    if types is not None:
+        return paired(types, shapes)
+    return None if signature is None else check_signature("from_generator(output_signature=)", signature)
+
+
+def arguments_of(args: Any) -> tuple[Any, ...]:
+    """Return the arguments of a generator; `PlanError` if they are no list of them."""
+    if args is not None and (not isinstance(args, Sequence) or isinstance(args, (str, bytes))):
+        raise PlanError(f"from_generator(args=) is a tuple of arguments, as ({args!r:.40},), got {args!r:.80}")
+    return () if args is None else tuple(cast("Sequence[Any]", args))
+
+
+def check_generator(generator: object) -> None:
+    """Raise `PlanError` unless this is a function that may return an iterable."""
+    if not callable(generator):
+        raise PlanError(f"from_generator needs a function that returns an iterable, got {generator!r}")
+    if isasyncgenfunction(generator):
+        raise PlanError(f"from_generator needs a plain function, got {generator!r}: give it to from_async_iterable")
+
+
+def async_iterable_for(value: Any) -> AsyncIterable[Any]:
+    """Return what `from_async_iterable` is given; `PlanError` if it is no asynchronous iterable."""
+    if isasyncgenfunction(value):
+        return Restarted(value)
+    if not hasattr(value, "__aiter__"):
+        raise PlanError(
+            f"from_async_iterable needs an object with __aiter__ or an async generator function, got {value!r}"
+        )
+    return value
+
+
+def iterable_for(value: Any) -> Iterable[Any]:
+    """Return what `from_iterable` is given; `PlanError` if it is no iterable."""
+    if not hasattr(value, "__iter__"):
+        raise PlanError(f"from_iterable needs an iterable, got {value!r}")
+    return value
+
+
+def gotten(source: Source, num_parallel_calls: int | None) -> Map:
+    """Return the plan that gets the elements of a source by their numbers."""
+    if not hasattr(source, "__getitem__") or not hasattr(source, "__len__"):
+        raise PlanError(f"from_source needs an object with __len__ and __getitem__, got {source!r:.80}")
+    return Map.of(Range(range(len(source))), Getter(source), num_parallel_calls, None, "thread")
+
+
+def several(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
+    """Return the plans of a list of datasets, and what their options are together."""
+    if not isinstance(datasets, (list, tuple)) or not datasets:
+        raise PlanError(f"{method} needs a list of datasets, at least one, got {datasets!r:.80}")
+    options, plans = Options(), list[Node]()
+    for value in cast("Sequence[Any]", datasets):
+        dataset = dataset_for(method, value)
+        plans.append(dataset.plan)
+        options = options.merge(dataset.options())
+    check_structures(method, {f"dataset {place}": plan.signature for place, plan in enumerate(plans)})
+    return tuple(plans), options
+
+
+def only_state(state: Mapping[str, Any], epoch: int | None) -> Mapping[str, Any]:
+    """Return a state; raise `PlanError` if an epoch is given as well."""
+    if epoch is not None:
+        raise PlanError("iterate(state=, epoch=): give one of them, as a state tells its epoch")
+    return state
+
+
+def check_reduce(call: Call) -> None:
+    """Raise `PlanError` if a function cannot fold elements."""
+    if call.is_async:
+        raise PlanError(
+            f"{call.label} is a coroutine function, and reduce is not awaited: take a plain one, or `async for`"
+        )
+    check_called(call, "a state and an element", ("state", "element"))
+
+
+def folded(elements: Iterator[Any], state: Any, fn: Callable[[Any, Any], Any]) -> Any:
+    """Return the last state."""
+    for element in elements:
+        state = fn(state, element)
+    return state
+
+
+def only(elements: Sequence[T], method: str) -> T:
+    """Return the one element that there is."""
+    if len(elements) != 1:
+        raise StructureError(f"{method}: the dataset {'has more than one element' if elements else 'is empty'}")
+    return elements[0]
+
+
+def length(cardinality: int) -> int:
+    """Return a cardinality as `len` does; `TypeError` if it is infinite or unknown."""
+    if cardinality < 0:
+        kind = "infinite" if cardinality == INFINITE_CARDINALITY else "unknown before it has been read"
+        raise TypeError(f"the length of this dataset is {kind}; see cardinality(){dataloader_hint()}")
+    return cardinality
+
+
+def check_lasting(plan: Node) -> None:
+    """Raise `StructureError` if elements that are looked at would be gone."""
+    if plan.once:
+        raise StructureError("the source is an iterator, and its first element cannot be looked at without losing it")
+
+
+def spec_of_first(elements: Sequence[Any]) -> Any:
+    """Return what the first element looks like; `StructureError` if there is none."""
+    if not elements:
+        raise StructureError("an empty dataset has no element to describe")
+    return spec_of(elements[0])

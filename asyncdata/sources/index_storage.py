@@ -1,0 +1,93 @@
+"""Where the indexes of files are stored: read from there, or made and written there, several at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+from asyncdata.storage import AnyPart, cache_folder, is_local, store_for, without_query, write_whole
+from asyncdata.storage.base import Status
+
+__all__ = ("make_several", "read_or_make")
+
+LARGEST_EMPTY: Final = 1 << 10
+"""The index of a file without records has fewer bytes."""
+
+READERS: Final = 8
+"""How many indexes are read or made at once."""
+
+
+class Index(Protocol):
+    """An index that can be stored."""
+
+    def to_bytes(self) -> bytes:
+        """Return the index as its file holds it."""
+        ...
+
+
+AnyIndex = TypeVar("AnyIndex", bound=Index)
+
+
+def read_or_make(
+    path: str,
+    file: AnyPart,
+    status: Status,
+    parse: Callable[[bytes], AnyIndex],
+    fits: Callable[[AnyIndex], bool],
+    make: Callable[[], AnyIndex],
+) -> AnyIndex:
+    """Return the index of a file: one that is stored and fits, else a new one, stored where possible.
+
+    The file is open and had this status.
+    """
+    index = next(filter(fits, stored(path, status.size, parse)), None)
+    if index is None:
+        index = make()
+        if file.status() == status:
+            store(path, index)
+    return index
+
+
+def stored(path: str, size: int, parse: Callable[[bytes], AnyIndex]) -> Iterator[AnyIndex]:
+    """Yield the indexes that lie somewhere for a file of so many bytes."""
+    for place in places(path):
+        with suppress(OSError, ValueError):
+            if place.stat().st_size <= size + LARGEST_EMPTY:  # a record takes more bytes in its file than in an index
+                yield parse(place.read_bytes())
+
+
+def store(path: str, index: Index) -> None:
+    """Write an index to the first place that takes it; if there is none, it stays in memory alone."""
+    content = index.to_bytes()
+    for place in places(path):
+        with suppress(OSError):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(place, content, durable=False)
+            return
+
+
+def places(path: str) -> Iterator[Path]:
+    """Yield where the index of a file may lie: beside it, hidden from patterns, else in the cache; of a URL there."""
+    if is_local(path):
+        data = Path(os.path.abspath(store_for(path)[1]))
+        yield data.with_name(f".{data.name}.index")
+    else:
+        data = without_query(path)
+    with suppress(RuntimeError):  # there is no home
+        yield cache_folder() / "records" / f"{blake2b(os.fsencode(data), digest_size=16).hexdigest()}.index"
+
+
+def make_several(paths: Sequence[str], known: Mapping[str, object], make: Callable[[str], object]) -> None:
+    """Read or make the indexes of files that are not known yet, several at once."""
+    new = [path for path in dict.fromkeys(paths) if path not in known]
+    if len(new) > 1:
+        pool = ThreadPoolExecutor(min(READERS, len(new)), "asyncdata-index")
+        try:
+            list(pool.map(make, new))
+        finally:
+            pool.shutdown(cancel_futures=True)
