@@ -232,7 +232,8 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 """
 
 EXITING = """
-import asyncio, sys, asyncdata as ad
+import asyncio, logging, sys, asyncdata as ad
+logging.getLogger("asyncdata").setLevel(logging.ERROR)  # a busy machine may hold the loop up
 async def main():
     ds = ad.Dataset.from_tensor_slices(sys.argv[1:] * 40).map(ad.read_file, num_parallel_calls=8)
     async for _ in ds.with_options(ad.Options(placement="current")).take(30):
