@@ -77,8 +77,9 @@ class Options(Fixable):
     and their order are the same. But of elements that a filter drops fewer fail, as maps no longer see them."""
 
     cluster: Cluster | None = None
-    """The Ray cluster whose actors make the calls of parallel `map`, `filter` and `map(batch=)`, and run what a
-    parallel `interleave` opens; see docs/scale-out.md. Elements, order, errors and states are the same."""
+    """The Ray cluster whose actors make the calls of parallel `map`, `filter` and `map(batch=)`, and run what
+    `flat_map`, readers of several files and a parallel `interleave` open; see docs/scale-out.md. Elements, order,
+    errors and states are the same."""
 
     disabled_rules: tuple[str, ...] | None = None
     """Names of rewrite rules to leave out, as `Dataset.explain` shows them."""

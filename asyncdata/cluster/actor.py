@@ -46,6 +46,11 @@ class CallReply(NamedTuple):
 
     parcel: Parcel | None
 
+    @property
+    def size(self) -> int:
+        """How many bytes came."""
+        return 0 if self.parcel is None else self.parcel.size
+
 
 class CallActor:
     """One call at a time, in the order in which they arrive."""

@@ -26,6 +26,11 @@ class Parcel(NamedTuple):
     head: bytes
     buffers: tuple[npt.NDArray[np.uint8], ...] = ()
 
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        return len(self.head) + sum([buffer.nbytes for buffer in self.buffers])
+
     @staticmethod
     def of(value: Any, dump: Callable[[Any, Any], bytes] = dumps) -> Parcel:
         """Return a value as it travels; nothing large is copied."""

@@ -1,4 +1,4 @@
-"""RemotePlan: a node in the place of the dataset that an interleave opens, which runs on a worker of the cluster."""
+"""RemotePlan: a node in the place of a dataset that a step opens, which runs on a worker of the cluster."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Final
 
 from asyncdata.cluster.handle import RunPoolHandle
 from asyncdata.cluster.remote_run import RemoteRun, RunOrder
@@ -24,12 +25,18 @@ __all__ = ("RemotePlan", "RunPlacement")
 
 log = logging.getLogger("asyncdata")
 
+INTERLEAVED: Final = 2
+AHEAD: Final = 16
+"""Chunks of a dataset that are here at most, besides one on its way. Datasets whose elements are given out in turn are
+read equally quickly; where one follows the other, the more is here of the next, the longer its worker works."""
+
 
 @dataclass(frozen=True, eq=False)
 class RemotePlan(Unary):
     """What its input gives, run elsewhere: the same elements, tickets and positions."""
 
     runs: RunPoolHandle = field(metadata=PHYSICAL)
+    chunks: int = field(metadata=PHYSICAL)
 
     def open(self, scope: Scope, want: Demand, start: Start = FRESH) -> Blocks:
         return self.read(scope, want, start)
@@ -38,7 +45,7 @@ class RemotePlan(Unary):
         """Yield what comes of a run, as far as it is wanted."""
         order = RunOrder(self.input, plain(scope.epoch), start.position_with_skip(), str(self.input))
         signal, share = LoopSignal(scope.loop, threadsafe=True), scope.budget.share()
-        run = RemoteRun(self.runs.pool, order, signal, not self.runs.cluster.copy, share)
+        run = RemoteRun(self.runs.pool, order, signal, not self.runs.cluster.copy, share, self.chunks)
         try:
             while (block := await run.next()) is not None:
                 for part in split(block, want):
@@ -60,11 +67,22 @@ class RemotePlan(Unary):
 
 @dataclass(frozen=True, eq=False)
 class RunPlacement:
-    """Decides for each dataset that an interleave opens where it runs, with the maps that follow the interleave."""
+    """Decides for each dataset that a step opens where it runs, with the maps that follow the step."""
 
     runs: RunPoolHandle
     maps: tuple[Map, ...] = ()
     """Of these the input is any dataset that is opened."""
+
+    chunks: int = INTERLEAVED
+    """How many chunks of each dataset are here at most."""
+
+    @property
+    def at_once(self) -> int:
+        return self.runs.cluster.runs
+
+    def in_turn(self) -> RunPlacement:
+        """Return the same for datasets that are given out one after the other, of which more is read ahead."""
+        return replace(self, chunks=AHEAD)
 
     def followed_by(self, node: Map) -> RunPlacement:
         """Return the same with one more map."""
@@ -79,7 +97,7 @@ class RunPlacement:
             there = Map(there, node.functions)
         reason = reason_to_stay(there)
         if reason is None:
-            return RemotePlan(there, self.runs)
+            return RemotePlan(there, self.runs, self.chunks)
         log_once(reason)
         return self.here(plan)
 
@@ -109,4 +127,4 @@ def reason_to_stay(plan: Node) -> str | None:
 @cache
 def log_once(reason: str) -> None:
     """Say once why something stays."""
-    log.info("a dataset that interleave has opened runs here and not on the cluster: %s", reason)
+    log.info("a dataset that a step has opened runs here and not on the cluster: %s", reason)

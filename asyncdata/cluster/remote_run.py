@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -24,7 +26,7 @@ __all__ = ("RemoteRun", "RunOrder", "RunPool")
 
 CHUNK: Final = 4 << 20
 LEAST: Final = 1 << 18
-"""Bytes of a chunk, at most; if the budget has no room, at least. One is here and one on its way."""
+"""Bytes of a chunk, at most; if the budget has no room, at least."""
 
 MOST_DEATHS: Final = 2
 """How many workers a run may have ended until its functions are called in processes of their own."""
@@ -124,23 +126,40 @@ def ignored(_: Any, __: BaseException | None) -> None:
     """Do nothing."""
 
 
+class Arrival(NamedTuple):
+    """A chunk that is here, the place before it, and how many bytes it has."""
+
+    chunk: Chunk
+    before: Place
+    size: int
+
+
 class RemoteRun:
-    """A run as its reader has it: one chunk is here, and the next one is on its way.
+    """A run as its reader has it: some chunks are here, as far as there is room, and the next one is on its way.
 
     `place` says how many elements have come since a position that is known; there it goes on when a worker is lost.
     """
 
-    def __init__(self, pool: RunPool, order: RunOrder, signal: LoopSignal, views: bool, share: Reservation) -> None:
+    def __init__(
+        self, pool: RunPool, order: RunOrder, signal: LoopSignal, views: bool, share: Reservation, most: int
+    ) -> None:
         self.pool = pool
         self.turn = pool.turn
         self.order = order
         self.signal = signal
         self.views = views
         self.share = share
+        self.most = most
+        """How many chunks are here at most."""
         self.place = Place(0, order.position)
         self.number = next(NUMBERS)
-        self.arrived: Chunk | BaseException | None = None
+        self.arrived: deque[Arrival] = deque()
+        self.held = 0
+        """Bytes of these."""
+        self.ended: Chunk | BaseException | None = None
         self.call: RunCall | None = None
+        self.asking = threading.Lock()
+        """Its holder decides whether another chunk is sent: the reader, or the pool's thread."""
         self.deaths = self.losses = 0
         self.closed = False
         self.ask()
@@ -148,36 +167,45 @@ class RemoteRun:
     # on the loop
 
     async def next(self) -> Block | None:
-        """Return the next elements, and have those after them sent; nothing at the end."""
-        await self.signal.until(lambda: self.arrived is not None)
-        chunk, self.arrived = self.arrived, None
-        if isinstance(chunk, BaseException):
-            raise chunk
-        assert chunk is not None
-        if chunk.ended:
-            self.arrived = chunk
-            if chunk.error is not None:
-                raise chunk.error.failure(None).error
+        """Return the next elements; nothing at the end."""
+        await self.signal.until(lambda: self.arrived or self.ended is not None)
+        if not self.arrived:
+            error = self.ended
+            if isinstance(error, Chunk):
+                error = None if error.error is None else error.error.failure(None).error
+            if error is not None:
+                raise error
             return None
-        block = chunk.block(self.place, self.order.label)
-        self.place = passed(self.place, chunk)
-        self.ask()
-        return block
+        chunk, before, size = self.arrived.popleft()
+        self.ask(taken=size)
+        return chunk.block(before, self.order.label)
 
     def close(self) -> None:
         """Leave the run."""
         self.closed = True
-        if self.call is not None:
-            self.pool.drop(self.call)
+        if (call := self.call) is not None:
+            self.pool.drop(call)
         self.pool.end_run(self.number)
 
-    # from any thread: one call is out at most
+    # from any thread
 
-    def ask(self) -> None:
-        """Have the next chunk sent."""
-        most_bytes = self.share.claim(2 * CHUNK, 2 * LEAST) // 2
-        self.call = RunCall(self.number, most_bytes, self.parcel, self.done, self.turn)
-        self.pool.submit(self.call)
+    def ask(self, taken: int = 0, came: int = 0, answered: bool = False) -> None:
+        """Have the next chunk sent if there is room, and none is on its way; the last one `answered` is no more."""
+        with self.asking:
+            self.held += came - taken
+            if answered:
+                self.call = None
+            if self.call is not None or self.ended is not None or self.closed or not (room := self.room()):
+                return
+            call = self.call = RunCall(self.number, room, self.parcel, self.done, self.turn)
+        self.pool.submit(call)
+
+    def room(self) -> int:
+        """Return how many bytes the next chunk may have; none if enough is here."""
+        if not self.arrived:
+            return max(LEAST, min(CHUNK, self.share.claim(CHUNK, LEAST)))
+        room = min(CHUNK, self.share.claim(self.held + CHUNK, LEAST) - self.held)
+        return room if len(self.arrived) < self.most and room >= LEAST else 0
 
     def parcel(self) -> Parcel:
         """Return the order of a run that goes on where this one is."""
@@ -185,18 +213,31 @@ class RemoteRun:
         at = {"skip": count, "from": position} if count else position
         return Parcel.of(self.order._replace(position=at), dump_by_value)
 
+    # in the pool's thread
+
     def done(self, reply: CallReply | BaseException) -> None:
-        """Take what has come; in the pool's thread."""
+        """Take what has come."""
         if self.closed:
             self.pool.end_run(self.number)
             return
         if isinstance(reply, Killed):
             self.lost(str(reply))
-            return
-        self.arrived = self.opened(reply)
-        if self.arrived is not None:
-            self.losses = 0
+        elif (chunk := self.opened(reply)) is None:
+            self.go_on()
+        else:
+            self.take(chunk, reply.size if isinstance(reply, CallReply) else 0)
+
+    def take(self, chunk: Chunk | BaseException, size: int) -> None:
+        """Keep what has come for the reader."""
+        self.losses = 0
+        if isinstance(chunk, BaseException) or chunk.ended:
+            self.ended = chunk
             self.signal.notify()
+            return
+        self.arrived.append(Arrival(chunk, self.place, size))
+        self.place = passed(self.place, chunk)
+        self.signal.notify()
+        self.ask(came=size, answered=True)
 
     def opened(self, reply: CallReply | BaseException) -> Chunk | BaseException | None:
         """Return what has come; nothing if it cannot be unpickled, and is sent again in another way."""
@@ -209,7 +250,6 @@ class RemoteRun:
             if self.order.apart:
                 return StageError(f"{self.order.label}: what a worker has sent cannot be unpickled: {error!r}")
             self.order = self.order._replace(apart=True)
-            self.go_on()
             return None
 
     def lost(self, reason: str) -> None:
@@ -218,7 +258,7 @@ class RemoteRun:
         self.deaths += bool(reason)
         if self.losses > MOST_LOSSES:
             words = f"{self.order.label}: {self.losses} workers in a row have ended while they ran it"
-            self.arrived = StageError(f"{words}{reason and ': '}{reason}")
+            self.ended = StageError(f"{words}{reason and ': '}{reason}")
             self.signal.notify()
             return
         if self.deaths >= MOST_DEATHS:
@@ -229,7 +269,7 @@ class RemoteRun:
         """Begin a run anew, from the last place on."""
         self.pool.end_run(self.number)
         self.number = next(NUMBERS)
-        self.ask()
+        self.ask(answered=True)
 
 
 def passed(place: Place, chunk: Chunk) -> Place:

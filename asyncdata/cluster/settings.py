@@ -15,7 +15,7 @@ __all__ = ("Cluster",)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """A Ray cluster whose actors make the calls of parallel `map`, `filter` and `map(batch=)`, and run the datasets
-    that a parallel `interleave` opens.
+    that `flat_map`, readers of several files and a parallel `interleave` open.
 
     It goes into options: `Options(cluster=ad.Cluster())`. Elements, their order, errors and states are the same as
     without it; see docs/scale-out.md. It needs the extra `ray`, and `ray.init()` if the cluster is not on this machine.
@@ -33,9 +33,9 @@ class Cluster:
     where the pipeline runs."""
 
     runs: int = 0
-    """How many actors run the datasets that `interleave(num_parallel_calls=)` opens, whole: their files are read, and
-    their functions called, on the workers. Every node must reach the files by the same names: a bucket, a shared file
-    system. With 0 they are read where the pipeline runs."""
+    """How many actors run the datasets that `flat_map`, readers of several files and `interleave(num_parallel_calls=)`
+    open, whole: their files are read, and their functions called, on the workers. Every node must reach the files by the
+    same names: a bucket, a shared file system. With 0 they are read where the pipeline runs."""
 
     num_cpus: float = 1
     """How many processors Ray sets aside for each actor; may be a fraction."""

@@ -12,6 +12,7 @@ from asyncdata.errors import PlanError
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.options import Options
+from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.function_node import Called
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
@@ -41,6 +42,8 @@ def placed(node: Node, actors: ActorPoolHandle | None, runs: RunPlacement | None
         node = node.with_inputs(*inputs)
     if isinstance(node, Interleave) and node.workers is not None and runs is not None:
         return dataclasses.replace(node, elsewhere=runs, tuner=None)
+    if isinstance(node, FlatMap) and node.travels and runs is not None:
+        return dataclasses.replace(node, elsewhere=runs.in_turn())
     if isinstance(node, Map) and (opened := placement_below(node)) is not None:
         sendable(node)
         return dataclasses.replace(opened[0], elsewhere=opened[1].followed_by(node))
@@ -55,10 +58,10 @@ def sendable(node: Called) -> None:
     sent(GroupWork(node.calls, node.rows))
 
 
-def placement_below(node: Map) -> tuple[Interleave, RunPlacement] | None:
-    """Return the interleave that a map follows and whose datasets run elsewhere, if the map may run with them."""
+def placement_below(node: Map) -> tuple[Interleave | FlatMap, RunPlacement] | None:
+    """Return the step that a map follows and whose datasets run elsewhere, if the map may run with them."""
     below = node.input
-    if not isinstance(below, Interleave) or not isinstance(below.elsewhere, RunPlacement):
+    if not isinstance(below, (Interleave, FlatMap)) or not isinstance(below.elsewhere, RunPlacement):
         return None
     moves = node.elementwise and not node.pinned and not isinstance(node.executor, Executor)
     if moves and not any(call.keyed or call.is_async or call.waits for call in node.functions):
@@ -79,12 +82,14 @@ def reason_to_stay(node: Called) -> str | None:
     return None
 
 
-def where_datasets_run(node: Interleave, runs: int) -> str:
-    """Return where the datasets run that an interleave opens."""
+def where_datasets_run(node: Interleave | FlatMap, runs: int) -> str:
+    """Return where the datasets run that a step opens."""
     if node.elsewhere is not None:
         maps = node.elsewhere.maps if isinstance(node.elsewhere, RunPlacement) else ()
         with_maps = "".join(f" → {one.label()}" for one in maps)
         return f"its datasets{with_maps} on the cluster{'' if maps else ', those in memory here'}"
+    if isinstance(node, FlatMap) and not node.travels:
+        return "here: its datasets are made of elements that are here"
     return "here: Cluster(runs=0)" if not runs else "here: its datasets are read in turn; num_parallel_calls sends them"
 
 
@@ -99,7 +104,7 @@ def placement_lines(plan: Node, options: Options) -> list[str]:
             off = "Cluster(calls=0)" if not cluster.calls else reason_to_stay(node)
             where = "on the cluster" if isinstance(node.executor, ActorPoolHandle) else f"here: {off}"
             lines.append(f"{node.label()}  {where}")
-        elif isinstance(node, Interleave):
+        elif isinstance(node, (Interleave, FlatMap)):
             lines.append(f"{node.label()}  {where_datasets_run(node, cluster.runs)}")
     lines.append("all other steps  here")
     return ["cluster    " + ("\n" + 11 * " ").join(lines)]

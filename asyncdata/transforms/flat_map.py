@@ -2,103 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any, Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from asyncdata.executors.function_call import Call
 from asyncdata.executors.scope import Scope
-from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node, in_turn, node_of
+from asyncdata.graph.node import PHYSICAL, REPLACEABLE, Node
 from asyncdata.graph.stages import Merge, Opener, breathe, split
 from asyncdata.options import UNKNOWN_CARDINALITY
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.resharding import Resharding, listed, resharded_open_groups
 from asyncdata.runtime.tickets import (
-    END,
     FRESH,
     ChildTickets,
-    ExplicitTickets,
     Position,
     Start,
     Ticket,
     Tickets,
-    plain,
     reopening,
 )
+from asyncdata.transforms.inner_datasets import from_inner, inner_plan, not_made
+from asyncdata.transforms.interleave_inputs import CycleSlot, Elsewhere, ParallelInputs
+from asyncdata.transforms.interleave_position import InterleavePosition
 
-__all__ = ("Catalog", "FlatMap", "from_inner", "inner_plan", "not_made")
+__all__ = ("Catalog", "FlatMap")
 
 
 AT_ONCE: Final = 256
 """Inner datasets of so many elements at most are not run, if all are at hand."""
-
-
-async def inner_plan(call: Call, block: Block) -> Node | Failure:
-    """Return the plan of the dataset that a user's function makes of the one element of `block`, or the failure."""
-    item, ticket = block.items[0], block.tickets[0]
-    if block.failed:
-        return item
-    result = await call.run_async(item, ticket) if call.is_async else call.run(block).items[0]
-    if type(result) is Failure:
-        return result
-    try:
-        return node_of(result, call)
-    except Exception as error:  # also what its `repr`, for the message, raises
-        return call.failure(error, ticket)
-
-
-def not_made(outer: Tickets, failure: Failure, later: Sequence[Position] = ()) -> Block:
-    """Return the failure of a function that should have made a dataset, in the place of its elements."""
-
-    def position(count: int) -> Position:
-        return [outer.at(count), *later] if count else [outer.at(count), None, *later]
-
-    return Block([failure], ExplicitTickets([(outer[0], None)], position), True)
-
-
-async def from_inner(
-    outer: Node,
-    function: Call,
-    scope: Scope,
-    want: Demand,
-    tickets: Sequence[Ticket],
-    then: Callable[[Node], Node] | None = None,
-) -> Blocks:
-    """Yield the elements with these tickets, in this order, of the datasets that `function` makes of `outer`'s.
-
-    `then` returns what runs in the place of such a dataset, if that is another.
-    """
-    wanted: dict[Ticket, tuple[Ticket, list[Ticket]]] = {}
-    for parent, child in tickets:
-        wanted.setdefault(plain(parent), (parent, []))[1].append(child)
-    found: dict[Ticket, Any] = {}
-    async with aclosing(outer.open(scope, Demand(), Start(END, [parent for parent, _ in wanted.values()]))) as source:
-        async for block in source:
-            parent = plain(block.tickets[0])
-            async with aclosing(inner_items(function, block, scope, wanted[parent][1], then)) as items:
-                async for child, item in items:
-                    found[parent, plain(child)] = item
-    for part in in_turn(found, tickets, want):
-        yield part
-
-
-async def inner_items(
-    function: Call, block: Block, scope: Scope, tickets: Sequence[Ticket], then: Callable[[Node], Node] | None
-) -> AsyncGenerator[tuple[Ticket, Any], None]:
-    """Yield elements of the dataset that is made of one element, with their tickets in it."""
-    plan = await inner_plan(function, block)
-    if type(plan) is Failure:
-        yield None, plan
-        return
-    plan = plan if then is None else then(plan)
-    rest = [ticket for ticket in tickets if ticket is not None]
-    async with aclosing(plan.open(scope.at(block.tickets[0]), Demand(64), Start(END, rest))) as source:
-        async for part in source:
-            for pair in zip(part.tickets, part.items, strict=True):
-                yield pair
 
 
 class Catalog(Protocol):
@@ -128,6 +64,11 @@ class FlatMap(Node):
     input: Node
     function: Call = field(metadata=REPLACEABLE)
     catalog: Catalog | None = field(default=None, metadata=PHYSICAL)
+    elsewhere: Elsewhere | None = field(default=None, repr=False, metadata=PHYSICAL)
+    """Where the datasets run, if not here: then the next ones are begun before their turn."""
+
+    travels: ClassVar[bool] = True
+    """Whether the datasets may run elsewhere: what they are made of is little."""
 
     def stage(self) -> Merge:
         return Merge(self.blocks)
@@ -153,14 +94,29 @@ class FlatMap(Node):
         return self.function.name
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
+        if self.elsewhere is not None:
+            return self.elsewhere.here(dataclasses.replace(self, elsewhere=None)).fetch(scope, want, tickets)
         if self.catalog is None:
             return from_inner(self.input, self.function, scope, want, tickets)
         return self.catalog.fetch(scope, want, tickets)
 
-    async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
-        """Read one element, run its dataset to the end, then read the next."""
+    def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
+        """Run one dataset after the other."""
         begin, *begun = self.parse_position(position or (None,), list)
         by_place = self.input.in_order and not self.input.shared
+        run = self.in_turn if self.elsewhere is None else self.ahead
+        return run(scope, inputs, want, begin, begun, by_place)
+
+    async def in_turn(
+        self,
+        scope: Scope,
+        inputs: Sequence[Opener],
+        want: Demand,
+        begin: Position,
+        begun: list[Position],
+        by_place: bool,
+    ) -> Blocks:
+        """Read one element, run its dataset to the end, then read the next."""
         async with aclosing(inputs[0](scope, Demand(), Start.of(begin))) as outer:
             async for block in outer:
                 plan = await inner_plan(self.function, block)
@@ -185,9 +141,56 @@ class FlatMap(Node):
                 if is_empty:
                     await breathe()
 
+    async def ahead(
+        self,
+        scope: Scope,
+        inputs: Sequence[Opener],
+        want: Demand,
+        begin: Position,
+        begun: list[Position],
+        by_place: bool,
+    ) -> Blocks:
+        """Run several datasets at once, and give what the first one gives, to its end; then the next."""
+        assert self.elsewhere is not None
+        window = Window(self.input, self.function, self.elsewhere, self.elsewhere.at_once)
+        opened = ParallelInputs(window, scope, inputs[0], InterleavePosition(begin, waiting=begun))
+        try:
+            while (slot := await opened.next()) is not None:
+                begun = begun[1:]
+                if isinstance(slot, tuple):
+                    yield not_made(*slot, begun)
+                    continue
+                inside = partial(place_inside, slot.outer, by_place, begun)
+                while slot.left or await slot.fill(want.items):
+                    yield drawn(slot, want.items, inside)
+                await slot.close()
+        finally:
+            await opened.close()
+
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         outer, inners = resharded_open_groups(map(listed, positions), resharding, self.input.resharded)
         return [outer, *inners]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The datasets of a flat_map as they are read at once: so many of them, of which the first is given out."""
+
+    input: Node
+    function: Call
+    elsewhere: Elsewhere
+    cycle_length: int
+    block_length: int = 1
+    workers: None = None
+    tuner: None = None
+
+
+def drawn(slot: CycleSlot, most: int, inside: Callable[[Position], Position]) -> Block:
+    """Return at most so many of the elements of a dataset that are here."""
+    assert slot.inner is not None
+    start = slot.start
+    part = slot.take(min(most, slot.left))
+    return part.ticketed(ChildTickets(slot.ticket, slot.inner.part(start, slot.start), inside))
 
 
 def place_inside(outer: Tickets, by_place: bool, later: Sequence[Position], position: Position) -> Position:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, final
 
 from asyncdata.elements.structure import stack
 from asyncdata.errors import PlanError
@@ -322,6 +322,8 @@ class KeyWindows(Groups):
 @dataclass(frozen=True, eq=False)
 class Reduced(FlatMap):
     """What a user's function makes of each window of one key."""
+
+    travels: ClassVar[bool] = False
 
     @property
     def cardinality(self) -> int:

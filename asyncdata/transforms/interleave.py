@@ -19,7 +19,7 @@ from asyncdata.options import AUTOTUNE
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.resharding import Resharding, named, resharded_open_groups
 from asyncdata.runtime.tickets import Position, Ticket, Tickets, natural
-from asyncdata.transforms.flat_map import from_inner, not_made
+from asyncdata.transforms.inner_datasets import from_inner, not_made
 from asyncdata.transforms.interleave_inputs import CycleSlot, Elsewhere, Inputs, ParallelInputs, SerialInputs
 from asyncdata.transforms.interleave_position import (
     CycleSnapshot,
@@ -86,8 +86,9 @@ class Interleave(Node):
         return f"{self.function.name[:-1]}, cycle_length={self.cycle_length}{block}{workers}{unordered})"
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        then = None if self.elsewhere is None else self.elsewhere.here
-        return from_inner(self.input, self.function, scope, want, tickets, then)
+        if self.elsewhere is not None:
+            return self.elsewhere.here(dataclasses.replace(self, elsewhere=None)).fetch(scope, want, tickets)
+        return from_inner(self.input, self.function, scope, want, tickets)
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         places = [InterleavePosition(**named(at, "outer")) for at in positions]

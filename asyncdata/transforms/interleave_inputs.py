@@ -20,7 +20,7 @@ from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal
 from asyncdata.runtime.tickets import Position, Start, Tickets, children
 from asyncdata.sources.random_access import InMemorySource, is_row
-from asyncdata.transforms.flat_map import inner_plan
+from asyncdata.transforms.inner_datasets import inner_plan
 from asyncdata.transforms.interleave_position import InterleavePosition, SlotState
 
 __all__ = ("CycleSlot", "Elsewhere", "Inputs", "ParallelInputs", "ReaderSlot", "Refused", "SerialInputs")
@@ -171,7 +171,12 @@ Refused: TypeAlias = tuple[Tickets, Failure]
 
 
 class Elsewhere(Protocol):
-    """Where the inner datasets of an interleave run, if not here; steps that follow it may run with them."""
+    """Where inner datasets run, if not here; steps that follow may run with them."""
+
+    @property
+    def at_once(self) -> int:
+        """How many are run at once where they are given out one after the other."""
+        ...
 
     def there(self, plan: Node) -> Node:
         """Return what runs in the place of an inner dataset, which may be itself."""

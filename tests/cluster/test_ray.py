@@ -260,9 +260,14 @@ def bytes_read() -> int:
     return int(re.findall(r"rchar: (\d+)", Path("/proc/self/io").read_text(encoding="utf-8"))[0])
 
 
-def test_the_trainer_reads_no_files_where_datasets_run_elsewhere(records: list[str]) -> None:
-    expected = read_plain(read_records(records))
-    ds = read_records(records).with_options(RUNS)
+def in_turn(names: list[str]) -> ad.Dataset[Any]:
+    return ad.TFRecordDataset(names).map(len, num_parallel_calls=2)
+
+
+@pytest.mark.parametrize("build", [read_records, in_turn])
+def test_the_trainer_reads_no_files_where_datasets_run_elsewhere(records: list[str], build: Any) -> None:
+    expected = read_plain(build(records))
+    ds = build(records).with_options(RUNS)
     read_plain(ds)  # once the actors are there
     before = bytes_read()
     assert read_plain(ds) == expected
@@ -294,10 +299,19 @@ def with_pid_of(record: bytes) -> tuple[int, int]:
     return len(record) + 0 * sum(range(20_000)), os.getpid()
 
 
-def test_killed_workers_cost_runs_nothing_but_time(records: list[str]) -> None:
-    expected = read_plain(read_records(records))
+def slow_in_turn(names: list[str]) -> ad.Dataset[Any]:
+    return ad.Dataset.from_list(names).flat_map(slow_records_of)
+
+
+def slow_interleaved(names: list[str]) -> ad.Dataset[Any]:
+    return read_records(names, slow_records_of)
+
+
+@pytest.mark.parametrize("build", [slow_interleaved, slow_in_turn])
+def test_killed_workers_cost_runs_nothing_but_time(records: list[str], build: Any) -> None:
+    expected = [length for length, _ in build(records)]
     found, killed = list[Any](), set[int]()
-    for length, pid in read_records(records, slow_records_of).with_options(RUNS):
+    for length, pid in build(records).with_options(RUNS):
         found.append(length)
         if len(found) % 200 == 0 and pid not in killed:
             killed.add(pid)

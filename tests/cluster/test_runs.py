@@ -1,4 +1,4 @@
-"""Datasets that an interleave opens run on a cluster, and go on elsewhere when a worker is lost."""
+"""Datasets that a step opens run on a cluster, and go on elsewhere when a worker is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import asyncdata as ad
 from asyncdata.cluster import chunk, remote_run
 from asyncdata.errors import StageError
-from tests.cluster.fake import Faults, on_fake
+from tests.cluster.fake import Faults, on_fake, until
 from tests.cluster.test_calls import plain, read_one
 from tests.running import read_plain
 
@@ -224,3 +224,46 @@ def test_states_of_shares_are_dealt_to_another_number_of_shares(
             with share(3, index).with_options(options).iterate(state=merged) as elements:
                 found += elements
     assert sorted(found) == sorted(read_plain(share(1, 0)))
+
+
+# flat_map
+
+
+def in_turn(files: list[str]) -> ad.Dataset[Any]:
+    return ad.TextLineDataset(files).map(decoded, num_parallel_calls=2)
+
+
+def test_files_read_in_turn_run_ahead_in_order(files: list[str]) -> None:
+    with on_fake() as made:
+        ds = in_turn(files).with_options(CLUSTER)
+        assert "its datasets → map(decoded, num_parallel_calls=2) on the cluster" in ds.explain()
+        with ds.iterate() as elements:
+            first = next(elements)  # while the first file is read, the next ones are, too
+            assert until(lambda: sum(len(actor.actor.runs) for actor in made[0].actors) == 3)
+            assert [first, *elements] == read_plain(in_turn(files))
+
+
+def test_groups_of_elements_that_are_here_stay(files: list[str]) -> None:
+    def pairs(key: Any, group: ad.Dataset[Any]) -> ad.Dataset[Any]:
+        return group.batch(2)
+
+    ds = ad.Dataset.range(9).group_by_window(lambda n: n % 2, pairs, window_size=4).with_options(CLUSTER)
+    with on_fake() as made:
+        assert "here: its datasets are made of elements that are here" in ds.explain()
+        assert [batch.tolist() for batch in ds] == [[0, 2], [4, 6], [1, 3], [5, 7], [8]]
+        assert not made
+
+
+def test_states_of_files_read_in_turn_pass_from_here_to_the_cluster_and_back(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_run, "CHUNK", 700)
+    monkeypatch.setattr(remote_run, "LEAST", 700)
+    whole, found, state = read_plain(in_turn(files)), list[Any](), None
+    with on_fake(faults=Faults(nodes=9)):
+        for leg in range(40):
+            with in_turn(files).with_options(CLUSTER if leg % 2 else ad.Options()).iterate(state=state) as elements:
+                for _ in range(13):
+                    found += read_one(elements)
+                state = json.loads(json.dumps(elements.state_dict()))
+    assert found == whole

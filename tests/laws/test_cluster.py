@@ -72,24 +72,28 @@ def test_leaving_leaves_no_call_in_flight(
 
 
 @st.composite
-def interleaved(draw: st.DrawFn) -> Pipeline:
-    """An interleave of longer datasets, read at once."""
+def merged(draw: st.DrawFn) -> Pipeline:
+    """An interleave or a flat_map of longer datasets."""
     inner = draw(chains(inner_sources(), INNER_STEPS, 5).filter(lambda pipe: pipe.ordered and 0 < length(pipe) <= 60))
     count, cycle, block = draw(st.integers(1, 5)), draw(st.integers(1, 4)), draw(st.integers(1, 3))
-    ordered = draw(st.sampled_from([True, True, False]))
+    ordered, in_turn = draw(st.sampled_from([True, True, False])), draw(st.booleans())
 
     def build() -> ad.Dataset:
         datasets = ad.Dataset.range(count)
+        if in_turn:
+            return datasets.flat_map(lambda _: inner.build())
         return datasets.interleave(
             lambda _: inner.build(), cycle, block, num_parallel_calls=cycle, deterministic=ordered
         )
 
     def meaning(_: Any) -> list[Any]:
+        if in_turn:
+            return list(reference.flat_map(range(count), lambda _: inner.meaning(FIRST)))
         return list(reference.interleave(range(count), lambda _: inner.meaning(FIRST), cycle, block))
 
     more = draw(st.sampled_from([0, 0, 1, 2]))
-    text = f"range({count}).interleave(lambda _: {inner}, {cycle}, {block}, {ordered=})"
-    pipe = Pipeline(text, build, meaning, ordered, inner.counted)
+    step = "flat_map(lambda _" if in_turn else f"interleave({cycle}, {block}, {ordered=}, lambda _"
+    pipe = Pipeline(f"range({count}).{step}: {inner})", build, meaning, in_turn or ordered, inner.counted)
     for _ in range(more):  # maps that move into the datasets
         pipe = map_(draw, pipe)
     return pipe
@@ -113,7 +117,7 @@ SIZES = st.builds(
 )
 
 
-@given(pipe=interleaved(), legs=LEGS, last=st.one_of(st.just(HERE), THERE), lost=LOST, seed=SEEDS, sizes=SIZES)
+@given(pipe=merged(), legs=LEGS, last=st.one_of(st.just(HERE), THERE), lost=LOST, seed=SEEDS, sizes=SIZES)
 def test_datasets_that_run_elsewhere_go_on_wherever_they_were(
     pipe: Pipeline, legs: list[Any], last: ad.Options, lost: Faults, seed: int, sizes: Any
 ) -> None:

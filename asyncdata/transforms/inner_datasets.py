@@ -1,0 +1,75 @@
+"""Datasets that a user's function makes of elements: how one is made, and how some of their elements are had again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from asyncdata.executors.function_call import Call
+from asyncdata.executors.scope import Scope
+from asyncdata.graph.node import Node, in_turn, node_of
+from asyncdata.runtime.block import Block, Blocks, Demand, Failure
+from asyncdata.runtime.tickets import END, ExplicitTickets, Position, Start, Ticket, Tickets, plain
+
+__all__ = ("from_inner", "inner_plan", "not_made")
+
+
+async def inner_plan(call: Call, block: Block) -> Node | Failure:
+    """Return the plan of the dataset that a user's function makes of the one element of `block`, or the failure."""
+    item, ticket = block.items[0], block.tickets[0]
+    if block.failed:
+        return item
+    result = await call.run_async(item, ticket) if call.is_async else call.run(block).items[0]
+    if type(result) is Failure:
+        return result
+    try:
+        return node_of(result, call)
+    except Exception as error:  # also what its `repr`, for the message, raises
+        return call.failure(error, ticket)
+
+
+def not_made(outer: Tickets, failure: Failure, later: Sequence[Position] = ()) -> Block:
+    """Return the failure of a function that should have made a dataset, in the place of its elements."""
+
+    def position(count: int) -> Position:
+        return [outer.at(count), *later] if count else [outer.at(count), None, *later]
+
+    return Block([failure], ExplicitTickets([(outer[0], None)], position), True)
+
+
+async def from_inner(
+    outer: Node,
+    function: Call,
+    scope: Scope,
+    want: Demand,
+    tickets: Sequence[Ticket],
+) -> Blocks:
+    """Yield the elements with these tickets, in this order, of the datasets that `function` makes of `outer`'s."""
+    wanted: dict[Ticket, tuple[Ticket, list[Ticket]]] = {}
+    for parent, child in tickets:
+        wanted.setdefault(plain(parent), (parent, []))[1].append(child)
+    found: dict[Ticket, Any] = {}
+    async with aclosing(outer.open(scope, Demand(), Start(END, [parent for parent, _ in wanted.values()]))) as source:
+        async for block in source:
+            parent = plain(block.tickets[0])
+            async with aclosing(inner_items(function, block, scope, wanted[parent][1])) as items:
+                async for child, item in items:
+                    found[parent, plain(child)] = item
+    for part in in_turn(found, tickets, want):
+        yield part
+
+
+async def inner_items(
+    function: Call, block: Block, scope: Scope, tickets: Sequence[Ticket]
+) -> AsyncGenerator[tuple[Ticket, Any], None]:
+    """Yield elements of the dataset that is made of one element, with their tickets in it."""
+    plan = await inner_plan(function, block)
+    if type(plan) is Failure:
+        yield None, plan
+        return
+    rest = [ticket for ticket in tickets if ticket is not None]
+    async with aclosing(plan.open(scope.at(block.tickets[0]), Demand(64), Start(END, rest))) as source:
+        async for part in source:
+            for pair in zip(part.tickets, part.items, strict=True):
+                yield pair
