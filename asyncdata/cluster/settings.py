@@ -34,8 +34,8 @@ class Cluster:
 
     runs: int = 0
     """How many actors run the datasets that `flat_map`, readers of several files and `interleave(num_parallel_calls=)`
-    open, whole: their files are read, and their functions called, on the workers. Every node must reach the files by the
-    same names: a bucket, a shared file system. With 0 they are read where the pipeline runs."""
+    open, whole: their files are read, and their functions called, on the workers. Every node must reach the files by
+    the same names: a bucket, a shared file system. With 0 they are read where the pipeline runs."""
 
     num_cpus: float = 1
     """How many processors Ray sets aside for each actor; may be a fraction."""

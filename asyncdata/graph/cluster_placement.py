@@ -12,8 +12,10 @@ from asyncdata.errors import PlanError
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.options import Options
+from asyncdata.sources.in_memory import Getter
+from asyncdata.transforms.filter import Filter
 from asyncdata.transforms.flat_map import FlatMap
-from asyncdata.transforms.function_node import Called
+from asyncdata.transforms.function_node import Called, travels
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
 
@@ -50,7 +52,18 @@ def placed(node: Node, actors: ActorPoolHandle | None, runs: RunPlacement | None
     if actors is None or not isinstance(node, Called) or reason_to_stay(node) is not None:
         return node
     sendable(node)
-    return dataclasses.replace(node, executor=actors, workers=actors.cluster.calls)
+    return dataclasses.replace(with_getter(node), executor=actors, workers=actors.cluster.calls)
+
+
+def with_getter(node: Called) -> Called:
+    """Return a map or filter that gets what it is called on itself, if that comes of `from_source` and can travel."""
+    below = node.inputs[0]
+    if not isinstance(node, (Map, Filter)) or not isinstance(below, Map):
+        return node
+    getter = below.functions[0]
+    if not isinstance(getter, Getter) or getter.holds or not travels(getter):
+        return node
+    return dataclasses.replace(node, input=below.input, functions=(*below.functions, *node.functions))
 
 
 def sendable(node: Called) -> None:
@@ -73,6 +86,8 @@ def reason_to_stay(node: Called) -> str | None:
     """Return why the calls of a node are made where the pipeline runs; `None` if they go to the cluster."""
     if node.workers is None:
         return "its calls are made one after the other; num_parallel_calls sends them to the cluster"
+    if any(isinstance(call, Getter) and call.holds for call in node.calls):
+        return "its elements are in memory here"
     if any(call.is_async for call in node.calls):
         return "a coroutine function is awaited where the pipeline runs"
     if isinstance(node.executor, Executor):

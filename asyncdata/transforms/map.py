@@ -151,8 +151,9 @@ class Map(Called, OneForOne):
         return self.functions[-1].gives
 
     def label(self) -> str:
-        if not self.functions[0].name.startswith("map("):
-            return self.functions[0].name
+        first, *others = self.functions
+        if not first.name.startswith("map("):  # what gets elements of a source, and maps that follow it on a cluster
+            return " → ".join([first.name, *(call.name for call in others)])
         names = " → ".join(call.name[4:-1] if call.name.startswith("map(") else call.name for call in self.functions)
         return f"map({names}{self.how()})"
 

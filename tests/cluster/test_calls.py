@@ -374,3 +374,57 @@ def test_a_batch_that_kills_fails_whole_and_leaves_earlier_failures_as_they_were
     assert [*found[:4], *found[8:]] == [0, 1, 2, 3, 8, 9, 10, 11]
     assert ["WorkerCrashed" in repr(one) for one in found[4:8]] == [True, True, True, False]
     assert "ValueError" in repr(found[7])
+
+
+# from_source
+
+
+class Squared:
+    """A source that knows how often it was asked; a copy of it on a worker counts for itself."""
+
+    def __init__(self, count: int, lock: Any = None) -> None:
+        self.count = count
+        self.lock = lock
+        self.asked = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, place: int) -> int:
+        self.asked += 1
+        if place == 7:
+            raise KeyError("seven")
+        return place * place
+
+
+def test_sources_are_asked_where_the_map_runs_that_follows() -> None:
+    def build(source: Squared) -> ad.Dataset[Any]:
+        kept = ad.Dataset.from_source(source).shuffle(seed=1).map(square, num_parallel_calls=2)
+        return kept.filter(odd, num_parallel_calls=2)
+
+    whole, found, state = read_plain(build(Squared(40))), list[Any](), None
+    with on_fake(faults=Faults(results=5)):
+        there = Squared(40)
+        text = build(there).with_options(CLUSTER).explain()
+        assert "map_and_filter(from_source(Squared of 40) → map(square) → filter(odd), " in text
+        assert read_plain(build(there).with_options(CLUSTER)) == whole
+        assert there.asked == 0
+        for leg in range(4):
+            ds = build(Squared(40)).with_options(CLUSTER if leg % 2 else ad.Options())
+            with ds.iterate(state=state) as elements:
+                for _ in range(9):
+                    found += read_one(elements)
+                state = json.loads(json.dumps(elements.state_dict()))
+    assert found == whole
+    assert len(whole) == 20  # of odd numbers, one of which has failed
+
+
+def test_sources_that_hold_their_elements_or_cannot_be_sent_stay() -> None:
+    held = ad.Dataset.from_source([4, 9, 16], num_parallel_calls=2).map(square, num_parallel_calls=2)
+    bound = ad.Dataset.from_source(Squared(4, threading.Lock())).map(square, num_parallel_calls=2)
+    with on_fake():
+        text = held.with_options(CLUSTER).explain()
+        assert "from_source(list of 3)  here: its elements are in memory here" in text
+        assert list(held.with_options(CLUSTER)) == [16, 81, 256]
+        assert "here: one call at a time was asked for" in bound.with_options(CLUSTER).explain()
+        assert list(bound.with_options(CLUSTER)) == [0, 1, 16, 81]
