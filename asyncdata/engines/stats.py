@@ -85,6 +85,7 @@ def own_step(meter: Meter, waited: float, before: int) -> StepStatistics:
         failed=max(0, meter.failed - before),
         retries=len(meter.retried),
         bytes=int(meter.each * meter.items),
+        read_bytes=meter.read + meter.within.read,
         own_seconds=own,
         worker_seconds=worked,
         workers=max(meter.workers, meter.within.workers),

@@ -20,11 +20,11 @@ from types import MethodType
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from asyncdata.errors import PlanError, annotate
+from asyncdata.runtime.retry_count import count_retry
 
 __all__ = (
     "LEAVING",
     "MAINS",
-    "RETRIED",
     "WORKERS_ALONE",
     "Interrupted",
     "Leaving",
@@ -171,17 +171,6 @@ class Leaving:
 
 LEAVING: Final[ContextVar[Leaving | None]] = ContextVar("LEAVING", default=None)
 """What tells that the pipeline was left that a context belongs to."""
-
-
-RETRIED: Final[ContextVar[list[None] | None]] = ContextVar("RETRIED", default=None)
-"""What counts the calls that are made again for a step: a list, to which any thread may add."""
-
-
-def count_retry() -> None:
-    """Count a call that is made again."""
-    retried = RETRIED.get()
-    if retried is not None:
-        retried.append(None)
 
 
 def left_within(seconds: float) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -190,7 +191,7 @@ class Scope:
             except RuntimeError:  # the pipeline has ended meanwhile
                 return
 
-        self.owned.readers.submit(job)
+        self.owned.readers.submit(partial(copy_context().run, job))
         return await future
 
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Final
 
 from asyncdata.executors.function_call import ChunkSizer, Deadline, ThreadPool
 from asyncdata.executors.group_work import Done, GroupWork
-from asyncdata.executors.retry import RETRIED
 from asyncdata.executors.scope import Scope
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.queue import LoopSignal, now_on
+from asyncdata.runtime.retry_count import RETRIED
 from asyncdata.runtime.thread_usage import ThreadUsage
 
 __all__ = ("Group", "RemoteExecutor", "TaskWorkers", "ThreadWorkers", "Workers")

@@ -17,13 +17,13 @@ from asyncdata.executors.autotuned_workers import CallExecutor, workers_of
 from asyncdata.executors.function_call import INLINE_GROUP, Call, ChunkSizer
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.inflight_window import InFlightWindow, ResultStatistics
-from asyncdata.executors.retry import RETRIED
 from asyncdata.executors.scope import Scope
 from asyncdata.executors.workers import Workers
 from asyncdata.memory.buffer_pool import LARGE
 from asyncdata.runtime.block import Block, Blocks, Demand
 from asyncdata.runtime.meter import Meter
 from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal, now_on
+from asyncdata.runtime.retry_count import RETRIED
 from asyncdata.runtime.tickets import FRESH, Position, Start
 
 __all__ = (

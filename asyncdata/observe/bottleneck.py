@@ -7,6 +7,7 @@ from math import ceil
 from typing import Final
 
 from asyncdata.observe.statistics import Statistics, StepStatistics, counted
+from asyncdata.observe.table import memory
 from asyncdata.runtime.host_resources import lock_is_held, usable_cores
 
 __all__ = ("Bottleneck", "Load", "bottleneck_of")
@@ -210,7 +211,7 @@ class Judge:
         if limit.resource == "lock":
             return self.advise_processes(limit, step, f"{busy} and holds the interpreter lock")
         if step.retries > ENOUGH * step.items:
-            busy = f"{busy}, with {step.retries:,} calls made again"
+            busy = f"{busy}, with {step.retries:,} calls or requests made again"
         if not self.computes(step):
             return self.advise_calls(limit, step, f"{busy}, waiting")
         if step.workers >= usable_cores():
@@ -275,6 +276,10 @@ class Judge:
     def advise_waiting(self, limit: Load, step: StepStatistics) -> Bottleneck:
         """Return what to do where a source, or what merges sources, waits."""
         evidence = f"{step.step} is waited for {limit.load:.0%} of the time, and does not compute meanwhile"
+        if step.read_bytes:
+            evidence += f"; it reads {memory(int(step.read_bytes / self.seconds))} a second"
+        if step.retries:
+            evidence += f"; {step.retries:,} of its requests failed and were made again"
         if step.step.startswith("rate_limit("):
             return self.found(limit, evidence, "that is the rate; a higher per_second", float("inf"))
         if step.kind == "source":

@@ -44,7 +44,8 @@ OF_PIPELINES: Final = (
 OF_STEPS: Final = (
     Metric("step_elements", True, "", "Elements that the step has given.", "items"),
     Metric("step_failed", True, "", "Those that failed there.", "failed"),
-    Metric("step_retries", True, "", "Calls that were made again.", "retries"),
+    Metric("step_retries", True, "", "Calls and requests that were made again.", "retries"),
+    Metric("step_read_bytes", True, "By", "Bytes of files that the source has read.", "read_bytes"),
     Metric("step_bytes", False, "By", "What its elements occupied, about.", "bytes"),
     Metric("step_own_seconds", True, "s", "Seconds on the pipeline's thread.", "own_seconds"),
     Metric("step_worker_seconds", True, "s", "Seconds of its workers.", "worker_seconds"),

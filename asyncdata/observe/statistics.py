@@ -16,6 +16,7 @@ HEADINGS = (
     "elements",
     "failed",
     "retries",
+    "read",
     "size",
     "own time",
     "workers",
@@ -37,7 +38,9 @@ class StepStatistics(NamedTuple):
     failed: int
     """How many of them had not failed before."""
     retries: int
-    """How many calls `with_retries` has made again."""
+    """How many calls `with_retries` has made again, and how many requests to a web server or an object store were."""
+    read_bytes: int
+    """How many bytes of files a source has read: as they lie there, compressed if they are."""
     bytes: int
     """About how many bytes its elements occupied, all together: as many of some of them."""
     own_seconds: float
@@ -85,6 +88,7 @@ class StepStatistics(NamedTuple):
             f"{self.items:,}",
             f"{self.failed:,}" if self.failed else "",
             f"{self.retries:,}" if self.retries else "",
+            memory(self.read_bytes) if self.read_bytes else "",
             memory(self.bytes) if self.bytes else "",
             share(self.own_seconds, seconds),
             workers,
@@ -96,7 +100,9 @@ class StepStatistics(NamedTuple):
         )
 
 
-EMPTY: Final = StepStatistics("", 0, 0, 0, 0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, None, None, None, None, "", "", 0.0, {}, ())
+EMPTY: Final = StepStatistics(
+    "", 0, 0, 0, 0, 0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, None, None, None, None, "", "", 0.0, {}, ()
+)
 
 
 class EngineStatistics(NamedTuple):

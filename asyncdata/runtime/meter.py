@@ -163,6 +163,7 @@ class Meter:
         "own",
         "pulled",
         "queue",
+        "read",
         "retried",
         "since",
         "step",
@@ -198,8 +199,10 @@ class Meter:
         """About how many bytes an element occupies: the mean of some, of ever fewer."""
         self.weigh = 0
         """At how many elements the next one is weighed."""
+        self.read = 0
+        """How many bytes of files it was given."""
         self.retried: list[None] = [] if inside is None else inside.retried
-        """One for each call that was made again."""
+        """One for each call or request that was made again."""
         self.queue: Callable[[], BlockQueue | None] = nothing
         self.window: Callable[[], Window | None] = nothing
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Self
 
 from asyncdata.errors import DataLossError
+from asyncdata.executors.scope import Scope
 from asyncdata.formats.compression import HEAD_BYTES, Decompressor, decompressor, recognised
+from asyncdata.runtime.retry_count import retries_counted
 from asyncdata.storage import Buffer, Entry, Stream
 
 __all__ = ("FileContents",)
@@ -21,11 +23,12 @@ class FileContents:
         stream: Stream,
         name: str,
         compression: str | None,
-        in_thread: Callable[[Callable[[], Buffer]], Awaitable[Buffer]],
+        scope: Scope,
     ) -> None:
         self._stream = stream
         self._name = name
-        self._in_thread = in_thread
+        self._in_thread = scope.in_thread
+        self._meter = scope.meter
         self._expand: Decompressor | None = decompressor(compression, name) if compression else None
         self._head: Buffer = b""
         self._ended = False  # within the first bytes
@@ -43,13 +46,18 @@ class FileContents:
 
     async def begin(self) -> Entry:
         """Return what is to be read."""
-        return await self._stream.begin()
+        with retries_counted(self._meter.retried):
+            return await self._stream.begin()
+
+    def took(self, count: int) -> None:
+        """Take note that so many bytes of the file were read."""
+        self._meter.read += count
 
     async def recognise(self, is_plain: Callable[[bytes], bool]) -> None:
         """Look at the first bytes, which are `is_plain` where they can be no others; what is wrong comes later."""
         try:
             while len(self._head) < HEAD_BYTES and not self._ended:
-                more = await anext(self._stream, b"")
+                more = await self._more()
                 self._ended = not len(more)
                 whole = not len(self._head) and len(more) >= HEAD_BYTES
                 self._head = more if whole else bytes(self._head) + more  # a copy, as the next block overwrites it
@@ -85,7 +93,16 @@ class FileContents:
             raise self._error
         if self._ended:
             raise StopAsyncIteration
-        return await anext(self._stream)
+        if not len(data := await self._more()):
+            raise StopAsyncIteration
+        return data
+
+    async def _more(self) -> Buffer:
+        """Return the next bytes of the stream; none at its end."""
+        with retries_counted(self._meter.retried):
+            data = await anext(self._stream, b"")
+        self.took(len(data))
+        return data
 
     async def aclose(self) -> None:
         """Let go of what is held open, without waiting."""

@@ -24,6 +24,7 @@ from asyncdata.formats.parquet_groups import (
 )
 from asyncdata.graph.node import ELSEWHERE
 from asyncdata.runtime.block import Demand
+from asyncdata.runtime.retry_count import retries_counted
 from asyncdata.sources.numbered_files import NumberedFile
 from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile
 from asyncdata.storage import BLOCK_BYTES, Entry, store_for
@@ -45,11 +46,19 @@ class TableContents:
 
     async def begin(self) -> Entry:
         """Return what is to be read."""
-        self.entry = await self.scope.in_thread(partial(self.store.head, self.path))
+        with retries_counted(self.scope.meter.retried):
+            self.entry = await self.scope.in_thread(partial(self.store.head, self.path))
         return self.entry
 
     async def read(self, start: int, length: int) -> bytes:
         """Return some bytes of what was there at the beginning; `DataLossError` if another file is there now."""
+        with retries_counted(self.scope.meter.retried):
+            found = await self.counted(start, length)
+        self.scope.meter.read += len(found)
+        return found
+
+    async def counted(self, start: int, length: int) -> bytes:
+        """Return these bytes, and have requests that are made again counted."""
         found = bytearray()
         runner = self.scope if length > BLOCK_BYTES else None  # more is requested ahead only where that is needed
         async with aclosing(self.store.stream(self.path, max(1, min(length, LARGEST_BLOCK)), start, runner)) as stream:

@@ -110,6 +110,12 @@ class ParsedFile(Node):
         """Yield elements that are better read in another way than by the parser."""
         return iter(())
 
+    def direct(self, contents: Any, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
+        """Yield these elements, counted as read."""
+        for found in self.direct_records(contents.plain, parser, want):
+            contents.took(found.end - found.begin)
+            yield found
+
     def stage(self) -> Produce:
         return Produce(self.blocks)
 
@@ -191,7 +197,7 @@ class ParsedFile(Node):
         """Return the file's bytes from `offset` on, to be closed: what `parts` reads, which can `begin`."""
         store, path = store_for(self.path, self.storage)
         stream = store.stream(path, self.block_bytes, offset, scope)
-        return FileContents(stream, self.shown, self.compression, scope.in_thread)
+        return FileContents(stream, self.shown, self.compression, scope)
 
     async def begin_at(self, parser: Any, offset: int) -> None:
         """Have a parser begin at an offset, where it is to be fed from."""
@@ -205,7 +211,7 @@ class ParsedFile(Node):
             async for chunk in contents:
                 parser.feed(chunk)
                 idle = True
-                for found in chain(parsed(parser, want), self.direct_records(contents.plain, parser, want)):
+                for found in chain(parsed(parser, want), self.direct(contents, parser, want)):
                     idle = False
                     yield found
                 if parser.lost:

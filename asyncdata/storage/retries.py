@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any, Final, cast
 
 from asyncdata.errors import AsyncDataError, DataLossError
+from asyncdata.runtime.retry_count import count_retry
 
 __all__ = (
     "NoRangesError",
@@ -108,6 +109,7 @@ class Tries:
             raise last from None
         longest = min(self.retries.longest, self.retries.first * 2**self.failed)
         self.failed += 1
+        count_retry()
         return longest * random.uniform(0.5, 1.0)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -252,3 +253,17 @@ def test_what_elements_occupy_is_told(placement: Any) -> None:
     assert found["map"] == pytest.approx(400 * 8000, rel=0.1)
     assert found["batch"] == pytest.approx(400 * 8000, rel=0.1)
     assert 0 < found["range"] < 400 * 100
+
+
+@pytest.mark.parametrize("size", [100, 300_000])
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_bytes_of_files_are_counted_as_they_lie_there(tmp_path: Path, size: int, compression: str | None) -> None:
+    path = tmp_path / "records"
+    with ad.TFRecordWriter(path, compression) as writer:
+        for number in range(40):
+            writer.write(bytes([number]) * size)
+    with ad.Dataset.from_list([str(path)] * 2).interleave(ad.TFRecordDataset, num_parallel_calls=2).iterate() as found:
+        assert sum(1 for _ in found) == 80
+        steps = found.stats().steps
+    read = [step.read_bytes for step in steps]
+    assert read == [0, pytest.approx(2 * path.stat().st_size, rel=0.05), 0]

@@ -19,9 +19,9 @@ from asyncdata.executors.function_call import LATE, ElementIndex, ElementNote, n
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.exceptions import pickled_error, unpickled_error, words_of
 from asyncdata.executors.process.shm_arena import pickled_by_value
-from asyncdata.executors.retry import RETRIED
 from asyncdata.memory.buffer_pool import Empty
 from asyncdata.runtime.block import Block, Failure
+from asyncdata.runtime.retry_count import RETRIED
 from asyncdata.runtime.thread_usage import queued
 from asyncdata.runtime.tickets import FilteredTickets, Position, Ticket, Tickets, plain
 
