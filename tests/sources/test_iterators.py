@@ -241,7 +241,7 @@ def test_quick_items_come_in_groups_and_none_waits_for_the_next(ending: str, mon
     What counts as quick is quick enough for a machine whose cores others have too.
     """
     monkeypatch.setattr(iterator_bridge, "QUICK", 1.0)
-    monkeypatch.setattr(iterator_bridge, "GROUP_SECONDS", 0.05)
+    monkeypatch.setattr(iterator_bridge, "INLINE_GROUP", 0.05)
     woken: list[LoopSignal] = []
     notify = LoopSignal.notify
     monkeypatch.setattr(LoopSignal, "notify", lambda self: [woken.append(self), notify(self)])

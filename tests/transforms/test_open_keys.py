@@ -14,7 +14,6 @@ import asyncdata as ad
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.tickets import Ordinals
 from asyncdata.transforms import group_by_reducer, group_by_window
-from asyncdata.transforms.group_by_reducer import ReducerPosition
 
 FEW, MANY = 250, 2000
 SIZE = 8
@@ -87,11 +86,10 @@ def instructions_of_reducer(keys: int) -> int:
     calls = group_by_reducer.Calls.of(ad.Reducer(lambda key: 0, lambda state, x: state + x, lambda state: state))
 
     async def run() -> None:
-        states = group_by_reducer.ReducerStates(calls, ReducerPosition())
+        step = group_by_reducer.ReducerStep(calls)
         for block in blocks(keys):
-            await states.add(block)
-        for number, key in enumerate(range(keys)):
-            await states.result(number, key)
+            await step.feed(block)
+        assert [block.items async for block in step.flush()] == [[2 * key] for key in range(keys)]
 
     with counted(group_by_reducer) as found:
         asyncio.run(run())
