@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from asyncdata.engines.pipeline import Pipeline
-from asyncdata.engines.stall import Patience
+from asyncdata.engines.stall import LoopWatch, Patience
 from asyncdata.errors import StageError
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.memory.output_buffers import without_output_buffers
@@ -148,6 +148,7 @@ class TaskEngine:
         self.signal = LoopSignal(self.loop)
         self.queue = LoopQueue(run.depth, LoopSignal(self.loop), self.signal)
         self.pipeline = run.pipeline(self.queue, self.loop)
+        self.watch = LoopWatch(self.loop, self.pipeline.owned)
         self.task: asyncio.Task[None] | None = None
         forks.register(self)
 
@@ -163,6 +164,7 @@ class TaskEngine:
     def done(self, task: asyncio.Task[None]) -> None:
         """Tell a consumer that goes on while somebody has cancelled all tasks of its loop."""
         self.queue.finish(StageError("the task that ran the pipeline was cancelled") if task.cancelled() else None)
+        self.pipeline.owned.over.say()  # nothing did, if it had not begun to run
 
     def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
         raise StageError(
@@ -171,7 +173,11 @@ class TaskEngine:
         )
 
     async def wait_async(self, ready: Callable[[], object], patience: Patience) -> None:
-        await until_on_loop(self.signal, ready, patience)
+        self.watch.begin(patience)
+        try:
+            await self.signal.until(ready)
+        finally:
+            self.watch.end()
 
     def notify(self) -> None:
         call_if_open(self.loop, self.signal.notify)
@@ -184,7 +190,7 @@ class TaskEngine:
         """Return at once: the task ends on its loop, which this call may not block."""
 
     def at_work(self) -> tuple[list[threading.Thread], list[asyncio.Task[Any]]]:
-        return [*self.pipeline.owned.threads], pipeline_tasks(self.loop, self.task)
+        return self.watch.threads, pipeline_tasks(self.loop, self.task)
 
     async def join_async(self) -> None:
         if self.task is not None and not self.task.done():  # with the loop that it was begun on, perhaps another one
@@ -224,6 +230,7 @@ class LoopEngine:
     signal: StopSignal
     queue: LoopQueue
     pipeline: Pipeline
+    watch: LoopWatch
 
     def __init__(self, run: RunSpec) -> None:
         forbid_running_loop()
@@ -239,6 +246,7 @@ class LoopEngine:
             self.signal = StopSignal(self.loop)
             self.queue = LoopQueue(self.run.depth, LoopSignal(self.loop), self.signal)
             self.pipeline = self.run.pipeline(self.queue, None)
+            self.watch = LoopWatch(self.loop, self.pipeline.owned)
             forks.register(self)
             self.task = self.loop.create_task(self.whole(), name="asyncdata-pipeline")
 
@@ -261,7 +269,7 @@ class LoopEngine:
                 return
             interrupts.to_stop(lambda: self.loop.call_soon_threadsafe(self.loop.stop))
             handlers = DeferredHandlers(lambda: self.loop.call_soon_threadsafe(self.loop.stop))
-            timer = patience.timer(self.loop)
+            self.watch.begin(patience)
             try:
                 with without_output_buffers(), handlers:
                     self.signal.until(lambda: ready() or interrupts.came or handlers.came)
@@ -269,8 +277,7 @@ class LoopEngine:
                 self.interrupted = True
                 raise
             finally:
-                if timer is not None:
-                    timer.cancel()
+                self.watch.end()
             self.interrupted |= interrupts.came or bool(handlers.came)
 
     def settle(self) -> None:
@@ -349,7 +356,7 @@ class LoopEngine:
             self.ender.join(END_TIMEOUT)
 
     def at_work(self) -> tuple[list[threading.Thread], list[asyncio.Task[Any]]]:
-        return [*self.pipeline.owned.threads], pipeline_tasks(self.loop, self.task)
+        return self.watch.threads, pipeline_tasks(self.loop, self.task)
 
     async def join_async(self) -> None:
         """Return at once: `stop` has seen to it."""

@@ -6,17 +6,22 @@ import asyncio
 import gc
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from types import AsyncGeneratorType, FrameType
 from typing import Any, Final, NamedTuple
+from weakref import ref
 
+from asyncdata.executors.retry import Leaving
+from asyncdata.executors.scope import OwnedTask
 from asyncdata.observe.statistics import StepStatistics, counted
 from asyncdata.observe.table import time_of
 from asyncdata.runtime.meter import Meter
 
-__all__ = ("PATIENT", "Patience", "stall_report")
+__all__ = ("PATIENT", "LoopWatch", "Patience", "stall_report")
 
 PACKAGE: Final = str(Path(__file__).parents[1])
 MACHINERY: Final = tuple(
@@ -25,6 +30,9 @@ MACHINERY: Final = tuple(
 )
 DEEPEST: Final = 12
 """Lines of a stack that are shown: the innermost ones."""
+
+BLOCKED: Final = 1.0
+"""Seconds that a loop may be late to call what is due until it counts as blocked."""
 
 
 def nothing() -> bool:
@@ -46,6 +54,65 @@ class Patience(NamedTuple):
 PATIENT: Final = Patience()
 
 
+class LoopWatch:
+    """Has a consumer lose patience that waits on the loop that runs its pipeline: on that loop, or in a thread.
+
+    The thread is for a loop that is blocked, which can call nothing. It is one of the pipeline's, and ends with it.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, owned: OwnedTask) -> None:
+        self.loop = loop
+        self.owned = owned
+        self.patience = PATIENT
+        self.runs: threading.Thread | None = None
+        """The thread that runs the loop, once somebody has waited there."""
+        self.timer: asyncio.TimerHandle | None = None
+        self.since: float | None = None
+        """Since when it is waited, if it is and nothing was told of it yet."""
+
+    def begin(self, patience: Patience) -> None:
+        """Begin to wait, in the thread that runs the loop."""
+        if patience.seconds is None:
+            return
+        self.patience, self.since = patience, time.monotonic()
+        self.timer = self.loop.call_later(patience.seconds, self.tell)
+        if self.runs is None:
+            self.owned.start(partial(watch, ref(self), self.owned.over, patience.seconds + BLOCKED), "asyncdata-watch")
+        self.runs = threading.current_thread()
+
+    def end(self) -> None:
+        """Wait no longer."""
+        self.since = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def tell(self) -> None:
+        """Say once what is waited for."""
+        if self.since is not None:
+            self.since = None
+            self.patience.tell()
+
+    @property
+    def threads(self) -> list[threading.Thread]:
+        """The threads of the pipeline, and the one that runs the loop, if that does not ask itself."""
+        others = [] if self.runs in (None, threading.current_thread()) else [self.runs]
+        return [*self.owned.threads, *others]
+
+
+def watch(watched: ref[LoopWatch], over: Leaving, seconds: float) -> None:
+    """Have it told when it has been waited for so many seconds; look no sooner than that can be, until all is over."""
+    left = seconds
+    while not over.within(left):
+        one, left = watched(), seconds
+        if one is None:
+            return
+        if (since := one.since) is not None and (left := since + seconds - time.monotonic()) <= 0:
+            one.tell()
+            left = seconds
+        one = None  # which is not kept meanwhile
+
+
 class Place(NamedTuple):
     """What a thread or a task of a pipeline is at."""
 
@@ -54,14 +121,22 @@ class Place(NamedTuple):
     """The step that it works for; empty if nobody knows."""
     lines: list[str]
     """Its stack from where it leaves this package on; empty if it does not."""
+    blocks: bool = False
+    """Whether it is the thread of a loop that it does not let go on."""
 
 
 def stall_report(
     seconds: float, steps: Iterable[StepStatistics], threads: Iterable[threading.Thread], tasks: Iterable[Any]
 ) -> str:
     """Return which step waits for what after so many seconds, and where user's code is in its threads and tasks."""
-    places = [*places_of_threads(threads), *places_of_tasks(tasks)]
-    told = [f"nothing has come for {time_of(seconds)}, though it was asked for: {culprit([*steps], places)}"]
+    places = [*places_of_threads(threads)]
+    blocked = [place for place in places if place.blocks]
+    if blocked:
+        what = f"the event loop is blocked by {blocked[0].step or 'what is no step of the pipeline'}"
+    else:
+        places += places_of_tasks(tasks)
+        what = culprit([*steps], places)
+    told = [f"nothing has come for {time_of(seconds)}, though it was asked for: {what}"]
     for place in places:
         if place.lines:
             told.append(f"{place.name}{f', for {place.step}' if place.step else ''}:")
@@ -93,7 +168,12 @@ def places_of_threads(threads: Iterable[threading.Thread]) -> Iterator[Place]:
         frame = frames.get(thread.ident or 0)
         if frame is not None:
             stack = [each for each, _ in traceback.walk_stack(frame)][::-1]
-            yield place_of(f"thread {thread.name}", stack)
+            ours = next((at for at, each in enumerate(stack) if is_ours(each)), 0)
+            blocks = not thread.name.startswith("asyncdata")  # the others are the pipeline's own
+            place = place_of(f"thread {thread.name}", stack[ours:])
+            yield place._replace(
+                blocks=blocks, name=f"{place.name}, which runs the event loop" if blocks else place.name
+            )
 
 
 def places_of_tasks(tasks: Iterable[Any]) -> Iterator[Place]:
@@ -126,7 +206,7 @@ def goes_on(found: object) -> bool:
 
 def handed_on(frame: FrameType) -> Any:
     """Return what a generator of ours lets go on by hand; `None` if it does not."""
-    if not frame.f_code.co_filename.startswith(PACKAGE):
+    if not is_ours(frame):
         return None
     return frame.f_locals.get("pull") or getattr(frame.f_locals.get("self"), "coroutine", None)
 
@@ -144,10 +224,15 @@ def place_of(name: str, stack: list[FrameType]) -> Place:
 
 def meters_in(frame: FrameType) -> Iterator[Meter]:
     """Yield the meter of the step that a frame of ours works for."""
-    if frame.f_code.co_filename.startswith(PACKAGE):
+    if is_ours(frame):
         found = frame.f_locals.get("meter") or getattr(frame.f_locals.get("self"), "meter", None)
         if isinstance(found, Meter):
             yield found
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Tell whether a frame is this package's."""
+    return frame.f_code.co_filename.startswith(PACKAGE)
 
 
 def is_users(frame: FrameType) -> bool:

@@ -132,6 +132,62 @@ def test_a_plain_loop_in_its_own_thread_is_told(gate: Gate, opener: Opener) -> N
     assert "map(Gate.wait_for, num_parallel_calls=2) works on " in opener.told[0]
 
 
+CURRENT = ad.Options(warn_after=SOON, placement="current")
+
+
+def no_watch() -> bool:
+    return not any(thread.name == "asyncdata-watch" for thread in threading.enumerate())
+
+
+def said_of_a_blocked_loop(opener: Opener, step: str) -> None:
+    told = opener.told[0]  # the next may say how long it was
+    assert f"the event loop is blocked by {step}" in told.splitlines()[0]
+    assert "thread MainThread, which runs the event loop" in told
+    assert "in pass_through" in told
+    assert no_watch()
+
+
+def test_a_plain_loop_whose_function_blocks_it_is_told(gate: Gate, opener: Opener) -> None:
+    with ad.Dataset.range(3).map(gate.pass_through).with_options(CURRENT).iterate() as numbers:
+        assert next(numbers) == 0
+        opener.heeds = True
+        assert list(numbers) == [1, 2]
+    said_of_a_blocked_loop(opener, "map(Gate.pass_through)")
+
+
+@pytest.mark.slow
+async def test_a_loop_that_a_coroutine_blocks_is_told_of(gate: Gate, opener: Opener) -> None:
+    async def blocks(x: int) -> int:
+        await asyncio.sleep(0)
+        return gate.pass_through(x)
+
+    opener.heeds = True
+    async with ad.Dataset.range(3).map(blocks, num_parallel_calls=2).with_options(CURRENT).iterate() as numbers:
+        assert [x async for x in numbers] == [0, 1, 2]
+    said_of_a_blocked_loop(opener, "map(")
+
+
+@pytest.mark.slow
+async def test_a_loop_that_others_block_is_told_of(gate: Gate, opener: Opener) -> None:
+    async def others() -> None:
+        opener.heeds = True
+        gate.pass_through(1)
+
+    async with ad.Dataset.range(3).map(gate.wait_for, num_parallel_calls=2).with_options(CURRENT).iterate() as numbers:
+        assert await anext(numbers) == 0
+        other = asyncio.ensure_future(others())
+        assert [x async for x in numbers] == [1, 2]
+        await other
+    said_of_a_blocked_loop(opener, "what is no step of the pipeline")
+
+
+async def test_the_thread_that_watches_ends_with_a_pipeline_that_is_left() -> None:
+    async with ad.Dataset.range(3).map(asyncio.sleep, num_parallel_calls=2).with_options(CURRENT).iterate() as numbers:
+        await anext(numbers)
+        assert not no_watch()
+    assert no_watch()
+
+
 def test_each_wait_is_told_once(gate: Gate, opener: Opener) -> None:
     with ad.Dataset.range(3).map(gate.pass_through).with_options(ad.Options(warn_after=SOON)).iterate() as numbers:
         assert next(numbers) == 0
