@@ -70,7 +70,7 @@ class ResumePoint(NamedTuple):
 
 
 def plan_labels(plan: Node) -> list[str]:
-    """Return a plan in words: what must not change between saving a state and going on with it."""
+    """Return a plan in words: what must not change between saving a state and continuing with it."""
     return [words for node in nodes_of(plan) if (words := words_of(node)) is not None]
 
 
@@ -122,7 +122,7 @@ def state_of(state_header: Mapping[str, Any], delivered: int, position: Position
 
 
 def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> ResumePoint:
-    """Return where a run of `plan` goes on from `state`; `ResumeError` if the two do not fit."""
+    """Return where a run of `plan` continues from `state`; `ResumeError` if the two do not fit."""
     saved = checked(state)
     seeds = dict[int, int](saved["seeds"])
     if strict:
@@ -254,7 +254,7 @@ def name_of(words: str) -> str:
 
 
 def share_in(saved: Any) -> Share:
-    """Return one of the shares that a state tells."""
+    """Return one of the shares in a state."""
     count, index = saved
     return Share(count, index)
 

@@ -138,7 +138,7 @@ class Dataset(Transformations[T]):
 
     @staticmethod
     def counter(start: int = 0, step: int = 1, dtype: npt.DTypeLike | None = None) -> Dataset[int]:
-        """Integers from `start` in steps of `step`, for ever.
+        """Integers from `start` in steps of `step`, forever.
 
         With a `dtype` they are NumPy scalars of it, of integers or floats; beyond the largest comes the smallest.
         `start` and `step` are integers for each dtype: other numbers are a `map` of these.
@@ -153,7 +153,7 @@ class Dataset(Transformations[T]):
 
     @staticmethod
     def random(seed: int | None = None, rerandomize_each_iteration: bool | None = None) -> Dataset[int]:
-        """Integers at random, each of 0 to 2**32 - 1 as likely, for ever.
+        """Integers at random, each of 0 to 2**32 - 1 as likely, forever.
 
         The same seed gives the same numbers, on any machine and in each iteration unless `rerandomize_each_iteration`.
 
@@ -216,7 +216,7 @@ class Dataset(Transformations[T]):
         With a signature (a structure of `TensorSpec`) each element is converted to its dtypes; one that does not fit
         is a `StructureError` in its place. An exception in the generator is raised in its place too.
 
-        From a state it is run again up to the place, or goes on at its own offset if what is returned is `Stateful`.
+        From a state it is run again up to the place, or continues at its own offset if what is returned is `Stateful`.
 
         >>> import asyncdata as ad
         >>> def squares(n):
@@ -236,8 +236,8 @@ class Dataset(Transformations[T]):
         Arrays that a collection holds are handed out as read-only views, and its dicts and lists as copies; what an
         iterator makes is its reader's own.
 
-        From a state it is run again up to the place, or goes on at its own offset if it is `Stateful`; a sequence goes
-        on at the item.
+        From a state it is run again up to the place. If it is `Stateful` it continues at its own offset, a sequence at
+        the item.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_iterable("abc"))
@@ -268,7 +268,7 @@ class Dataset(Transformations[T]):
         """The items of an async iterable, run on the event loop of whoever iterates with `async for`.
 
         An async generator function is called anew in each epoch. Under a plain `for` it runs on the pipeline's own
-        loop. From a state it is run again up to the place, or goes on at its own offset if it is `Stateful`.
+        loop. From a state it is run again up to the place, or continues at its own offset if it is `Stateful`.
 
         >>> import asyncdata as ad
         >>> class Ticks:
@@ -293,7 +293,7 @@ class Dataset(Transformations[T]):
         """What is sent to a channel, in order; waits where there is nothing, until the channel is closed or ended.
 
         Each item of a `Channel` goes to one iteration. A `DurableChannel`, given by itself or by its path, keeps them:
-        each iteration begins at the oldest that is kept, or goes on from a state exactly where that was taken.
+        each iteration begins at the oldest that is kept, or continues from a state exactly where that was taken.
         With `ack="delivered"`, for whom has no states, each is given once, an iteration begins where the last one was,
         and what was given is removed; what a pipeline had read ahead when it was left or killed is lost then. With
         `follow=False` it ends after what is stored now. `decode` makes an item of the bytes of a line of NDJSON, or of
@@ -325,11 +325,11 @@ class Dataset(Transformations[T]):
         """What a web service streams: server-sent events, or NDJSON, as its Content-Type says; in order.
 
         An item is what the JSON of an event's data, or of a line, says; or what `decode` makes of its bytes. One that
-        is no JSON is an error in its place. NDJSON ends with its body. Events go on: a connection that breaks, or says
-        nothing for `idle_seconds`, is made again with the id of the last event, so that a server which knows ids gives
-        each event once; it is given up `give_up_seconds` after something came last. A state goes on at such an id; one
-        that was saved before the first id came is refused. NDJSON that breaks off is a `ConnectionError`, and does not
-        go on from a state. `headers` are sent with each request. Needs `pip install 'asyncdata[web]'`.
+        is no JSON is an error in its place. If a connection for events breaks, or is silent for `idle_seconds`, it
+        connects again with the id of the last event: a server that knows ids then sends each event once. It gives up
+        `give_up_seconds` after the last event. A state resumes after such an id; one that was saved before the first
+        id is a `ResumeError`. NDJSON ends with its body. If it breaks off that is a `ConnectionError`; it cannot
+        resume from a state. `headers` are sent with each request. Needs `pip install 'asyncdata[web]'`.
 
         >>> import asyncdata as ad
         >>> changes = ad.Dataset.from_http_stream("https://stream.example/changes", headers={"Authorization": "..."})
@@ -350,7 +350,7 @@ class Dataset(Transformations[T]):
         An item is what the JSON of a text message says, or a binary message as it is; or what `decode` makes of the
         bytes of either. A connection that breaks is made again, until `give_up_seconds` after something came last;
         what the server sends meanwhile is lost unless it is asked for: `subscribe` is sent first on each connection, a
-        message or a function that makes one of the last item (`None` before there is one). It does not go on from a
+        message or a function that makes one of the last item (`None` before there is one). It does not continue from a
         state. Needs `pip install 'asyncdata[web]'`.
 
         >>> import asyncdata as ad
@@ -601,7 +601,7 @@ class Dataset(Transformations[T]):
         """Write all elements to a folder, now; `Dataset.load` reads them, in the same order.
 
         `shard_func(element)` returns the number of the file that an element goes to. Without it, files of 256 MB are
-        filled one after the other. `compression` is `"GZIP"`, `"ZLIB"` or none. Elements may be what `cache(filename)`
+        filled one after another. `compression` is `"GZIP"`, `"ZLIB"` or none. Elements may be what `cache(filename)`
         can write.
 
         The folder is `<path>.partial` until it is complete. An empty folder at `path` is replaced. Saving that was
@@ -632,9 +632,9 @@ class Dataset(Transformations[T]):
         """Write elements that are `bytes` to TFRecord files in a folder, which may be a URL; return their paths.
 
         Elements that follow each other are in one file: in `shards` files of as many elements each, where their number
-        is known, else in files of `shard_bytes` (256 MiB) before they are compressed by `"GZIP"` or `"ZLIB"`. Read in
-        the order of their names the files give the dataset. Each is there when it is whole, or not at all, and is named
-        `00000.tfrecord` and so on. If it is stopped, writing again goes on behind the last whole file; with other
+        is known, else in files of `shard_bytes` (256 MiB) before they are compressed by `"GZIP"` or `"ZLIB"`. Their
+        names are `00000.tfrecord` and so on; read in this order they give the dataset. A file appears when it is
+        complete. Writing that was stopped continues after the last complete file when it is called again; with other
         steps, functions, data in memory, seeds or shards that is a `ResumeError`. `progress(elements, shards)` is
         called after each file. `storage_options` are for `s3://`, `gs://` and `az://`.
 
@@ -962,12 +962,12 @@ class Dataset(Transformations[T]):
         return f"<Dataset {self._plan}>"
 
     def _begin(self, epoch: int | None = None) -> ResumePoint:
-        """Return the beginning of an epoch, of the next one unless it is told."""
+        """Return the beginning of an epoch, of the next one unless it is given."""
         number = None if epoch is None else check_count("iterate", "epoch", epoch, 0)
         return ResumePoint(self._plan, self._epochs.begin(number))
 
     def _go_on(self, state: Mapping[str, Any], strict: bool) -> ResumePoint:
-        """Return the place that a state tells; the next epoch is the one after it."""
+        """Return the place in a state; the next epoch is the one after it."""
         place = place_of(self._plan, state, strict)
         self._plan = place.plan
         return self._epochs.go_on(place)
@@ -1009,7 +1009,7 @@ def loaded(
     if spec is None:
         return dataset
     call = Call("load", partial(conform, signature=check_signature("load(element_spec=)", spec)), spread=False)
-    call.label = "load(element_spec=)"  # a line of ours would tell nobody anything
+    call.label = "load(element_spec=)"  # a line of ours would help nobody
     return Dataset(Map(dataset.plan, (call,)), made_from=(dataset,))
 
 

@@ -4,7 +4,7 @@ AsyncDataError
 ├── PlanError (ValueError)                a pipeline that cannot be: wrong arguments, raised where the method is called
 ├── StructureError (ValueError)           elements whose structures, shapes or dtypes do not fit together
 ├── DataLossError (ValueError)            a record or file that is corrupt or ends too early
-├── ResumeError (ValueError)              a state that does not fit the pipeline or the files that it is to go on with
+├── ResumeError (ValueError)              a state that does not fit the pipeline or its files
 ├── StageError (RuntimeError)             a stage broke; the pipeline has ended
 ├── WorkerCrashed (RuntimeError)          an element killed the worker process that worked on it, twice
 ├── ClosedError (RuntimeError)            the iterator was closed, or stopped before the end of its data
@@ -43,7 +43,7 @@ class AsyncDataError(Exception):
 
 
 class PlanError(AsyncDataError, ValueError):
-    """A pipeline that cannot be: raised where the method is called, says what was got and how to mend it."""
+    """A pipeline that cannot be: raised where the method is called, says what was got and how to fix it."""
 
 
 class StructureError(AsyncDataError, ValueError):

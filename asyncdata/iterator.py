@@ -55,7 +55,7 @@ class ExclusiveUse:
     def __init__(self) -> None:
         self.readers: dict[object, None] = {}
         """Those that read or are about to; the first one may. Not a lock: a signal handler may raise when `with` has
-        taken one, and it would be held for ever."""
+        taken one, and it would be held forever."""
 
     def enter(self, reader: object) -> None:
         """Begin to read, or raise if somebody else does. Whoever calls this removes itself afterwards in any case."""
@@ -528,7 +528,7 @@ class DatasetIterator(Closable, Generic[T]):
         return self._reader.stats
 
     def bottleneck(self) -> Bottleneck:
-        """Return which step limits the pipeline, by what `stats` tells, and what to do: print it.
+        """Return which step limits the pipeline, by what `stats` shows, and what to do: print it.
 
         It says so where the input is not the problem. `gain` is how many times as fast the pipeline would be with the
         change, until something else is the limit.
@@ -720,6 +720,6 @@ def at_hand(iterator: DatasetIterator[T], most: int) -> list[T]:
 
 
 def ended_by(iterator: DatasetIterator[Any], error: BaseException) -> bool:
-    """Tell whether an error that an iterator raised is not an element's: it would be raised again for ever."""
+    """Return whether an error that an iterator raised is not an element's: it would be raised again forever."""
     engine = iterator._reader.engine  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return engine is None or engine.queue.error is error

@@ -85,13 +85,13 @@ class Options(Fixable):
     """Names of rewrite rules to leave out, as `Dataset.explain` shows them."""
 
     warn_after: float | None = None
-    """For how many seconds an element may be waited for before the log (`asyncdata`) tells, once for each, which step
+    """For how many seconds an element may be waited for before the log (`asyncdata`) says, once for each, which step
     waits for what, with the stacks of your functions; 60 by default, `math.inf` for never. With `"current"` a function
     that blocks the loop is not seen. A pipeline in a process of its own logs there."""
 
     dashboard: bool | str | None = None
     """Whether a page shows each iteration live, at http://127.0.0.1:8484 or, if that is in use, at a port that is free;
-    the log tells. `"host:port"` is another address; one that is not this machine's own lets others look: see
+    the log says. `"host:port"` is another address; one that is not this machine's own lets others look: see
     docs/observe.md. The page stays until the process ends."""
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -116,7 +116,7 @@ class Options(Fixable):
 
     @property
     def patience(self) -> float | None:
-        """The seconds after which the log tells that nothing comes; `None` for never."""
+        """The seconds after which the log says that nothing comes; `None` for never."""
         seconds = WARN_AFTER if self.warn_after is None else float(self.warn_after)
         return None if seconds == inf else seconds
 

@@ -148,14 +148,14 @@ class TeeState:
         return PULL
 
     def may_look(self, number: int) -> bool:
-        """Tell whether waiting is over."""
+        """Return whether waiting is over."""
         consumer = self.consumers.get(number)
         if consumer is None or consumer.waiting or self.ended or self.gone:
             return True
         return not self.pulling and self.has_room()
 
     def has_room(self) -> bool:
-        """Tell whether nobody is as far behind as one may be."""
+        """Return whether nobody is as far behind as one may be."""
         return all(len(consumer) < self.size for consumer in [*self.consumers.values()])
 
     def give(self, read: list[Any]) -> None:

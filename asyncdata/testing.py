@@ -119,7 +119,7 @@ def leaves_nothing() -> Generator[None]:
 
 
 def open_descriptors() -> dict[str, str]:
-    """Return what each open file descriptor points to, where the system tells."""
+    """Return what each open file descriptor points to, where the system says."""
     found: dict[str, str] = {}
     for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
         try:
@@ -190,10 +190,10 @@ def read_async(ds: Dataset[Any], count: int) -> list[Any]:
 
 
 def check_resumes(build: Callable[[], Dataset[Any]], *, ordered: bool = True, places: int = 25) -> None:
-    """Check that a pipeline goes on from its states as if it had never been stopped.
+    """Check that a pipeline continues from its states as if it had never been stopped.
 
     `build` builds it anew each time, as another process would; it must end, so give an endless one a `take`. It is run
-    once as a whole. Then it goes on from at least `places` places, all of them if there are fewer, the beginning and
+    once as a whole. Then it continues from at least `places` places, all of them if there are fewer, the beginning and
     the end among them: each time from a state that has been JSON, in a dataset of its own. From there on its elements
     and errors must be those of the whole run, in the same order, or with `ordered=False` each as often; what is
     stacked in no order falls into other batches, so end such a pipeline with `unbatch()`. Call it outside of an event
@@ -280,7 +280,7 @@ def as_often(got: list[Any], expected: list[Any]) -> str | None:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tell whether two structures of arrays and objects are equal, in type and dtype too."""
+    """Return whether two structures of arrays and objects are equal, in type and dtype too."""
     if type(one) is not type(other):
         return False
     if isinstance(one, np.ndarray) or is_tensor(one):

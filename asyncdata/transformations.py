@@ -148,7 +148,7 @@ class Transformations(Generic[T]):
         `num_parallel_calls` says otherwise, or an executor of `concurrent.futures`, which stays yours to end. The
         function and what it uses travel to the processes, once; arrays come back in shared memory, writable.
         `num_parallel_calls=AUTOTUNE` finds out what is fastest, on the engine's thread or in threads;
-        `executor=AUTOTUNE` also tries processes. `DatasetIterator.stats` tells what was chosen.
+        `executor=AUTOTUNE` also tries processes. `DatasetIterator.stats` shows what was chosen.
 
         With `rng=True` the function is also given `rng=`, a `numpy.random.Generator` of the element's own: the same
         for the same `seed`, element and epoch, whatever the parallelism, the order or how often the run was resumed.
@@ -615,7 +615,7 @@ class Transformations(Generic[T]):
         return self._next(Resample.of(self._plan, class_func, target_dist, initial_dist, seed))
 
     def repeat(self, count: int | None = None) -> Dataset[T]:
-        """Run the dataset `count` times, for ever if `None` or -1.
+        """Run the dataset `count` times, forever if `None` or -1.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(2).repeat(2))

@@ -15,7 +15,7 @@ from asyncdata.options import Options
 
 try:
     from resource import RUSAGE_SELF, getrusage
-except ImportError:  # only Unix tells it
+except ImportError:  # only Unix has it
     getrusage = None
 
 __all__ = ("add_parser", "run")
@@ -51,7 +51,7 @@ def run(arguments: Namespace) -> int:
 
 
 def peak_bytes() -> int:
-    """Return the most memory that this process has had; 0 if the system does not tell."""
+    """Return the most memory that this process has had; 0 if the system does not say."""
     return 0 if getrusage is None else getrusage(RUSAGE_SELF).ru_maxrss * 1024  # pyright: ignore[reportPossiblyUnboundVariable]
 
 

@@ -54,7 +54,7 @@ def pipeline_of(spec: str) -> Dataset[Any]:
 
 
 def run(path: Path) -> ModuleType:
-    """Import a file as Python does what stands beside a script: worker processes find its functions by name too."""
+    """Import a file as Python does what stands next to a script: worker processes find its functions by name too."""
     sys.path.insert(0, str(path.resolve().parent))
     found = importlib.util.spec_from_file_location(path.stem, path)
     if found is None or found.loader is None:

@@ -122,12 +122,12 @@ def expanded(head: bytes, compression: str, path: str) -> bytes:
 
 
 def is_record(head: bytes) -> bool:
-    """Tell whether a file begins as a TFRecord file."""
+    """Return whether a file begins as a TFRecord file."""
     return len(head) >= HEADER and length_intact(head[:HEADER], 0)
 
 
 def is_archive(head: bytes) -> bool:
-    """Tell whether a file begins as a tar archive."""
+    """Return whether a file begins as a tar archive."""
     try:
         return len(head) >= BLOCK and member_of(head[:BLOCK]) is not None
     except ValueError:
@@ -151,7 +151,7 @@ def by_bytes(head: bytes, cut: bool) -> str | None:
 
 
 def is_json_line(head: bytes, cut: bool) -> bool:
-    """Tell whether the first line is a JSON object or list."""
+    """Return whether the first line is a JSON object or list."""
     line, newline, _ = head.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")
     if not line.startswith((b"{", b"[")):
         return False
@@ -165,7 +165,7 @@ def is_json_line(head: bytes, cut: bool) -> bool:
 
 
 def by_name(path: str, head: bytes) -> str | None:
-    """Return the format that a name tells of text, or that it is text."""
+    """Return the format of text, by a name, or that it is text."""
     name = path.lower().removesuffix(".gz").removesuffix(".zst").removesuffix(".bz2")
     for ending, kind in (
         (".jsonl", "JSON Lines"),
@@ -183,7 +183,7 @@ def by_name(path: str, head: bytes) -> str | None:
 
 
 def as_examples(first: Any) -> bool:
-    """Tell whether records are serialized tf.Examples."""
+    """Return whether records are serialized tf.Examples."""
     try:
         return bool(decode_example(first))
     except (DataLossError, ValueError, TypeError):

@@ -78,7 +78,7 @@ class Shards:
             trim(self.spool, self.state)
 
     def write_shard(self, records: Iterable[bytes], url: str) -> None:
-        """Write a shard, which others see when it is whole."""
+        """Write a shard, which others see when it is complete."""
         sink = sink_for(url, None)
         try:
             sink.write(b"".join([frame(one) if self.form == "tfrecord" else one + b"\n" for one in records]))

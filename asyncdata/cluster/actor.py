@@ -37,7 +37,7 @@ class Greeting(NamedTuple):
         return Greeting(platform.python_version(), own, node, address or platform.node(), os.getpid())
 
     def differs(self, other: Greeting) -> bool:
-        """Tell whether functions of one process may mean something else, or nothing, in the other."""
+        """Return whether functions of one process may mean something else, or nothing, in the other."""
         return self.python.split(".")[:2] != other.python.split(".")[:2] or self.asyncdata != other.asyncdata
 
 

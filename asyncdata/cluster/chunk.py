@@ -22,7 +22,7 @@ FEW: Final = 16
 
 
 class Place(NamedTuple):
-    """After so many elements of a chunk a pipeline goes on at this position."""
+    """After so many elements of a chunk a pipeline continues at this position."""
 
     after: int
     position: Position
@@ -78,7 +78,7 @@ def opened(item: Any, ticket: Ticket, label: str, of_source: bool) -> Any:
 
 @final
 class ChunkTickets(Tickets):
-    """The tickets of a chunk. Between two places it goes on at the first, and leaves out what came since."""
+    """The tickets of a chunk. Between two places it continues at the first, and leaves out what came since."""
 
     __slots__ = ("before", "places", "tickets")
 

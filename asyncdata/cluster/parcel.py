@@ -1,4 +1,4 @@
-"""Parcel: a value as it travels through an object store, with the data of large arrays beside its pickle."""
+"""Parcel: a value as it travels through an object store, with the data of large arrays next to its pickle."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ("Parcel",)
 
 SMALL: Final = 1 << 16
 LEAST: Final = 1 << 12
-"""Arrays of fewer bytes on average are a part of the pickle: each one beside it costs microseconds."""
+"""Arrays of fewer bytes on average are a part of the pickle: each one next to it costs microseconds."""
 
 
 class Parcel(NamedTuple):
-    """A pickle, and the arrays' data that lie beside it."""
+    """A pickle, and the arrays' data that lie next to it."""
 
     head: bytes
     buffers: tuple[npt.NDArray[np.uint8], ...] = ()

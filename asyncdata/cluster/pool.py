@@ -105,7 +105,7 @@ class PoolActor:
         """The pipelines that it runs, where that is what it is for."""
 
     def has_room(self, call: PendingCall) -> bool:
-        """Tell whether it may be given a call now."""
+        """Return whether it may be given a call now."""
         if self.greeting is None:
             return False
         if call.alone:
@@ -183,7 +183,7 @@ class ActorPool:
         self.release()
 
     def busy(self) -> bool:
-        """Tell whether somebody waits for a call."""
+        """Return whether somebody waits for a call."""
         return bool(self.waiting) or any(actor.calls for actor in self.actors)
 
     def add(self, call: PendingCall) -> None:

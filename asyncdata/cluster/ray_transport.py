@@ -106,7 +106,7 @@ class RayTransport:
         return str(error).strip().splitlines()[-1][:MOST_WORDS]
 
     def alive(self, node: str) -> bool:
-        """Tell whether a node is there, by Ray's own list."""
+        """Return whether a node is there, by Ray's own list."""
         return any(one["NodeID"] == node and one["Alive"] for one in self.ray.nodes())
 
     def stop(self, actor: Actor) -> None:

@@ -81,7 +81,7 @@ class RunPlacement:
         return self.runs.cluster.runs
 
     def in_turn(self) -> RunPlacement:
-        """Return the same for datasets that are given out one after the other, of which more is read ahead."""
+        """Return the same for datasets that are given out one after another, of which more is read ahead."""
         return replace(self, chunks=AHEAD)
 
     def followed_by(self, node: Map) -> RunPlacement:
@@ -93,7 +93,7 @@ class RunPlacement:
         if isinstance(plan, InMemorySource) and not self.maps:  # which is here already
             return plan
         there = plan
-        for node in self.maps:  # one after the other in the thread of the run
+        for node in self.maps:  # one after another in the thread of the run
             there = Map(there, node.functions)
         reason = reason_to_stay(there)
         if reason is None:

@@ -208,7 +208,7 @@ class RemoteRun:
         return room if len(self.arrived) < self.most and room >= LEAST else 0
 
     def parcel(self) -> Parcel:
-        """Return the order of a run that goes on where this one is."""
+        """Return the order of a run that continues where this one is."""
         count, position = self.place
         at = {"skip": count, "from": position} if count else position
         return Parcel.of(self.order._replace(position=at), dump_by_value)

@@ -29,7 +29,7 @@ class Cluster:
 
     calls: int = 8
     """How many calls are made at once, each by an actor of its own; in place of `num_parallel_calls`. With fewer
-    processors in the cluster than they need it goes on with as many actors as there is room for. With 0 calls stay
+    processors in the cluster than they need it continues with as many actors as there is room for. With 0 calls stay
     where the pipeline runs."""
 
     runs: int = 0

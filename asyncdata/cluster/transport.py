@@ -77,7 +77,7 @@ class Transport(Protocol):
         ...
 
     def connected(self) -> bool:
-        """Tell whether this is still the cluster that it was."""
+        """Return whether this is still the cluster that it was."""
         ...
 
     def shortage(self) -> str:

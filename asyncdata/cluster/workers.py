@@ -102,7 +102,7 @@ class ClusterWorkers(PickledWorkers):
 
 
 class OneByOne:
-    """The elements of a group that ended an actor, one after the other; together they are the group's result."""
+    """The elements of a group that ended an actor, one after another; together they are the group's result."""
 
     def __init__(self, workers: ClusterWorkers, group: Group, finished: Finished) -> None:
         self.workers = workers

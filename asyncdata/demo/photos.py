@@ -34,7 +34,7 @@ FOLDER: Final = "photographs-2"
 def ensure_shards(cache: Path) -> Path:
     """Return the folder in `cache` that holds the shards, written first unless they are all there.
 
-    They are written into a folder beside it that is renamed when it is complete, so that an interrupted run leaves
+    They are written into a folder next to it that is renamed when it is complete, so that an interrupted run leaves
     nothing that looks finished.
     """
     folder = cache / FOLDER

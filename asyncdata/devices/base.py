@@ -51,7 +51,7 @@ class Device(Protocol):
         ...
 
     def is_sent(self, leaf: Any) -> bool:
-        """Tell whether a leaf is copied to the device; others pass as they are."""
+        """Return whether a leaf is copied to the device; others pass as they are."""
         ...
 
     def send(self, leaves: Sequence[Any], into: Sequence[Any] | None) -> Sent:
@@ -86,5 +86,5 @@ class Device(Protocol):
 
 
 def is_array(leaf: Any) -> bool:
-    """Tell whether a leaf is numbers: an array, a scalar of NumPy or a tensor. Python's own numbers are not."""
+    """Return whether a leaf is numbers: an array, a scalar of NumPy or a tensor. Python's own numbers are not."""
     return is_numbers(leaf) or is_tensor(leaf)

@@ -1,4 +1,4 @@
-"""CopyThread: the thread that copies batches to a device, one after the other, each when there is room for it."""
+"""CopyThread: the thread that copies batches to a device, one after another, each when there is room for it."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class PinnedMemory:
         return np.ndarray(array.shape, array.dtype, owner, array.ctypes.data - ctypes.addressof(owner))
 
     def is_pinned(self, owner: Any) -> bool:
-        """Tell whether memory is pinned; a slot of another process is registered when it is first seen."""
+        """Return whether memory is pinned; a slot of another process is registered when it is first seen."""
         address = ctypes.addressof(owner)
         pinned = self.known.get(address)
         slot = getattr(owner, "memory", None)

@@ -87,7 +87,7 @@ class DeviceQueue(BlockQueue):
             self.tasks.put(Batch(item, tickets, last, self.credits.popleft()))
 
     def refill(self) -> bool:
-        """Take the next block that the pipeline has made; tell whether there is one."""
+        """Take the next block that the pipeline has made; return whether there is one."""
         block = self.source.take()
         if block is not None:
             self.source.undelivered += 1
@@ -109,7 +109,7 @@ class DeviceQueue(BlockQueue):
         return self.ended or self.stopped or (bool(self.blocks) and self.is_filled())
 
     def is_filled(self) -> bool:
-        """Tell whether nothing is to be waited for before the next batch is given out."""
+        """Return whether nothing is to be waited for before the next batch is given out."""
         return not self.fills or not self.credits or self.asked_all
 
     def request_more(self) -> None:

@@ -72,7 +72,7 @@ class Memory:
 
 
 def knows(clock: Clock, actor: Any, other: Any, time: int) -> bool:
-    """Tell whether what another actor did at some time is over for an actor with this clock."""
+    """Return whether what another actor did at some time is over for an actor with this clock."""
     return actor == other or clock.get(other, 0) >= time
 
 
@@ -365,7 +365,7 @@ class Accelerator:
                 continue
 
     def step(self) -> bool:
-        """Let one stream go on; tell whether one could."""
+        """Let one stream go on; return whether one could."""
         streams = [*self.streams]
         if self.policy == "random":
             self.random.shuffle(streams)
@@ -376,7 +376,7 @@ class Accelerator:
         return any(map(self.advance, streams))
 
     def advance(self, stream: Stream) -> bool:
-        """Execute the next piece of work of a stream, if it need not wait; tell whether that was so."""
+        """Execute the next piece of work of a stream, if it need not wait; return whether that was so."""
         if not stream.work:
             return False
         after, execute = stream.work[0]

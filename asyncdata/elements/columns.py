@@ -286,7 +286,7 @@ class ColumnBatch:
         return parts if found is None else [ColumnBatch(found, sum(map(len, parts)), owned=True)]
 
     def given(self) -> bool:
-        """Tell whether these rows may be handed on as they are: nobody else sees them. From then on somebody does.
+        """Return whether these rows may be handed on as they are: nobody else sees them. From then on somebody does.
 
         Those of a part keep all in memory, so that a small one is better copied.
         """
@@ -322,12 +322,12 @@ def divided(columns: Sequence[ColumnBatch], stops: Sequence[int]) -> Iterator[li
 
 
 def is_plain(leaf: Any) -> bool:
-    """Tell whether rows of an array, stacked, are always a part of such an array."""
+    """Return whether rows of an array, stacked, are always a part of such an array."""
     return type(leaf) is np.ndarray and leaf.ndim > 0 and leaf.dtype.kind in "biufc" and leaf.dtype.isnative
 
 
 def is_row(value: Any) -> bool:
-    """Tell whether a value is as a row of arrays is: Python's numbers would be NumPy's when they are taken out again,
+    """Return whether a value is as a row of arrays is: Python's numbers would be NumPy's when they are taken out again,
     and objects of classes might have lost what no array tells."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is tuple or kind is dict:
@@ -343,7 +343,7 @@ def traits(row: Any) -> tuple[Any, ...]:
 
 
 def tells_all(value: Any) -> bool:
-    """Tell whether arrays in tuples and dicts are all that there is."""
+    """Return whether arrays in tuples and dicts are all that there is."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is tuple or kind is dict:
         return all(map(tells_all, value.values() if kind is dict else value))
@@ -365,13 +365,13 @@ def copies(value: Any, spans: Sequence[slice]) -> list[Any]:
 
 
 def every_row(test: Callable[[Any], bool], element: Any) -> bool:
-    """Tell whether an element has leaves, all of which pass a test."""
+    """Return whether an element has leaves, all of which pass a test."""
     leaves = leaves_of(element)
     return bool(leaves) and all(map(test, leaves))
 
 
 def alike(items: Sequence[Any]) -> bool:
-    """Tell whether elements are of one structure, with numbers of one type and arrays of one dtype."""
+    """Return whether elements are of one structure, with numbers of one type and arrays of one dtype."""
     kinds = set(map(type, items))
     kind = kinds.pop()
     if kinds:
@@ -384,14 +384,14 @@ def alike(items: Sequence[Any]) -> bool:
 
 
 def arrays_alike(arrays: Sequence[npt.NDArray[Any]]) -> bool:
-    """Tell whether arrays are of numbers of one dtype, without metadata, which are not compared and would be lost."""
+    """Return whether arrays are of numbers of one dtype, without metadata, which are not compared and would be lost."""
     dtypes = {id(dtype): dtype for dtype in [array.dtype for array in arrays]}.values()
     return numeric(arrays[0]) and len(set(dtypes)) == 1 and all(dtype.metadata is None for dtype in dtypes)
 
 
 def dicts_alike(dicts: Sequence[dict[Any, Any]]) -> bool:
-    """Tell whether dicts have the same strings as keys, in one order, and are alike; others may be equal and differ, as
-    1 and True."""
+    """Return whether dicts have the same strings as keys, in one order. Other keys may be equal and differ, as 1 and
+    True."""
     keys = list(dicts[0])
     if not all(list(one) == keys for one in dicts) or set(map(type, chain.from_iterable(dicts))) - {str}:
         return False
@@ -399,7 +399,7 @@ def dicts_alike(dicts: Sequence[dict[Any, Any]]) -> bool:
 
 
 def parts_alike(items: Sequence[Any]) -> bool:
-    """Tell whether tuples, or objects of one class with parts, are alike."""
+    """Return whether tuples, or objects of one class with parts, are alike."""
     if type(items[0]) is tuple:  # quicker than to open each
         return len(set(map(len, items))) == 1 and all(map(alike, zip(*items, strict=True)))
     levels = [level for level in map(open_level, items) if level is not None]
@@ -409,7 +409,7 @@ def parts_alike(items: Sequence[Any]) -> bool:
 
 
 def numeric(leaf: Any) -> bool:
-    """Tell whether a leaf, stacked, is an array of numbers."""
+    """Return whether a leaf, stacked, is an array of numbers."""
     kind: type[Any] = type(leaf)  # pyright: ignore[reportUnknownVariableType]
     return leaf.dtype.kind in "biufc" and leaf.dtype.isnative if kind is np.ndarray else is_number(kind)
 
@@ -423,7 +423,7 @@ def room(leaf: Any, rows: int, empty: Empty) -> npt.NDArray[Any]:
 
 
 def is_made_in(element: Any, places: Sequence[npt.NDArray[Any]]) -> bool:
-    """Tell whether arrays of an element are all these places: then none is overwritten by another one."""
+    """Return whether arrays of an element are all these places: then none is overwritten by another one."""
     leaves = leaves_of(element)
     return all(any(leaf is place for leaf in leaves) for place in places)
 

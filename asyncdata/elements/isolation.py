@@ -25,7 +25,7 @@ A = TypeVar("A", bound=npt.NDArray[Any])
 
 
 def is_unchanging(value: Any) -> bool:
-    """Tell whether several readers may have one value that `isolate` returned, as none can put other parts into it."""
+    """Return whether several readers may have one value that `isolate` returned: none can put other parts into it."""
     return isinstance(value, CONSTANT) or is_plain_array(value)
 
 

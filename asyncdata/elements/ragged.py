@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 @final
 class Ragged:
-    """Rows of different lengths, one after the other in `values`; row i is `values[row_splits[i]:row_splits[i + 1]]`.
+    """Rows of different lengths, one after another in `values`; row i is `values[row_splits[i]:row_splits[i + 1]]`.
 
     As tf.RaggedTensor, with one ragged axis, the second; rows are views, and so is a slice without
     a step, which is a `Ragged` again. `unbatch` and `from_tensor_slices` take it apart.
@@ -36,7 +36,7 @@ class Ragged:
     __slots__ = ("row_splits", "values")
 
     values: Array
-    """The rows, one after the other along the first axis."""
+    """The rows, one after another along the first axis."""
 
     row_splits: Array
     """Where each row begins, and where the last one ends: one more than there are rows."""

@@ -65,7 +65,7 @@ class TensorSpec:
         return tensor if array.dtype == given.dtype else from_array(array)
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """Tell whether an array of `shape` is allowed."""
+        """Return whether an array of `shape` is allowed."""
         if self.shape is None:
             return True
         return len(shape) == len(self.shape) and all(

@@ -335,7 +335,7 @@ def as_arrays(value: Any, *whole: type[Any], tensors: bool = False) -> Any:
 
 
 def begins_with(value: Any, whole: tuple[type[Any], ...]) -> bool:
-    """Tell whether a list, or the first of those in it, begins with an object of one of these types."""
+    """Return whether a list, or the first of those in it, begins with an object of one of these types."""
     while isinstance(value, (list, tuple)) and value:
         value = cast("Sequence[Any]", value)[0]
     return isinstance(value, whole) or is_tensor(value)
@@ -369,7 +369,7 @@ def check_signature(argument: str, signature: Any) -> Any:
 
 
 def same_structure(one: Any, other: Any) -> bool:
-    """Tell whether two structures have the same parts by the same names, whatever their leaves."""
+    """Return whether two structures have the same parts by the same names, whatever their leaves."""
     first, second = open_level(one), open_level(other)
     if first is None or second is None:
         return first is second

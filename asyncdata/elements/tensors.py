@@ -42,13 +42,13 @@ WIDER: Final = {"bfloat16": "float32", "float8_e4m3fn": "float32", "float8_e5m2"
 
 
 def is_tensor(value: Any) -> bool:
-    """Tell whether a value is a tensor of PyTorch, or of a subclass."""
+    """Return whether a value is a tensor of PyTorch, or of a subclass."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     return kind is not None and isinstance(value, kind)
 
 
 def is_numbers(value: Any) -> bool:
-    """Tell whether a value is an array of numbers, or a number of NumPy's; a masked array is none."""
+    """Return whether a value is an array of numbers, or a number of NumPy's; a masked array is none."""
     if not isinstance(value, (np.ndarray, np.generic)) or isinstance(value, np.ma.MaskedArray):
         return False
     dtype: np.dtype[Any] = cast("Any", value).dtype
@@ -56,7 +56,7 @@ def is_numbers(value: Any) -> bool:
 
 
 def any_tensor(values: Sequence[Any]) -> bool:
-    """Tell whether one of some values is a tensor."""
+    """Return whether one of some values is a tensor."""
     return "torch" in sys.modules and any(map(is_tensor, values))
 
 
@@ -92,7 +92,7 @@ def tensor_bytes(tensor: Any) -> int:
 
 
 def is_dense(tensor: Any) -> bool:
-    """Tell whether the numbers of a tensor lie in this computer's memory, as those of an array do."""
+    """Return whether the numbers of a tensor lie in this computer's memory, as those of an array do."""
     kind = str(getattr(tensor, "layout", "torch.strided"))
     quantized = getattr(tensor, "is_quantized", False)
     return tensor.device.type == "cpu" and kind == "torch.strided" and not quantized

@@ -141,7 +141,7 @@ def named_slots(kind: type[Any]) -> Sequence[str]:
 
 
 def is_named_tuple(kind: Any) -> bool:
-    """Tell whether tuples of a class have names for their parts; those that `os.stat` returns have not."""
+    """Return whether tuples of a class have names for their parts; those that `os.stat` returns have not."""
     return issubclass(kind, tuple) and hasattr(kind, "_fields") and not hasattr(kind, "n_sequence_fields")  # pyright: ignore[reportUnknownArgumentType]
 
 

@@ -200,7 +200,7 @@ def frames_of(waiting: Any) -> Iterator[FrameType]:
 
 
 def goes_on(found: object) -> bool:
-    """Tell whether something is, or waits for, an asynchronous generator: what awaits its next item tells no more."""
+    """Return whether something is, or waits for, an asynchronous generator: what awaits its next item tells no more."""
     return isinstance(found, AsyncGeneratorType) or type(found).__name__ == "async_generator_asend"
 
 
@@ -236,6 +236,6 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def is_users(frame: FrameType) -> bool:
-    """Tell whether a frame is neither this package's nor that of what runs it."""
+    """Return whether a frame is neither this package's nor that of what runs it."""
     file = frame.f_code.co_filename
     return not file.startswith((PACKAGE, *MACHINERY, "<frozen")) and "anyio" not in file

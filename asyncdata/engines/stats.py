@@ -1,4 +1,4 @@
-"""What the meters of a running pipeline tell, step by step, with what AUTOTUNE has chosen."""
+"""What the meters of a running pipeline show, step by step, with what AUTOTUNE has chosen."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def buffer_step(meter: Meter, waited: float) -> StepStatistics:
 
 
 def is_async(stage: Stage | Grouped) -> bool:
-    """Tell whether a stage awaits functions."""
+    """Return whether a stage awaits functions."""
     apply = stage.apply if isinstance(stage, Grouped) else stage
     return isinstance(apply, Apply) and apply.is_async
 

@@ -217,7 +217,7 @@ class LooplessThreadEngine(ThreadEngine):
                 block = None
 
     def left(self) -> bool:
-        """Tell whether the consumer has left."""
+        """Return whether the consumer has left."""
         return self.queue.stopped
 
     def interruption(self) -> BaseException | None:

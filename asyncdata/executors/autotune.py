@@ -87,7 +87,7 @@ class Tuning:
     compute get a thread for each core if that is faster; worker processes if they may run there, threads take turns
     for a good part of the time, and processes are faster. Nothing is widened while the reader of the results does not
     wait for them. When the reader still waits, all is tried anew, each time after twice as long: it does not go to and
-    fro for ever. What has changed is tried anew sooner: much dearer or cheaper calls, and a reader that had enough and
+    fro forever. What has changed is tried anew sooner: much dearer or cheaper calls, and a reader that had enough and
     now waits nearly every time.
     """
 

@@ -116,7 +116,7 @@ class AutotunedWorkers(Workers):
         self.change(choice, workers)
 
     def there(self, choice: Choice, workers: ProcessWorkers) -> bool:
-        """Tell whether there are processes; until there are, and if there are none, calls are made elsewhere."""
+        """Return whether there are processes; until there are, and if there are none, calls are made elsewhere."""
         if self.coming is None:
             self.coming = choice, workers
             workers.pool.call()

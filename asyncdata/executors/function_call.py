@@ -311,7 +311,7 @@ class Call:
 
 
 def entered(error: BaseException) -> bool:
-    """Tell whether an error comes from within a function, and not from the call of it here."""
+    """Return whether an error comes from within a function, and not from the call of it here."""
     frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
     return not all(path.startswith(PACKAGE) for path in frames)
 

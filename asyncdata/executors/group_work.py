@@ -31,7 +31,7 @@ Done: TypeAlias = tuple[Block, int]
 
 @dataclass(frozen=True)
 class GroupWork:
-    """Functions called one after the other on each element; the result of one that `keeps` says whether it stays."""
+    """Functions called one after another on each element; the result of one that `keeps` says whether it stays."""
 
     calls: tuple[Call, ...]
     rows: int | None = None

@@ -139,7 +139,7 @@ class InFlightWindow:
         return count if LEAST_BATCH <= rows * weight <= MOST_BATCHES // count and rows * each <= longest else 0
 
     def may_feed(self) -> bool:
-        """Tell whether there is room for whole groups, and read no more: smaller ones would cost as much and do less.
+        """Return whether there is room for whole groups, and read no more: smaller ones would cost as much and do less.
 
         What is held leaves in groups, so there will be.
         """
@@ -213,7 +213,7 @@ class InFlightWindow:
         return whole or (left if self.idle() else 0)
 
     def idle(self) -> bool:
-        """Tell whether a worker has nothing to do."""
+        """Return whether a worker has nothing to do."""
         begun = sum([not group.done for group in (self.groups or self.pending)]) - len(self.waiting)
         return begun < self.workers.count
 
@@ -345,7 +345,7 @@ class InFlightWindow:
         self.workers.stop()
 
     def out(self, block: Block) -> Block:
-        """Return what leaves the window, with what is needed to go on after it where it is out of order."""
+        """Return what leaves the window, with what is needed to continue after it where it is out of order."""
         if self.ordered:
             return block
         missing = [group.what.tickets for group in self.pending]

@@ -241,7 +241,7 @@ class ThreadRequests:
         self.patience = patience(len(self.ready), limit, time.perf_counter() - since)
 
     def arrived(self) -> bool:
-        """Tell whether there are enough items; if not, somebody is about to wait for them."""
+        """Return whether there are enough items; if not, somebody is about to wait for them."""
         missing = self.enough - len(self.ready)
         if missing <= 0:
             return True

@@ -107,18 +107,18 @@ def with_timeout(fn: Callable[P, R], seconds: float) -> Callable[P, R]:
 
 
 def is_coroutine_function(fn: Any) -> bool:
-    """Tell whether to call this is to make a coroutine: also an object with such a `__call__`, and partials of it."""
+    """Return whether to call this is to make a coroutine: also an object with such a `__call__`, and partials of it."""
     called = innermost(fn)
     return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)
 
 
 def waits_in_thread(fn: Any) -> bool:
-    """Tell whether this is a plain function that may be tried again."""
+    """Return whether this is a plain function that may be tried again."""
     return type(innermost(fn)) is Retried
 
 
 def is_interrupted(fn: Any) -> bool:
-    """Tell whether this is a plain function with a timeout, which only a worker process can keep to."""
+    """Return whether this is a plain function with a timeout, which only a worker process can keep to."""
     while isinstance(fn := innermost(fn), Wrapper):
         if type(fn) is Interrupted:
             return True

@@ -47,7 +47,7 @@ def column_of(column: Any) -> Any:
 
 
 def is_plain(pa: Any, kind: Any) -> bool:
-    """Tell whether values are numbers, or times, which NumPy has too."""
+    """Return whether values are numbers, or times, which NumPy has too."""
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     is_time = pa.types.is_timestamp(kind) and kind.tz is None
     return is_number or is_time or pa.types.is_duration(kind) or pa.types.is_date(kind)

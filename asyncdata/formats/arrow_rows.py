@@ -59,7 +59,7 @@ class ArrowParser(ColumnParser):
         return self._at_end()
 
     def start(self, data: bytes) -> bool:
-        """Take the first bytes of a file that is read from a later batch on; tell whether more are needed."""
+        """Take the first bytes of a file that is read from a later batch on; return whether more are needed."""
         self.feed(data)
         while self._schema is None:
             message = self._next()
@@ -87,7 +87,7 @@ class ArrowParser(ColumnParser):
         return kind, data + body
 
     def _begun(self) -> bool:
-        """Tell whether it is known if this is a file or a stream."""
+        """Return whether it is known if this is a file or a stream."""
         start = self.taken(8)
         if start is None:
             return False
@@ -97,7 +97,7 @@ class ArrowParser(ColumnParser):
         return True
 
     def _told(self) -> bool:
-        """Tell whether the next message is known, or that there is none."""
+        """Return whether the next message is known, or that there is none."""
         if not self._length:
             start = self.taken(8)
             if start is None:

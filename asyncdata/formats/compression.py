@@ -162,7 +162,7 @@ class ZlibReader:
         return b"".join(self._members())
 
     def finish(self) -> None:
-        """Raise DataLossError for an error that was kept, or when the last stream has not come to its end."""
+        """Raise DataLossError for an error that was kept, or when the last stream has not ended."""
         if self._error is not None:
             raise self._error
         if self._fed and not self._stream.eof:
@@ -239,7 +239,7 @@ class FrameReader:
         return b"".join(self._pieces())
 
     def finish(self) -> None:
-        """Raise DataLossError for an error that was kept, or when the last frame has not come to its end."""
+        """Raise DataLossError for an error that was kept, or when the last frame has not ended."""
         if self._error is not None:
             raise self._error
         if self._fed and not self._frame.eof:

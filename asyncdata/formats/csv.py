@@ -263,7 +263,7 @@ class CsvParser:
         return (self._table.elements(self._name, rows) if rows else []), used
 
     def _more(self) -> bool:
-        """Move the next window to `_rest`; tell whether there may be something in it now."""
+        """Move the next window to `_rest`; return whether there may be something in it now."""
         if self._at >= len(self._data):
             return self._finished and bool(self._rest)
         window = self._data[self._at : self._at + WINDOW]

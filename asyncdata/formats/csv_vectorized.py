@@ -18,7 +18,7 @@ SEPARATORS: Final = b"\x1f\x1e\x1d\x1c\x00\x01\x02\x03"
 
 
 class Grid(NamedTuple):
-    """The fields of records, one after the other, how many each has, and how many bytes the records are."""
+    """The fields of records, one after another, how many each has, and how many bytes the records are."""
 
     fields: list[bytes]
     width: int

@@ -18,16 +18,16 @@ from asyncdata.formats.element_codec import ElementReader, encode_element
 __all__ = ("UniformElements", "UniformRecords", "decode_uniform", "encode_uniform")
 
 FEW: Final = 16
-"""Fewer elements than this are read quicker one after the other."""
+"""Fewer elements than this are read quicker one after another."""
 
 LONG: Final = 256
-"""Longer records are not put beside each other to be looked at: that takes as long as to look at parts of each."""
+"""Longer records are not put next to each other to be looked at: that takes as long as to look at parts of each."""
 
 WIDE: Final = 1 << 14
 """The arrays of longer records are copied once only: to batches, or to whoever wants them."""
 
 SPARSE: Final = 64
-"""Long records of more parts than one for so many bytes are read quicker one after the other."""
+"""Long records of more parts than one for so many bytes are read quicker one after another."""
 
 
 def decode_uniform(records: Sequence[Any]) -> list[Any] | ColumnBatch | None:
@@ -114,7 +114,7 @@ class UniformRecords:
         return np.frombuffer(b"".join(self.records), np.uint8).reshape(len(self.records), -1)
 
     def alike(self, free: Sequence[tuple[int, int]]) -> bool:
-        """Tell whether all records are the same but for these columns."""
+        """Return whether all records are the same but for these columns."""
         if self.width <= LONG:
             differ = (self.rows != self.rows[0]).any(axis=0)
             for begin, end in free:
@@ -276,7 +276,7 @@ def stacks_of(parts: Sequence[LayoutPart]) -> list[Callable[[UniformRecords], An
 
 
 def is_plain(dtype: np.dtype[Any]) -> bool:
-    """Tell whether a row of an array of this dtype is what was put there."""
+    """Return whether a row of an array of this dtype is what was put there."""
     return dtype.kind in "biufc" and dtype.isnative
 
 

@@ -61,7 +61,7 @@ class NpyParser(ColumnParser):
         return self._header is not None and is_by_rows(self._header)
 
     def start(self, data: bytes) -> bool:
-        """Take the first bytes of a file that is read from a later row on; tell whether more are needed."""
+        """Take the first bytes of a file that is read from a later row on; return whether more are needed."""
         size = header_size(data)
         if size is None or size > len(data):
             return True
@@ -91,7 +91,7 @@ class NpyParser(ColumnParser):
         return np.frombuffer(bytearray(data), header.dtype).reshape(count, *header.shape[1:]), count
 
     def _begun(self) -> bool:
-        """Tell whether the header is known, or that there is none."""
+        """Return whether the header is known, or that there is none."""
         while (size := header_size(self._start)) is None or size > len(self._start):
             more = self.taken(10 if not self._start else 2 if size is None else size - len(self._start))
             if more is None:
@@ -214,10 +214,10 @@ def header_size(data: bytes) -> int | None:
 
 
 def is_numpys(head: bytes) -> bool:
-    """Tell whether a file begins as NumPy's do."""
+    """Return whether a file begins as NumPy's do."""
     return head.startswith((MAGIC, ZIP, EMPTY_ZIP))
 
 
 def is_by_rows(header: NpyHeader) -> bool:
-    """Tell whether rows lie one after the other, so that any of them can be read."""
+    """Return whether rows lie one after another, so that any of them can be read."""
     return not header.by_columns and header.row_bytes > 0

@@ -29,7 +29,7 @@ WIDTHS: Final = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Marks:
-    """What tells whether an index is of a file as it is, and as it is to be read."""
+    """What shows whether an index is of a file as it is, and as it is to be read."""
 
     kind: str
     """Of the elements, in eight letters at most."""

@@ -209,7 +209,7 @@ def check_kept(pa: Any, found: Any, kind: Any) -> None:
 
 
 def is_listed(pa: Any, kind: Any) -> bool:
-    """Tell whether values are lists."""
+    """Return whether values are lists."""
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 

@@ -12,7 +12,7 @@ MAX_RECORD_BYTES: Final = 1 << 28
 """The default of `max_record_bytes` of files that others have written."""
 
 KEPT_RECORD_BYTES: Final = 1 << 32
-"""The default of `max_record_bytes` of `load`, `cache` and `snapshot`, whose records may be whole batches."""
+"""The default of `max_record_bytes` of `load`, `cache` and `snapshot`, whose records may be complete batches."""
 
 
 def offset_in(compressed: bool) -> str:

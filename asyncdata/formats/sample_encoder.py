@@ -59,7 +59,7 @@ class SampleEncoder:
 
 
 def is_about(name: Any) -> bool:
-    """Tell whether a name is no extension, but of what tells of the sample, as `__key__` and `__url__` do."""
+    """Return whether a name is no extension, but of what tells of the sample, as `__key__` and `__url__` do."""
     return isinstance(name, str) and name.startswith("__") and name.endswith("__")
 
 

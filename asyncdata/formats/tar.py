@@ -75,7 +75,7 @@ def member_of(header: bytes) -> Member | None:
 
 
 def intact(header: bytes) -> bool:
-    """Tell whether a header has the checksum that it says: the sum of its bytes, with spaces in that place."""
+    """Return whether a header has the checksum that it says: the sum of its bytes, with spaces in that place."""
     checksum = header[148:156]
     try:
         check = number(checksum)

@@ -46,7 +46,7 @@ DTYPE_OF: Final[Mapping[str, np.dtype[Any]]] = {
 SCALAR_OF: Final[Mapping[str, type[Any]]] = {"bytes_list": bytes, "float_list": np.float32, "int64_list": np.int64}
 
 FEW: Final = 48
-"""Up to this many values NumPy is faster taking one after the other than calling protobuf's `__array__`."""
+"""Up to this many values NumPy is faster taking one after another than calling protobuf's `__array__`."""
 
 SPELLING: Final = {None: "nothing", "bytes_list": "bytes", "float_list": "float32", "int64_list": "int64"}
 

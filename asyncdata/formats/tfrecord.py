@@ -47,7 +47,7 @@ FRAMING: Final = 16
 """Bytes around a record: the header, and the CRC that follows the record."""
 
 MANY: Final = 24
-"""From this many records on, checking all of them at once in NumPy beats checking one after the other."""
+"""From this many records on, checking all of them at once in NumPy beats checking one after another."""
 
 LARGE: Final = 1 << 16
 """From this many bytes on, a read of its own for each record beats copying records out of blocks, and the checksum of
@@ -83,7 +83,7 @@ def frame(record: bytes) -> bytes:
 
 
 def frames(records: Sequence[bytes]) -> bytes:
-    """Return records as they stand in a TFRecord file, one after the other."""
+    """Return records as they stand in a TFRecord file, one after another."""
     count = len(records)
     if count < MANY:
         return b"".join(map(frame, records))

@@ -52,7 +52,7 @@ PAGE: Final = 4096
 
 
 class Stamp(NamedTuple):
-    """What tells whether a file is still what it was: its size, and when it was changed, in nanoseconds."""
+    """What shows whether a file is still what it was: its size, and when it was changed, in nanoseconds."""
 
     size: int
     mtime_ns: int

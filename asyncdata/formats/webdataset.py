@@ -141,7 +141,7 @@ class SampleParser:
         return taken
 
     def _passed_by(self) -> bool:
-        """Pass by what nobody needs, as far as there are bytes; tell whether that is done."""
+        """Pass by what nobody needs, as far as there are bytes; return whether that is done."""
         if self._unread:
             size: int = min(self._unread, len(self._data) - self._at)
             self._at += size

@@ -480,19 +480,19 @@ def unwrapped(value: Any) -> Any:
 
 
 def is_of(module: str, function: Any) -> bool:
-    """Tell whether this is a function of Python's that was made in a module."""
+    """Return whether this is a function of Python's that was made in a module."""
     return type(function) is FunctionType and function.__module__ == module
 
 
 def has_doc(code: CodeType) -> bool:
-    """Tell whether the first constant of code is its docstring, or `None` in the place of one."""
+    """Return whether the first constant of code is its docstring, or `None` in the place of one."""
     if sys.version_info >= (3, 13):
         return bool(code.co_flags & CO_HAS_DOCSTRING)
     return bool(code.co_flags & CO_NEWLOCALS) and not code.co_name.startswith("<")
 
 
 def cell_is_full(cell: Any) -> bool:
-    """Tell whether a variable of the function around has a value yet."""
+    """Return whether a variable of the function around has a value yet."""
     try:
         _ = cell.cell_contents
     except ValueError:

@@ -42,7 +42,7 @@ class Epochs:
             one.next = epoch
 
     def begin(self, epoch: int | None = None) -> int:
-        """Return the number of an epoch that begins now: the next one, unless it is told."""
+        """Return the number of an epoch that begins now: the next one, unless it is given."""
         if epoch is None:
             epoch = self.next
         else:
@@ -52,7 +52,7 @@ class Epochs:
         return epoch
 
     def go_on(self, place: ResumePoint) -> ResumePoint:
-        """Return the place that a state tells; the next epoch is the one after its, also where this was made from."""
+        """Return the place in a state; the next epoch is the one after its, also where this was made from."""
         self.set(place.epoch + 1)
         return place
 
@@ -69,7 +69,7 @@ class Epochs:
 
 
 def varies(plan: Node) -> bool:
-    """Tell whether elements may differ from epoch to epoch: a step draws, or a user's function makes datasets."""
+    """Return whether elements may differ from epoch to epoch: a step draws, or a user's function makes datasets."""
     found, left = {id(plan)}, [plan]
     while left:
         node = left.pop()

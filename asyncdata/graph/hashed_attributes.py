@@ -20,12 +20,12 @@ MAKING: Final = frozenset({"__init__", "__new__", "__post_init__", "__setstate__
 
 
 def is_own(value: Any) -> bool:
-    """Tell whether a function or class is one of this package."""
+    """Return whether a function or class is one of this package."""
     return str(value.__module__).partition(".")[0] == "asyncdata"
 
 
 def is_users(function: Callable[..., Any]) -> bool:
-    """Tell whether a function that makes datasets is none of this package, whose readers do not draw."""
+    """Return whether a function that makes datasets is none of this package, whose readers do not draw."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
     return not is_own(function)
@@ -40,7 +40,7 @@ def keywords_of(function: partial[Any]) -> list[tuple[str, Any]]:
 
 
 def attributes_of(value: Any, kind: type[Any]) -> dict[str, Any]:
-    """Return the attributes of an object that tell it from others, looked up without any code of the user's."""
+    """Return the attributes of an object that distinguish it from others, looked up without any code of the user's."""
     if is_own(kind):
         names = counted_attributes(kind)
         return {name: getattr(value, name) for name in names}

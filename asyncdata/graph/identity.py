@@ -31,7 +31,7 @@ def words_of(node: Node) -> str | None:
 
 
 def is_default(node: Node, name: str, value: Any) -> bool:
-    """Tell whether a field has its default value."""
+    """Return whether a field has its default value."""
     default = next(field.default for field in fields(node) if field.name == name)
     return value is default or (default is not MISSING and hash_of(value) == hash_of(default))
 
@@ -47,7 +47,7 @@ def own_parts(node: Node, name: str) -> list[Any]:
 
 
 def holds_arguments(function: Any) -> bool:
-    """Tell whether this is a function of this package with arguments, or values of the function around it."""
+    """Return whether this is a function of this package with arguments, or values of the function around it."""
     if type(function) is partial:
         return is_own(function.func) and bool(function.args or keywords_of(cast("partial[Any]", function)))
     return type(function) is FunctionType and is_own(function) and bool(function.__closure__)

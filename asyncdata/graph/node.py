@@ -69,7 +69,7 @@ ELSEWHERE: Final = {"counts": "elsewhere"}
 """Metadata of a field that is compared by other means: seeds, shares, paths."""
 
 REPLACEABLE: Final = {"counts": "kept"}
-"""Metadata of a field that may be another one when a run goes on from a state, but not for elements that are kept:
+"""Metadata of a field that may be another one when a run continues from a state, but not for elements that are kept:
 functions, data in memory, and what is documented as free to change."""
 
 
@@ -364,7 +364,7 @@ class Node:
         return {name: getattr(self, name) for name in names}
 
     def is_input(self, name: str) -> bool:
-        """Tell whether a field is an input, or several."""
+        """Return whether a field is an input, or several."""
         value: Any = getattr(self, name)
         return isinstance(value, Node) or (isinstance(value, tuple) and any(isinstance(part, Node) for part in value))  # pyright: ignore[reportUnknownVariableType]
 
@@ -374,7 +374,7 @@ class Node:
 
     @property
     def resume_note(self) -> str | None:
-        """How this node goes on from a state, in words; `None` where it goes on at the element."""
+        """How this node continues from a state, in words; `None` where it continues at the element."""
         return None
 
     def label(self) -> str:
@@ -549,7 +549,7 @@ def names_of(kind: type[Node]) -> tuple[str, ...]:
 
 @functools.cache
 def counted_names(kind: type[Node], where: str) -> tuple[str, ...]:
-    """Return the names of the fields that tell nodes apart: for what is kept, or in a state beyond the label."""
+    """Return the names of the fields that distinguish nodes: for what is kept, or in a state beyond the label."""
     fields = [(field, field.metadata.get("counts")) for field in dataclasses.fields(kind)]
     if where == "kept":
         return tuple([field.name for field, counts in fields if counts in {None, "kept"}])
@@ -565,7 +565,7 @@ def node_of(value: object, call: Call) -> Node:
 
 
 def finite(cardinality: int) -> bool:
-    """Tell whether a cardinality is a number of elements."""
+    """Return whether a cardinality is a number of elements."""
     return cardinality >= 0
 
 
@@ -602,7 +602,7 @@ def check_parallel(method: str, calls: int | None) -> None:
 
 
 def repeated(cardinality: int, count: int) -> int:
-    """Return the cardinality of `count` repetitions, for ever if -1."""
+    """Return the cardinality of `count` repetitions, forever if -1."""
     if count < 0:
         return INFINITE_CARDINALITY if cardinality else 0
     return scaled(cardinality, lambda size: size * count) if count else 0

@@ -94,7 +94,7 @@ def in_one_pass(first: Map | Filter, functions: tuple[Call, ...]) -> Filter:
 
 
 def fusible(first: Map | Filter, second: Map | Filter) -> bool:
-    """Tell whether functions may be called in one pass: of a pass in which some are awaited, each element is one."""
+    """Return whether functions may be called in one pass: of a pass in which some are awaited, each element is one."""
     if second.workers is not None or awaited(first) != awaited(second) or vectorized(first) != vectorized(second):
         return False
     if first.workers is None:
@@ -105,7 +105,7 @@ def fusible(first: Map | Filter, second: Map | Filter) -> bool:
 
 
 def may_join(first: object, second: object) -> bool:
-    """Tell whether the workers of the first may call the function of the second: processes only what can be sent."""
+    """Return whether the workers of the first may call the function of the second: processes only what can be sent."""
     if isinstance(first, Tuning) and first.processes:
         return isinstance(second, Tuning) and second.processes
     return first is None or isinstance(first, Tuning)
@@ -220,7 +220,7 @@ def filter_pushdown(node: Node) -> Node | None:
 
 
 def called_freely(work: Called) -> bool:
-    """Tell whether functions may be called in any order or not at all, and elements keep their order."""
+    """Return whether functions may be called in any order or not at all, and elements keep their order."""
     return work.preserves_tickets and (work.pure or work.workers is not None)
 
 
@@ -250,7 +250,7 @@ def shrink_pushdown(node: Node) -> Node | None:
 
 
 def shrinking(node: Node) -> bool:
-    """Tell whether elements are smaller after a node than before it, as its user said."""
+    """Return whether elements are smaller after a node than before it, as its user said."""
     return isinstance(node, Called) and node.calls[-1].shrinks
 
 
@@ -387,7 +387,7 @@ def unwaiting(plan: Node, alone: bool) -> Node | None:
 
 
 def in_place(node: Node) -> Node:
-    """Return a plan whose functions are called one after the other, where nobody but us said that they should not."""
+    """Return a plan whose functions are called one after another, where nobody but us said that they should not."""
     inputs = [in_place(part) for part in node.inputs]
     if any(map(operator.is_not, inputs, node.inputs)):
         node = node.with_inputs(*inputs)
@@ -427,7 +427,7 @@ def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node
 
 
 def resumptions(plan: Node) -> list[str]:
-    """Return what a plan does otherwise than to go on at the element, sources first."""
+    """Return what a plan does otherwise than to continue at the element, sources first."""
     return [words for node in nodes_of(plan) if (words := node.resume_note) is not None]
 
 

@@ -115,7 +115,7 @@ def check_buffers(plan: Node, position: Any) -> None:
 
 
 def has_unseen_steps(node: Node) -> bool:
-    """Tell whether a user's function makes datasets, whose steps are not in the plan."""
+    """Return whether a user's function makes datasets, whose steps are not in the plan."""
     return isinstance(node, OF_DATASETS) and is_users(node.function.fn)
 
 
@@ -136,7 +136,7 @@ def room_in(nodes: list[Node], everything: int) -> int:
 
 
 def counts_in(position: Any) -> Iterator[Any]:
-    """Yield each number of elements that a position tells in a few words."""
+    """Yield each number of elements in a position in a few words."""
     for named in parts_of(position):
         yield from counts_of(named)
 
@@ -155,7 +155,7 @@ def parts_of(position: Any) -> Iterator[dict[str, Any]]:
 
 
 def counts_of(named: dict[str, Any]) -> Iterator[Any]:
-    """Yield the numbers of elements that one part of a position tells."""
+    """Yield the numbers of elements in one part of a position."""
     if "run" in named:
         run: Any = named["run"]
         yield run[1] if isinstance(run, list) and len(cast("list[Any]", run)) == 2 else run
@@ -168,7 +168,7 @@ def counts_of(named: dict[str, Any]) -> Iterator[Any]:
 
 
 def has_bits(columns: Any, count: Any) -> bool:
-    """Tell whether packed tickets have bits for each: then the state is as long as they are many."""
+    """Return whether packed tickets have bits for each: then the state is as long as they are many."""
     if isinstance(columns, dict):
         return any(has_bits(part, count) for part in cast("dict[str, Any]", columns).values())
     if not isinstance(columns, list) or type(count) is not int or count < 0:

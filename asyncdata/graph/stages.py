@@ -291,7 +291,7 @@ async def fill(
 ) -> None:
     """Read a pipeline into a queue as far as there is room; each pull waits for its `turn`.
 
-    A turn lasts until all that was asked for has come: a pump goes on with what it was ordered.
+    A turn lasts until all that was asked for has come: what was asked for is read to its end.
     """
     turn = turn or nullcontext()
     want = Demand()
@@ -318,7 +318,7 @@ async def breathe() -> None:
 
 @dataclass(frozen=True)
 class Apply:
-    """1→1, stateless: functions called on each element, one after the other, in place or `workers` at a time."""
+    """1→1, stateless: functions called on each element, one after another, in place or `workers` at a time."""
 
     calls: tuple[Call, ...]
     workers: int | None = None

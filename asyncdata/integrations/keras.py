@@ -1,4 +1,4 @@
-"""A dataset as Keras's `fit` takes one: a `PyDataset`, which is asked for batches by number, one after the other."""
+"""A dataset as Keras's `fit` takes one: a `PyDataset`, which is asked for batches by number, one after another."""
 
 from __future__ import annotations
 

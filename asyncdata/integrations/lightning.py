@@ -1,7 +1,7 @@
 """What a loader must know of Lightning, which tells it nothing: found in the frames of the loop that calls it.
 
 Lightning reads one batch ahead of a loader without a length, to know which is the last, and saves the loader's state as
-it is then: the batch would be lost. From a checkpoint of the end of an epoch it goes on with the next epoch, and does
+it is then: the batch would be lost. From a checkpoint of the end of an epoch it continues with the next epoch, and does
 not load the loader's state: the loader would begin with its first epoch again.
 """
 
@@ -33,7 +33,7 @@ def epoch_to_begin(frame: FrameType | None) -> int | None:
 
 
 def was_last_batch(frame: FrameType | None) -> bool:
-    """Tell whether Lightning's training loop, which iterates from this frame, had come to the last batch of an epoch.
+    """Return whether Lightning's training loop, which iterates from this frame, had come to the last batch of an epoch.
 
     With `limit_train_batches` that is not the last one of the loader.
     """

@@ -32,7 +32,7 @@ class LoaderIterator(Generic[T]):
     ) -> None:
         self._dataset, self._batches, self._convert = dataset, batches, convert
         self.resumed = resumed
-        """Whether it goes on from a state, and no batch has been asked for since."""
+        """Whether it continues from a state, and no batch has been asked for since."""
         self.begun = self.ended = False
 
     @property
@@ -94,7 +94,7 @@ class Loader(Closable, Generic[T]):
 
     Its state is that of the epoch that is being read: how many batches the loop has been given, not how many have been
     read ahead. A loader that loads it, in another process, gives the rest of that epoch first and then the epochs after
-    it. A state that was saved at the end of an epoch goes on with the next one.
+    it. A state that was saved at the end of an epoch continues with the next one.
 
     >>> import asyncdata as ad
     >>> from asyncdata.integrations.loader import Loader
@@ -183,7 +183,7 @@ class Loader(Closable, Generic[T]):
     def state_dict(self) -> dict[str, Any]:
         """Return the place in the training, as JSON knows it: between any two batches, also after `close`.
 
-        It is what `DatasetIterator.state_dict` returns, and `Dataset.iterate(state=)` goes on from it too. Where
+        It is what `DatasetIterator.state_dict` returns, and `Dataset.iterate(state=)` continues from it too. Where
         Lightning or accelerate asks in several processes, which save what the first returns, it has the states of all.
         """
         caller = caller_of(currentframe())
@@ -214,5 +214,5 @@ def caller_of(frame: FrameType | None) -> FrameType | None:
 
 
 def is_end(state: Mapping[str, Any], cardinality: int) -> bool:
-    """Tell whether a state says that nothing of its epoch is left."""
+    """Return whether a state says that nothing of its epoch is left."""
     return state["position"] == END or (not state.get("dealt") and state["delivered"] == cardinality)

@@ -44,7 +44,7 @@ WARY: Final = 33
 
 
 def gather(parts: Sequence[Array], out: Array) -> None:
-    """Copy arrays into `out`, one after the other along the first axis, as `numpy.concatenate` does.
+    """Copy arrays into `out`, one after another along the first axis, as `numpy.concatenate` does.
 
     All have its dtype, which holds no objects, and `out` is in row-major order.
     """
@@ -82,12 +82,12 @@ class StripedCopier:
             self.held_up(begin + len(parts) * USUAL)
 
     def is_wary(self) -> bool:
-        """Tell whether the next copy is one of those for which the lock is not given up more often than need be."""
+        """Return whether the next copy is one of those for which the lock is not given up more often than need be."""
         self.wary = max(0, self.wary - 1)
         return self.wary > 0
 
     def held_up(self, begin: float) -> bool:
-        """Tell whether something that began then took so long that others have had the lock."""
+        """Return whether something that began then took so long that others have had the lock."""
         if late := time.perf_counter() - begin > LATE:
             self.wary = WARY
         return late

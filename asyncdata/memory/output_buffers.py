@@ -54,7 +54,7 @@ def empty(shape: SupportsIndex | Iterable[SupportsIndex], dtype: npt.DTypeLike =
 
 
 class OutputBuffer:
-    """Rows of a batch that are filled with elements, one after the other: what the next one may be made in."""
+    """Rows of a batch that are filled with elements, one after another: what the next one may be made in."""
 
     __slots__ = ("arrays", "row", "taken")
 

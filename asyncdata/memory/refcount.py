@@ -22,7 +22,7 @@ ALONE: Final = references([object()], 0)
 
 
 def is_only_reference(holder: Sequence[Any] | Mapping[Any, Any], key: Any) -> bool:
-    """Tell whether what `holder` has at `key`, an array or a tuple or dict of such, can be written into unseen.
+    """Return whether what `holder` has at `key`, an array or a tuple or dict of such, can be written into unseen.
 
     It can if there is no other reference to it, nor to what its memory belongs to. Of other objects it is not known.
     Only for a holder that nobody else reads, and where threads take turns.
@@ -45,7 +45,7 @@ def is_only_reference(holder: Sequence[Any] | Mapping[Any, Any], key: Any) -> bo
 
 
 def is_owner(array: npt.NDArray[Any]) -> bool:
-    """Tell whether an array's memory is its own, or that of an array which nothing else looks into."""
+    """Return whether an array's memory is its own, or that of an array which nothing else looks into."""
     if not array.flags.writeable or getweakrefcount(array):
         return False
     if array.flags.owndata:

@@ -136,7 +136,7 @@ class Judge:
         return found
 
     def computes(self, step: StepStatistics) -> bool:
-        """Tell whether the functions of a step compute; where threads take turns, each does for a part of its time."""
+        """Return whether the functions of a step compute. Threads that take turns each do so part of the time."""
         if step.where == "inline":
             had_a_core = max(0.0, step.own_seconds - self.stats.queued_seconds)
             return not 0 < self.stats.thread_seconds < COMPUTES * had_a_core

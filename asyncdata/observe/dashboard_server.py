@@ -197,7 +197,7 @@ class Dashboard(Closable):
 
 
 def is_this_machine(host: str) -> bool:
-    """Tell whether a `Host` header names this machine: a page elsewhere may have its own name lead here."""
+    """Return whether a `Host` header names this machine: a page elsewhere may have its own name lead here."""
     return is_loopback(urlsplit(f"//{host}").hostname or "")
 
 

@@ -21,7 +21,7 @@ class Box(NamedTuple):
     load: float | None = None
     """How busy it is, from 0 to 1; `None` if that is not known."""
     waiting: str = ""
-    """What stands beside the arrow to the next step: what lies in between."""
+    """What stands next to the arrow to the next step: what lies in between."""
     limits: bool = False
     """Whether it is the bottleneck."""
     inputs: tuple[int, ...] = ()
@@ -39,7 +39,7 @@ BORDER: Final = "#b8b8b8"
 
 
 def plan_picture(graphs: Sequence[Graph]) -> str:
-    """Return the picture of some pipelines, one beside the other."""
+    """Return the picture of some pipelines, one next to the other."""
     lines: list[str] = []
     left, height = 8.0, 0.0
     for title, boxes in graphs:
@@ -115,7 +115,7 @@ def outline(box: Box, x: float, y: float) -> list[str]:
 
 
 def arrow(from_x: float, from_y: float, x: float, y: float, words: str) -> list[str]:
-    """Return an arrow down, with words beside it."""
+    """Return an arrow down, with words next to it."""
     lines = [
         f'<path d="M{from_x:.1f} {from_y:.1f} L{x:.1f} {y - 6:.1f}" stroke="#888" fill="none"/>',
         f'<path d="M{x - 4:.1f} {y - 7:.1f} L{x + 4:.1f} {y - 7:.1f} L{x:.1f} {y:.1f} Z" fill="#888"/>',

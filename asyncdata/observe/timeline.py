@@ -135,5 +135,5 @@ def legend(kinds: Sequence[str], top: float) -> list[str]:
 
 
 def shortened(text: str) -> str:
-    """Return a label that fits beside a row."""
+    """Return a label that fits next to a row."""
     return text if len(text) <= 31 else f"{text[:15]}…{text[-15:]}"

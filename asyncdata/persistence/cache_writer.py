@@ -1,4 +1,4 @@
-"""Elements written to a file as they are read: what is whole stays, also when a process dies, and is gone on with."""
+"""Elements written to a file as they are read. What is complete stays if a process dies, and is continued."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class CacheWriter:
                 self.mark = PositionMark(manifest["elements"], manifest["position"])
 
     def key(self) -> int:
-        """Return what tells this file's heading from others."""
+        """Return what distinguishes this file's heading from others."""
         return masked_crc(self.heading.record())
 
     def keep(self, number: int, block: Block) -> None:
@@ -146,7 +146,7 @@ class CacheWriter:
                 self.file.truncate(size)  # the next epoch tries again
 
     def publish(self) -> bool:
-        """Give the file its name, and tell whether it has it."""
+        """Give the file its name, and return whether it has it."""
         if not self.file.publish():
             return False
         self.whole, self.last = True, None
@@ -179,7 +179,7 @@ ALL: Final = forks.lock()
 
 
 def whole_records(path: str, most: int) -> tuple[int, int]:
-    """Return how many records of a file are whole, up to its end mark or the first that is not, and where they end."""
+    """Return how many records of a file are complete, before its end mark or a damaged one, and where they end."""
     parser, count, end, at = RecordParser(path, most=most), 0, 0, 0
     with RandomFile(path) as file:
         while data := file.read_at(at, BLOCK_BYTES):
@@ -195,7 +195,7 @@ def whole_records(path: str, most: int) -> tuple[int, int]:
 
 
 def is_whole(record: bytes | DataLossError) -> bool:
-    """Tell whether this is a record that is not damaged, and not the end mark."""
+    """Return whether this is a record that is not damaged, and not the end mark."""
     return isinstance(record, bytes) and not record.startswith(TAIL)
 
 
@@ -205,7 +205,7 @@ def end_mark(count: int) -> bytes:
 
 
 def has_mark(path: str, count: int, end: int) -> bool:
-    """Tell whether what comes behind so many elements in a file is its end mark, and nothing else."""
+    """Return whether what comes behind so many elements in a file is its end mark, and nothing else."""
     mark = end_mark(count)
     with RandomFile(path) as file:
         return file.read_at(end, len(mark) + 1) == mark

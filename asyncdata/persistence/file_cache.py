@@ -49,7 +49,7 @@ class FileCache(Unary):
 
     path: str = field(metadata=ELSEWHERE)
     made_of: tuple[str, ...] = field(repr=False, metadata=ELSEWHERE)
-    """What no words tell of the input, as it was when this was made: functions change what they hold."""
+    """What the label of the input does not show, as it was when this was made: functions change what they hold."""
     indexes: IndexCache = field(default_factory=IndexCache, repr=False, metadata=PHYSICAL)
 
     @staticmethod
@@ -158,7 +158,7 @@ class FileCache(Unary):
                 yield block
 
     def going_on(self, heading: Header, place: CachePosition) -> Header:
-        """Return the heading of a file, in which a run may go on at `place` if that is of the same order."""
+        """Return the heading of a file, in which a run may continue at `place` if that is of the same order."""
         if place.seeds is not None and [*map(list, place.seeds)] != [*map(list, heading.seeds)]:
             raise ResumeError(
                 f"{self.path}: the state was taken in another order of this file, which was written again since, with "

@@ -22,7 +22,7 @@ HEAD: Final = b"\0asyncdata kept 1\n"
 """Begins the first record of a file. No element begins with a zero."""
 
 TAIL: Final = b"\0asyncdata end\n"
-"""Begins the last record of a file that is whole."""
+"""Begins the last record of a file that is complete."""
 
 LAST: Final = 64
 """No last record is longer."""
@@ -33,7 +33,7 @@ MOST: Final = 1 << 22
 
 
 class Header(NamedTuple):
-    """A pipeline in words, its shares and seeds, whether running it again gives the same, and what no words tell."""
+    """A pipeline in words, its shares and seeds, whether running it again gives the same, and what no label shows."""
 
     plan: list[str]
     shares: list[list[int]]
@@ -68,7 +68,7 @@ class Header(NamedTuple):
 
     @classmethod
     def parse(cls, path: str, record: bytes | DataLossError) -> Self:
-        """Return the heading that a record tells."""
+        """Return the heading in a record."""
         if isinstance(record, bytes) and record.startswith(HEAD):
             with suppress(ValueError, TypeError, KeyError):
                 return cls(**checked(json.loads(record.removeprefix(HEAD))))

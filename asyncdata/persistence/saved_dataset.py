@@ -107,7 +107,7 @@ def save(
 
 
 def free(target: Path) -> bool:
-    """Tell whether a folder can get this name: nothing is there, or an empty folder that can be removed."""
+    """Return whether a folder can get this name: nothing is there, or an empty folder that can be removed."""
     if not os.path.lexists(target):
         return True
     if not target.is_dir() or target.is_symlink() or target.is_mount() or target.samefile("."):
@@ -135,7 +135,7 @@ def fill(dataset: Iterated, next_block: NextBlock, shards: ShardWriters, interva
                     shards.hold(elements.state_dict())
                     begin, left = time.monotonic(), interval or MOST
             state = None
-            with suppress(ResumeError):  # a source that cannot tell where it is has come to its end all the same
+            with suppress(ResumeError):  # a source that cannot tell where it is has ended all the same
                 state = elements.state_dict()
         shards.finish(state)
     finally:
@@ -281,7 +281,7 @@ class ShardWriters:
         write_whole(self.folder / STATE, json.dumps(with_checksum(manifest)).encode(), durable=durable)
 
     def finish(self, state: Mapping[str, Any] | None = None) -> None:
-        """Write the manifest, once all shards are on the disk, beside the state at the end, which tells whose they are.
+        """Write the manifest when all shards are on the disk, next to the state at the end, which says whose they are.
 
         Where the machine stops before that is on the disk, saving begins anew.
         """
@@ -333,7 +333,7 @@ def shaped(content: bytes, shard: type[int | str], *more: str) -> Any:
 
 
 class ShardWriter:
-    """One file: elements in frames, plain or as compressed streams one after the other."""
+    """One file: elements in frames, plain or as compressed streams one after another."""
 
     def __init__(self, path: Path, compression: str | None, elements: int, size: int) -> None:
         self.path = path
@@ -389,7 +389,7 @@ class ShardWriter:
         self.waiting, self.waiting_bytes = [], 0
 
     def sync(self) -> None:
-        """Have all of it on the disk, so that another process can go on behind it."""
+        """Have all of it on the disk, so that another process can continue behind it."""
         if self.begun:
             self.put(self.compressor.finish())
             self.compressor, self.begun = compressor(self.compression), False
@@ -478,7 +478,7 @@ class Saved:
         )
 
     def plan(self) -> Node:
-        """Return the plan that reads all files, one after the other."""
+        """Return the plan that reads all files, one after another."""
         catalog = None if self.compression else FileCatalog([*self.shards], self)
         call = Call("load", self.file, spread=False)
         return SavedFiles(Items([*self.shards], files=True), call, catalog, count=sum(self.shards.values()))

@@ -52,7 +52,7 @@ class ShardFormat:
 
 
 class Each:
-    """Elements that stand in a file one after the other, each by itself."""
+    """Elements that stand in a file one after another, each by itself."""
 
     def __init__(self, encode: Callable[[Any], bytes]) -> None:
         self._encode = encode

@@ -1,4 +1,4 @@
-"""Shards: files of a format that a dataset is written to, one after the other, each whole or not there."""
+"""Shards: files of a format that a dataset is written to, one after another, each whole or not there."""
 
 from __future__ import annotations
 

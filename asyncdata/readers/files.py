@@ -54,7 +54,7 @@ def files_of(
     library: RandomAccessFiles | None = None,
     storage: StorageOptions | None = None,
 ) -> Node:
-    """Return the plan that reads files, whose names may come from a dataset, one after the other or several at once.
+    """Return the plan that reads files, whose names may come from a dataset, one after another or several at once.
 
     With a `library` the elements of files whose names are known can be had in any order.
     """
@@ -64,7 +64,7 @@ def files_of(
         raise PlanError(f"{method}(filenames=) must be a path, several, or a dataset of paths, got {filenames!r:.80}")
     plan = names_of(method, filenames, storage)
     call = Call(method, open_one, spread=False)
-    call.label = f"{method}(filenames)"  # a line of ours would tell nobody anything
+    call.label = f"{method}(filenames)"  # a line of ours would help nobody
     if reads is None:
         names = (
             plan.items

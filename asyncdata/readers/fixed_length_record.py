@@ -49,7 +49,7 @@ class FixedLengthRecordDataset(Dataset[bytes]):
 
         `compression_type` is `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"` or none, which the first bytes cannot tell, as they
         may be a record's; the lengths are those of what is not compressed. Files are read in blocks of `buffer_size`
-        bytes (2 MB), one after the other, or `num_parallel_reads` at once, in turn. `storage_options` are for files at
+        bytes (2 MB), one after another, or `num_parallel_reads` at once, in turn. `storage_options` are for files at
         URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that keeps them on this machine. Without
         that those have no known number of records.
         """

@@ -57,13 +57,13 @@ class JsonLinesDataset(Dataset[Any]):
 
         The first bytes of a file tell if it is compressed by gzip, bzip2 or zstd, unless `compression_type` does:
         `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
-        one after the other, or `num_parallel_reads` at once, in turn. A line of more than `max_record_bytes` (256 MiB)
+        one after another, or `num_parallel_reads` at once, in turn. A line of more than `max_record_bytes` (256 MiB)
         is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for files at
         URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that keeps them on this machine.
 
         With `index=True`, of files that are not compressed, any value can be had without those before it, and their
         number is known, as `TFRecordDataset` has it. The index of `a.jsonl` is made when it is first needed and kept
-        beside it as `.a.jsonl.index`, or else in the user's cache.
+        next to it as `.a.jsonl.index`, or else in the user's cache.
         """
         method = "JsonLinesDataset"
         decompressor(compression_type)  # raises where the mistake is made

@@ -62,7 +62,7 @@ def make_csv_dataset(
     With `label_name` an element is the pair of a dict of the other columns and that column. Names are those of the
     header, or `column_names`. Types are the first of int32, int64, float32, float64 and string that fits what the first
     `num_rows_for_inference` records have in a column, and what is missing is 0 or empty; unless `column_defaults` says,
-    as `record_defaults` of `CsvDataset`. Files are read one after the other or `num_parallel_reads` in turn. Files and
+    as `record_defaults` of `CsvDataset`. Files are read one after another or `num_parallel_reads` in turn. Files and
     records are shuffled, records through a buffer. The last batch is left out if there is no end. The first records are
     read now, and an error in them is raised now. A record of more than `max_record_bytes` (256 MiB) is an error, as in
     `CsvDataset`. `storage_options` are for files at URLs, as `list_files` has them,
@@ -170,7 +170,7 @@ def inferred(fields: Sequence[bytes]) -> str:
 
 
 def fit(fields: Sequence[bytes], dtype: np.dtype[Any]) -> bool:
-    """Tell whether fields are numbers of this dtype, and finite."""
+    """Return whether fields are numbers of this dtype, and finite."""
     try:
         return bool(np.isfinite(Column(0, dtype).values(fields)).all())
     except ValueError:
@@ -185,7 +185,7 @@ def read_in_turn(
     reads: int | None,
     sloppy: bool,
 ) -> Dataset[Any]:
-    """Return the records of files one after the other, or of several in turn."""
+    """Return the records of files one after another, or of several in turn."""
 
     def read_csv(name: str) -> Dataset[Any]:
         return Dataset(open_one(name))

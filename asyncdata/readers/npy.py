@@ -55,7 +55,7 @@ class NpyDataset(Dataset[Any]):
     ) -> None:
         """Read `filenames`: a path, several, or a dataset of paths.
 
-        Files are read in blocks of `buffer_size` bytes (2 MB), one after the other, or `num_parallel_reads` at once, in
+        Files are read in blocks of `buffer_size` bytes (2 MB), one after another, or `num_parallel_reads` at once, in
         turn. A file that has to be read whole is one error if it, or its arrays, have more than `max_file_bytes` (4
         GiB). `compression_type`, `storage_options` and `cache_dir` are as `TFRecordDataset` has them.
 

@@ -57,7 +57,7 @@ class ParquetDataset(Dataset[dict[str, Any]]):
 
         Of each row group only the bytes of `columns` are read, all without that. Rows that `filters` do not hold for
         are left out: an expression of `pyarrow.compute`, or a list as `pyarrow.parquet.read_table` has it, such as
-        `[("year", ">", 2020)]`. Files are read one after the other, or `num_parallel_reads` at once, in turn.
+        `[("year", ">", 2020)]`. Files are read one after another, or `num_parallel_reads` at once, in turn.
         `storage_options` are for files at URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that
         keeps them on this machine.
 

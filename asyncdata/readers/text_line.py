@@ -44,7 +44,7 @@ class TextLineDataset(Dataset[bytes]):
 
         The first bytes of a file tell if it is compressed by gzip, bzip2 or zstd, unless `compression_type` does:
         `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
-        one after the other, or `num_parallel_reads` at once, in turn. A line of more than `max_record_bytes` (256 MiB)
+        one after another, or `num_parallel_reads` at once, in turn. A line of more than `max_record_bytes` (256 MiB)
         is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for files at
         URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that keeps them on this machine.
         """

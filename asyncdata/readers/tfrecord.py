@@ -60,7 +60,7 @@ class TFRecordDataset(Dataset[bytes]):
 
         The first bytes of a file tell if it is compressed by gzip, bzip2 or zstd, unless `compression_type` does:
         `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
-        one after the other, or `num_parallel_reads` at once, in turn. A record of more than `max_record_bytes`
+        one after another, or `num_parallel_reads` at once, in turn. A record of more than `max_record_bytes`
         (256 MiB) is a `DataLossError` in its place, and the rest of its file is not read. `storage_options` are for
         files at URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that keeps them on this
         machine, which `index=True` needs of them.
@@ -68,8 +68,8 @@ class TFRecordDataset(Dataset[bytes]):
         With `index=True`, of files that are not compressed, any record can be had without those before it. The
         elements are the same; their number is known; `dataset[i]`, `shuffle()` without a buffer and the like read the
         records that they need and no others, if the names are known (a path, a list, `list_files(shuffle=False)`) and
-        there is no `num_parallel_reads`; going on from a state reads no others either. The index of `a.tfrecord` is
-        made when it is first needed and kept beside it as `.a.tfrecord.index`, or else in the user's cache; it is made
+        there is no `num_parallel_reads`; continuing from a state reads no others either. The index of `a.tfrecord` is
+        made when it is first needed and kept next to it as `.a.tfrecord.index`, or else in the user's cache; it is made
         anew when the file has changed.
         """
         most = check_count("TFRecordDataset", "max_record_bytes", max_record_bytes, 1)

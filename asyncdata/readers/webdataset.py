@@ -67,20 +67,20 @@ class WebDataset(Dataset[dict[str, Any]]):
         """Read `filenames`: a path, several, or a dataset of paths.
 
         `decoders` are functions by extension, `{"pkl": pickle.loads}`, which take the `bytes` of a member, in addition
-        to those that are known; one for `"png"` is also for `"seg.png"`. They are called one after the other in the
+        to those that are known; one for `"png"` is also for `"seg.png"`. They are called one after another in the
         pipeline's thread: what takes long, such as decoding pictures, is better done in `map(num_parallel_calls=)`.
         With `decoders=None` all members are `bytes`.
 
         The first bytes of a file tell if it is compressed by gzip, bzip2 or zstd, unless `compression_type` does:
         `"GZIP"`, `"ZLIB"`, `"BZ2"`, `"ZSTD"`, or `""` for none. Files are read in blocks of `buffer_size` bytes (2 MB),
-        one after the other, or `num_parallel_reads` at once, in turn. A sample of more than `max_record_bytes`
+        one after another, or `num_parallel_reads` at once, in turn. A sample of more than `max_record_bytes`
         (256 MiB) with its headers is a `DataLossError` in its place, and the rest of its file is not read.
         `storage_options` are for files at URLs, as `list_files` has them; `cache_dir` is a folder or a `CacheDir` that
         keeps them on this machine.
 
         With `index=True`, of files that are not compressed, any sample can be had without those before it, and their
         number is known, as `TFRecordDataset` has it. The index of `a.tar` is made when it is first needed and kept
-        beside it as `.a.tar.index`, or else in the user's cache.
+        next to it as `.a.tar.index`, or else in the user's cache.
         """
         method = "WebDataset"
         decompressor(compression_type)  # raises where the mistake is made

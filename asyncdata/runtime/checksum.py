@@ -30,7 +30,7 @@ def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_checksum(content: Mapping[str, Any]) -> bool:
-    """Tell whether a mapping has a checksum, and the right one."""
+    """Return whether a mapping has a checksum, and the right one."""
     try:
         return NAME in content and content[NAME] == checksum_of(content)
     except (TypeError, ValueError, RecursionError):  # a value that no JSON holds

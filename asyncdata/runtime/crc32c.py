@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ("checksum", "crc32c")
 
 PIECE: Final = 1 << 20
-"""The library goes on with `bytes` alone, so what is none is copied, so much at once."""
+"""The library resumes with `bytes` alone, so what is none is copied, so much at once."""
 
 
 @cache

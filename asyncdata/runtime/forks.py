@@ -26,7 +26,7 @@ class ForkAware(Protocol):
 OWNERS: Final[weakref.WeakSet[ForkAware]] = weakref.WeakSet()
 LOCKS: Final[weakref.WeakSet[threading.Lock]] = weakref.WeakSet()
 IMPORTING: Final = threading.Lock()
-"""Held while a module is imported in a thread: a child forked meanwhile would wait for it for ever. Taken before a fork
+"""Held while a module is imported in a thread: a child forked meanwhile would wait for it forever. Taken before a fork
 after all other locks, so that their holders may wait for it."""
 
 FORKING: Final = threading.Lock()
@@ -40,7 +40,7 @@ def register(owner: ForkAware) -> None:
 
 
 def lock() -> threading.Lock:
-    """Return a lock that no other thread holds while the process forks, so that what it guards is whole in the child.
+    """Return a lock that no other thread holds while the process forks: so what it guards is complete in the child.
 
     Its holder may wait for no other lock of this kind but `IMPORTING`, and may not fork.
     """

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 ROOT: Final = Path("/")
 UNKNOWN: Final = 4 << 30
-"""Bytes of memory that are taken to be there where the system does not tell."""
+"""Bytes of memory that are taken to be there where the system does not say."""
 
 
 def usable_cores() -> int:
@@ -41,7 +41,7 @@ def usable_cores() -> int:
 
 def idle_seconds(root: Path = ROOT) -> float | None:
     """Return for how long the cores that this process may run on have had nothing to do, together, since the machine
-    was started; `None` where the system does not tell."""
+    was started; `None` where the system does not say."""
     mine = {f"cpu{core}" for core in os.sched_getaffinity(0)} if hasattr(os, "sched_getaffinity") else set[str]()
     rows = read(root / "proc/stat", lambda text: [line.split() for line in text.splitlines()]) or []
     found = [int(row[4]) + int(row[5]) for row in rows if row[0] in mine and len(row) > 5]
@@ -75,7 +75,7 @@ def idle_cores(begin: tuple[float, float | None], end: tuple[float, float | None
 
 
 def lock_is_held() -> bool:
-    """Tell whether threads of this interpreter take turns at running Python code: not where it is free-threaded.
+    """Return whether threads of this interpreter take turns at running Python code: not where it is free-threaded.
 
     There too once a module was imported that needs it; `PYTHON_GIL=0` says that none does.
     """

@@ -10,7 +10,7 @@ __all__ = ("is_loopback",)
 
 @lru_cache(maxsize=256)
 def is_loopback(host: str | None) -> bool:
-    """Tell whether a host is this machine; who has no address came by a local socket."""
+    """Return whether a host is this machine; who has no address came by a local socket."""
     if host is None or host == "localhost":
         return True
     try:

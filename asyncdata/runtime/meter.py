@@ -131,7 +131,7 @@ class ThreadClock:
 
     @property
     def thread_seconds(self) -> float:
-        """For how long the thread has computed; 0 if it is not the pipeline's alone, or the system does not tell."""
+        """For how long the thread has computed; 0 if it is not the pipeline's alone, or the system does not say."""
         thread = self.thread
         if not thread or not hasattr(time, "pthread_getcpuclockid"):
             return self.computed

@@ -79,7 +79,7 @@ class DeferredInterrupts:
 
 
 def in_a_users_function(frame: FrameType | None, caller: FrameType | None) -> bool:
-    """Tell whether code is running, on behalf of `caller`, that is neither ours nor the standard library's."""
+    """Return whether code is running, on behalf of `caller`, that is neither ours nor the standard library's."""
     while frame is not None and frame is not caller:
         module = str(frame.f_globals.get("__name__"))
         if module.partition(".")[0] not in OURS and not module.startswith("namedtuple_"):

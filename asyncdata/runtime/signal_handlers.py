@@ -24,7 +24,7 @@ class DeferredHandlers:
     """Calls the handlers of signals once the loop has stopped; at once where a user's function runs in it.
 
     What a handler raises would be raised in the midst of the loop: asyncio drops what is raised in its callbacks, and
-    the task that was to go on waits for ever. So the loop is told to `stop`, and the handler is called on leaving.
+    the task that was to go on waits forever. So the loop is told to `stop`, and the handler is called on leaving.
     """
 
     __slots__ = ("before", "caller", "came", "stop")

@@ -21,7 +21,7 @@ class SourceSnapshot(NamedTuple):
 
     @classmethod
     def of(cls, position: dict[str, Any]) -> SourceSnapshot:
-        """Return the snapshot that a position tells."""
+        """Return the snapshot in a position."""
         return cls(position["number"] - position["skip"], json.dumps(position["state"]))
 
     def position(self, number: int) -> Any:

@@ -18,7 +18,7 @@ class Span(NamedTuple):
     kind: str
     """`"engine"`, `"worker"`, `"wait"`, `"device"` or `"step"`."""
     lane: int
-    """Of things of a kind that go on at once, in which thread or process."""
+    """Which thread or process, of several of a kind that run at once."""
     begin: float
     end: float
     items: int

@@ -1,4 +1,4 @@
-"""ThreadUsage: what the running thread has had of its core, as the system tells it."""
+"""ThreadUsage: what the running thread has had of its core, as the system reports it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 try:
     from resource import RUSAGE_THREAD, getrusage
-except ImportError:  # only Linux tells it of a thread
+except ImportError:  # only Linux says it of a thread
     getrusage = None
 
 __all__ = ("ThreadUsage", "queued")
@@ -27,7 +27,7 @@ class ThreadUsage(NamedTuple):
         return cls(time.thread_time(), queued(), pauses)
 
     def since(self, calls: int) -> ThreadUsage:
-        """Return what it has had since, making so many calls; where the system does not tell, each of them paused."""
+        """Return what it has had since, making so many calls; where the system does not say, each of them paused."""
         now = ThreadUsage.now()
         return ThreadUsage(
             now.cpu - self.cpu, now.queued - self.queued, now.pauses - self.pauses if getrusage else calls
@@ -36,7 +36,7 @@ class ThreadUsage(NamedTuple):
 
 def queued(thread: int | None = None) -> float:
     """Return the seconds that this thread, or the one with a number of the system's, could have run, had there been a
-    core; 0 where the system does not tell."""
+    core; 0 where the system does not say."""
     where = "thread-self" if thread is None else f"self/task/{thread}"
     try:
         with open(f"/proc/{where}/schedstat", "rb", buffering=0) as file:

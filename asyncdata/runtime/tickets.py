@@ -70,7 +70,7 @@ class Numbered(NamedTuple):
 
 
 def natural(number: Any) -> int:
-    """Return a number that a position tells; `ValueError` if it is negative."""
+    """Return a number in a position; `ValueError` if it is negative."""
     if (found := operator.index(number)) < 0:
         raise ValueError(f"{found} is negative")
     return found
@@ -101,7 +101,7 @@ class Tickets:
         return self if start == 0 and stop == len(self) else TicketSlice(self, start, stop)
 
     def run_from(self, ordinal: int) -> bool:
-        """Tell whether the tickets are known to be `ordinal`, `ordinal + 1` and so on."""
+        """Return whether the tickets are known to be `ordinal`, `ordinal + 1` and so on."""
         return False
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ class Tickets:
 
 @final
 class Ordinals(Tickets):
-    """Elements `start` to `stop` of a source that goes on at any ordinal."""
+    """Elements `start` to `stop` of a source that continues at any ordinal."""
 
     __slots__ = ("start", "stop")
 
@@ -356,7 +356,7 @@ class ExplicitTickets(Tickets):
 
 @final
 class ReplayedTickets(Tickets):
-    """Elements that are given once more, `back[start:stop]`, before a pipeline goes on at `position`."""
+    """Elements that are given once more, `back[start:stop]`, before a pipeline continues at `position`."""
 
     __slots__ = ("back", "position", "start", "stop")
 
@@ -447,7 +447,7 @@ def encode_runs(tickets: Tickets) -> list[Any]:
 
 
 def is_run(tickets: Tickets) -> bool:
-    """Tell whether tickets are known to be ordinals that follow each other."""
+    """Return whether tickets are known to be ordinals that follow each other."""
     return len(tickets) > 2 and isinstance(first := tickets[0], int) and tickets.run_from(first)
 
 

@@ -15,7 +15,7 @@ from asyncdata.storage import is_local, size_of, store_for, without_query
 __all__ = ("Files", "label_text", "stamps")
 
 GROUPS: Final = 32
-"""So many groups of files are told apart, each with four digits: up to 32 files each by itself."""
+"""So many groups of files are distinguished, each with four digits: up to 32 files each by itself."""
 
 WORDS: Final = re.compile(r"^(\d+) files #([0-9a-f]+):((?:[0-9a-f]{4})*)$")
 
@@ -30,7 +30,7 @@ class Files:
 
     @classmethod
     def of(cls, names: Sequence[str]) -> Self:
-        """Return what tells these files, as they are now, from others."""
+        """Return what distinguishes these files, as they are now, from others."""
         names = [without_query(name) for name in names]
         size, folder, groups = group_size(len(names)), folder_of(names), list[str]()
         whole = blake2b(b"[", digest_size=4)  # of the text of one list, of which no more than a group is made at once
@@ -43,7 +43,7 @@ class Files:
 
     @classmethod
     def parse(cls, words: str) -> Self | None:
-        """Return the files that a state tells, `None` if it tells something else."""
+        """Return the files in a state, `None` if it has something else."""
         found = WORDS.fullmatch(words)
         return None if found is None else cls(int(found[1]), found[2], re.findall("....", found[3]))
 
@@ -69,12 +69,12 @@ class Files:
 
 
 def label_text(words: object) -> str:
-    """Return words of a state for a message: of files without what tells where they differ."""
+    """Return words of a state for a message: of files without what shows where they differ."""
     return WORDS.sub(r"\1 files #\2", str(words))
 
 
 def stamps(names: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return what tells files, as they are now, from all others: whole paths, sizes and times of the last change."""
+    """Return what distinguishes files, as they are now, from all others: paths, sizes and times of the last change."""
     return [stamp(name) for name in names]
 
 

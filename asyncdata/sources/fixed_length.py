@@ -45,7 +45,7 @@ class FixedFiles(NumberedFiles):
         return 1 if count is None else count
 
     def position(self, path: str, number: int) -> Position:
-        """Return the position of a record, as reading the file in order tells it; the end behind the last."""
+        """Return the position of a record, as reading the file in order gives it; the end behind the last."""
         if number >= self.count(path):
             return END
         begin = 0 if self.layout.count(self.size(path)) is None else self.layout.begin(number)

@@ -158,7 +158,7 @@ def typed(numbers: list[int], dtype: np.dtype[Any] | None) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Counter(InMemorySource):
-    """Integers from `start` in steps of `step`, for ever."""
+    """Integers from `start` in steps of `step`, forever."""
 
     start: int
     step: int
@@ -189,7 +189,7 @@ class Counter(InMemorySource):
 
 @dataclass(frozen=True, eq=False)
 class Random(IndexedSource):
-    """Integers below 2**32 at random, for ever: a hash of each one's number, so that any can be had at once."""
+    """Integers below 2**32 at random, forever: a hash of each one's number, so that any can be had at once."""
 
     seed: int = field(repr=False, metadata=ELSEWHERE)
     rerandomize: bool = False
@@ -297,7 +297,7 @@ class Slices(InMemorySource):
 
 
 def has_known_dtype(leaf: Any) -> bool:
-    """Tell whether rows are what an array says: one of objects may hold other arrays, or numbers of some dtype."""
+    """Return whether rows are what an array says: one of objects may hold other arrays, or numbers of some dtype."""
     return (
         is_tensor(leaf)
         or leaf.dtype != object

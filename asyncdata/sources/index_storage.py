@@ -72,7 +72,7 @@ def store(path: str, index: Index) -> None:
 
 
 def places(path: str) -> Iterator[Path]:
-    """Yield where the index of a file may lie: beside it, hidden from patterns, else in the cache; of a URL there."""
+    """Yield where the index of a file may lie: next to it, hidden from patterns, else in the cache; of a URL there."""
     if is_local(path):
         data = Path(os.path.abspath(store_for(path)[1]))
         yield data.with_name(f".{data.name}.index")

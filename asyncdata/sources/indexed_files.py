@@ -1,4 +1,4 @@
-"""IndexedFiles: files of which an index tells where each element begins, so that any can be read by its number."""
+"""IndexedFiles: files for which an index says where each element begins, so that any can be read by its number."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ def once_only(node: Iterated | AsyncIterated) -> None:
 
 
 def may_return_anything(make: object) -> bool:
-    """Tell whether calling this may give an iterator of the user's own: it is neither a generator nor Python's own."""
+    """Return whether calling this may give an iterator of the user's own, neither a generator nor one of Python's."""
     if isgeneratorfunction(make) or isasyncgenfunction(make):
         return False
     return isfunction(make) or not isroutine(make)

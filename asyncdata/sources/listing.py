@@ -72,7 +72,7 @@ class Listing(Node):
             done += len(some)
 
     def checked(self, ticket: Ticket) -> str:
-        """Return the name that a state tells; `ResumeError` if it is none of these."""
+        """Return the name in a state; `ResumeError` if it is none of these."""
         begin = self.pattern.partition("://")[0]
         if not isinstance(ticket, str) or not ticket.startswith(f"{begin}://"):
             raise ResumeError(f"{self.label()}: the state names {ticket!r:.80}, which is not one of the listed files")

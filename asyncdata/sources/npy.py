@@ -29,7 +29,7 @@ HEAD: Final = 1024
 
 @dataclass
 class KnownFile:
-    """What was found in a file: a header, or all of its arrays where rows do not lie one after the other."""
+    """What was found in a file: a header, or all of its arrays where rows do not lie one after another."""
 
     status: Status
     header: NpyHeader | None = None

@@ -33,7 +33,7 @@ class NumberedFiles:
         raise NotImplementedError
 
     def position(self, path: str, number: int) -> Position:
-        """Return the position of an element, as reading the file in order tells it; the end behind the last."""
+        """Return the position of an element, as reading the file in order gives it; the end behind the last."""
         raise NotImplementedError
 
     def read_file(self, path: str, records: Sequence[int]) -> Sequence[Any]:
@@ -83,7 +83,7 @@ class NumberedFiles:
         return noted(copy.copy(found), f"{self.method}({path})", record, self.is_end(path, record))
 
     def is_end(self, path: str, record: int) -> bool:
-        """Tell whether a failure stands for more than its element."""
+        """Return whether a failure stands for more than its element."""
         return True
 
 

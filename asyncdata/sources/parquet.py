@@ -1,4 +1,4 @@
-"""Parquet files as a source: their row groups are read and decoded one after the other, and handed on as columns."""
+"""Parquet files as a source: their row groups are read and decoded one after another, and handed on as columns."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class ParquetFile(NumberedFile):
                 yield found
 
     async def metadata(self, contents: TableContents, entry: Entry) -> Any:
-        """Return what the end of the file tells of it."""
+        """Return what the end of the file says about it."""
         size = min(TAIL, entry.size)
         tail = await contents.read(entry.size - size, size) if size else b""
         length = checked_tail(tail, entry.size)

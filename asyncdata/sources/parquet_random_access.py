@@ -39,7 +39,7 @@ Group: TypeAlias = dict[str, Any] | Exception
 
 @dataclass
 class KnownTable:
-    """What the end of a file tells of it, or why it tells nothing."""
+    """What the end of a file says about it, or why it cannot be read."""
 
     status: Status
     metadata: Any = None

@@ -103,7 +103,7 @@ class ParsedFile(Node):
         raise NotImplementedError
 
     def is_plain(self, head: bytes) -> bool:
-        """Tell whether the first bytes can be nothing but those of a file of this kind, and so are not compressed."""
+        """Return whether the first bytes can be nothing but those of a file of this kind, and so are not compressed."""
         return False
 
     def direct_records(self, stream: object, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:
@@ -359,7 +359,7 @@ class RandomAccessFiles(Protocol):
         ...
 
     def position(self, path: str, number: int) -> Position:
-        """Return the position of an element, as reading the file in order tells it; the end behind the last."""
+        """Return the position of an element, as reading the file in order gives it; the end behind the last."""
         ...
 
     def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:

@@ -18,7 +18,7 @@ FEW: Final = 16
 
 
 class IndexedSource(Node):
-    """A source whose elements are told apart by their places, and read from any of them on."""
+    """A source whose elements are distinguished by their places, and read from any of them on."""
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -96,5 +96,5 @@ class InMemorySource(IndexedSource):
 
 
 def is_row(place: Position) -> bool:
-    """Tell whether a place in a source in memory is its beginning or a row, and names no others that come first."""
+    """Return whether a place in a source in memory is its beginning or a row, and names no others that come first."""
     return place is None or (type(place) is int and place >= 0)

@@ -8,7 +8,7 @@ __all__ = ("forgets_its_buffer",)
 
 
 def forgets_its_buffer(stream: object) -> bool:
-    """Tell whether a stream is Hugging Face's and has a shuffle buffer, whose rows are not in its states.
+    """Return whether a stream is Hugging Face's and has a shuffle buffer, whose rows are not in its states.
 
     Such a stream is read again from its beginning, which gives the same rows, and not from a state, which does not.
     """

@@ -317,7 +317,7 @@ class RowPump(ThreadBridge):
         return (), None
 
     def left(self) -> bool:
-        """Tell whether the engine wants no more."""
+        """Return whether the engine wants no more."""
         return self.over
 
     async def pull(self, limit: int) -> list[Any] | Block:
@@ -382,7 +382,7 @@ async def result_of(value: object) -> Any:
 
 
 def is_promise(made: Connection | Promised) -> TypeGuard[Promised]:
-    """Tell whether a connection is to be awaited or entered; what plain code may enter as well is one already."""
+    """Return whether a connection is to be awaited or entered; what plain code may enter as well is one already."""
     return isawaitable(made) or (
         isinstance(made, AbstractAsyncContextManager) and not isinstance(made, AbstractContextManager)
     )

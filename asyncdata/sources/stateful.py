@@ -1,4 +1,4 @@
-"""Sources that tell where they are and go on there: the protocol, and what of it is written into positions."""
+"""Sources that know where they are and can resume there: the protocol, and what of it is written into positions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ R = TypeVar("R")
 class Stateful(Protocol):
     """What has an offset of its own: an iterable, or the iterator that it gives, plain or async.
 
-    Given to `from_iterable` or `from_async_iterable`, or returned by the function of `from_generator`, it goes on at
+    Given to `from_iterable` or `from_async_iterable`, or returned by the function of `from_generator`, it continues at
     its own offset when a pipeline goes on, and is not run again from its beginning. Both methods are plain ones, for
     an async iterable too. They are called where the iterator runs, between two elements: `state_dict` now and then,
     `load_state_dict` before the first element is asked for. torchdata's protocol of this name is the same.
@@ -60,7 +60,7 @@ class Stateful(Protocol):
     """
 
     def state_dict(self) -> Any:
-        """Return where it is: what JSON knows, and what is enough to go on after the last element that was given."""
+        """Return where it is: what JSON knows, and what is enough to continue after the last element that was given."""
         ...
 
     def load_state_dict(self, state: Any, /) -> object:

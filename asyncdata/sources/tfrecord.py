@@ -37,7 +37,7 @@ class RecordFile(ParsedFile):
         return RecordParser(self.shown, compressed=compressed, most=self.max_record_bytes)
 
     def is_plain(self, head: bytes) -> bool:
-        """Tell whether the first bytes are a length and its checksum."""
+        """Return whether the first bytes are a length and its checksum."""
         return len(head) == HEADER and length_intact(head, 0)
 
     def direct_records(self, stream: object, parser: Parser, want: Demand) -> Iterator[ParsedChunk]:

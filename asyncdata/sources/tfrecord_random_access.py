@@ -60,7 +60,7 @@ class IndexCache:
         return self.of(path)
 
     def position(self, path: str, number: int) -> Position:
-        """Return the position of a record, as reading the file in order tells it; the end behind the last."""
+        """Return the position of a record, as reading the file in order gives it; the end behind the last."""
         index = self.of(path)
         if number >= index.count:
             return END

@@ -1,4 +1,4 @@
-"""A file that one process writes to until it is whole and gets its name; others see all of it or nothing."""
+"""A file that one process writes to until it is complete and gets its name; others see all of it or nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class AppendFile:
 
     @staticmethod
     def partial(path: str | os.PathLike[str]) -> Path:
-        """Return where a file lies until it is whole."""
+        """Return where a file lies until it is complete."""
         target = Path(path)
         return target.with_name(f"{target.name}.partial")
 
@@ -95,7 +95,7 @@ class AppendFile:
             self.size = size
 
     def publish(self) -> bool:
-        """Give the file its name, once all of it is on the disk; tell whether it has it.
+        """Give the file its name, once all of it is on the disk; return whether it has it.
 
         On Windows it cannot have it while somebody reads it, be it ourselves.
         """

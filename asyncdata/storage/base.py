@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
 
 class Status(NamedTuple):
-    """What tells whether a file is still what it was: its size, and when it was changed, in nanoseconds."""
+    """What shows whether a file is still what it was: its size, and when it was changed, in nanoseconds."""
 
     size: int
     changed_ns: int
@@ -72,7 +72,7 @@ class Ended(Protocol):
 
 
 class Runner(Protocol):
-    """Who runs what a stream does beside its reader, and says how much memory that may take: a pipeline's scope."""
+    """Who runs what a stream does next to its reader, and says how much memory that may take: a pipeline's scope."""
 
     @property
     def budget(self) -> MemoryBudget:
@@ -92,7 +92,7 @@ class Stream(Protocol):
     """The bytes at a path in blocks, in order, each valid until the next is asked for; close it with `aclosing`."""
 
     async def begin(self) -> Entry:
-        """Return what is to be read, as the answer to the first request tells it: nothing is asked for twice.
+        """Return what is to be read, as the answer to the first request says: nothing is asked for twice.
 
         Raises what is wrong with it, or leaves that to the first read.
         """

@@ -27,7 +27,7 @@ __all__ = ("CacheDir", "Found", "Keeping")
 FOLDER: Final = "asyncdata-objects"
 
 OWN: Final = re.compile(r"([0-9a-f]{40})\.(data|json|partial)")
-"""The names of what is written here: the object, what is told of it, and an object that is being written."""
+"""The names of what is written here: the object, what is noted about it, and an object that is being written."""
 
 TAG: Final = b"Signature: 8a477f597d28d172789f06886806bc55\n# Objects that asyncdata keeps; they may be deleted.\n"
 """What tells programs that make backups to leave the folder out (https://bford.info/cachedir/)."""
@@ -218,7 +218,7 @@ class CacheDir:
     def looked_through(self) -> Iterator[tuple[int, str, int]]:
         """Yield since when each object was not read, its path and its room; -1 for one that is being written.
 
-        Remove what nobody writes any more, and what is told of objects that are not there.
+        Remove what nobody writes any more, and what is noted about objects that are not there.
         """
         removable: list[Path] = []
         with os.scandir(self.folder) as files:
@@ -236,7 +236,7 @@ class CacheDir:
                 path.unlink(missing_ok=True)
 
     def removed(self, path: str) -> bool:
-        """Remove a file unless somebody has it open; tell whether it is gone."""
+        """Remove a file unless somebody has it open; return whether it is gone."""
         try:
             descriptor = os.open(path, os.O_RDONLY | OPENING)
         except FileNotFoundError:
@@ -301,7 +301,7 @@ class Found:
 
 
 class Keeping:
-    """An object that is being written: it is there for others when it is whole. Any thread may use it."""
+    """An object that is being written: it is there for others when it is complete. Any thread may use it."""
 
     def __init__(self, cache: CacheDir, key: str, entry: Entry) -> None:
         self.cache = cache
@@ -321,7 +321,7 @@ class Keeping:
         self.ended = True
 
     def begin(self) -> bool:
-        """Find room for it; tell whether there is some."""
+        """Find room for it; return whether there is some."""
         with self.lock:
             if not self.ended and self.entry.size >= 0:
                 try:
@@ -363,7 +363,7 @@ class Keeping:
                 self.drop()
 
     def publish(self) -> None:
-        """Write what is told of it, and then give it its name."""
+        """Write what is noted about it, and then give it its name."""
         changed, self.number = changed_of(self.entry), os.fstat(self.descriptor).st_ino
         os.utime(self.descriptor, ns=(time.time_ns(), changed))
         url, size, version = self.entry
@@ -381,7 +381,7 @@ class Keeping:
         self.settled()
 
     def settled(self) -> bool:
-        """Drop it if it is over and nobody is at it; tell so."""
+        """Drop it if it is over and nobody is at it; return whether that was so."""
         if self.ended and self.lock.acquire(blocking=False):
             try:
                 self.drop()
@@ -408,7 +408,7 @@ class Keeping:
 
 
 def room_of(size: int) -> int:
-    """Return how many bytes an object takes, with what is told of it."""
+    """Return how many bytes an object takes, with what is noted about it."""
     return UNIT * (2 + (size - 1) // UNIT)
 
 

@@ -33,7 +33,7 @@ class Source(Store, Protocol):
 
     @property
     def place(self) -> str:
-        """What tells it from all other stores."""
+        """What distinguishes it from all other stores."""
         ...
 
     async def now(self, path: str) -> Entry:
@@ -139,7 +139,7 @@ class CachedStore:
         return Held(found, entry)
 
     def see(self, key: str, number: int, entry: Entry) -> None:
-        """Note that a file is whole, and what the store has."""
+        """Note that a file is complete, and what the store has."""
         while len(SEEN) >= MOST_SEEN:
             SEEN.pop(next(iter(SEEN)), None)
         SEEN[str(self.cache.folder), key] = (number, changed_of(entry), entry)
@@ -150,7 +150,7 @@ class CachedStore:
         return entry if (number, changed) == (found.number, found.changed) else None
 
     def good(self, key: str, found: Found, entry: Entry) -> bool:
-        """Tell whether a file is whole, and what the store has."""
+        """Return whether a file is complete, and what the store has."""
         metadata = self.cache.metadata(key, found)
         if metadata is None or (metadata["size"], metadata["version"]) != (entry.size, entry.version):
             return False

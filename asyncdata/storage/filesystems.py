@@ -40,7 +40,7 @@ class FilesystemStore:
         self.root = root
         self.system, inside = url_to_fs(root, **options.values)
         self.place = f"{root} {options.key.hex()}"
-        """What tells it from all other stores."""
+        """What distinguishes it from all other stores."""
         self.inside: str = inside.rstrip("/")
         """How the file system has the root."""
 
@@ -61,7 +61,7 @@ class FilesystemStore:
         return self.entry(path, self.tried(lambda: self.system.info(path)))
 
     def entry(self, path: str, info: Any) -> Entry:
-        """Return what the file system tells of a file."""
+        """Return what the file system says about a file."""
         size = info.get("size")
         version = next((info[name] for name in VERSIONS if info.get(name)), "")
         label = version.isoformat() if isinstance(version, datetime) else str(version)

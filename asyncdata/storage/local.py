@@ -126,7 +126,7 @@ class QuickReads:
                 return None
             buffer = bytearray(size)
             return bytes(buffer) if os.preadv(descriptor, [buffer], start, NOWAIT) == size else None
-        except OSError:  # it is not in the page cache, or the file system cannot tell
+        except OSError:  # it is not in the page cache, or the file system cannot say
             return None
         finally:
             os.close(descriptor)
@@ -307,7 +307,7 @@ class RandomFile:
             try:
                 if os.preadv(self._file.fileno(), [buffer], offset, NOWAIT) == len(buffer):
                     return len(buffer)
-            except OSError:  # it is not, or the file system cannot tell
+            except OSError:  # it is not, or the file system cannot say
                 pass
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._file.fileno(), offset, len(buffer), os.POSIX_FADV_WILLNEED)

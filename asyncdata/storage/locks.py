@@ -56,7 +56,7 @@ class FileLock:
         return True
 
     def is_there(self) -> bool:
-        """Tell whether the file still has its name: who had the lock before has removed it."""
+        """Return whether the file still has its name: who had the lock before has removed it."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self.descriptor))
         except FileNotFoundError:

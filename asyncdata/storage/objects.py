@@ -111,7 +111,7 @@ class ObjectStore:
         self.root = root
         self.web = root.startswith("http")
         self.place = f"{endpoint_of(options.values)} {root.partition('?')[0]}"
-        """What tells it from all other stores."""
+        """What distinguishes it from all other stores."""
         self.limit = limit
         values = dict(options.values)
         self.retries = Retries.of(values.pop("retry_config", None))
@@ -174,7 +174,7 @@ class ObjectStore:
                 time.sleep(tries.pause(explained(error, self.url(path))))
 
     def entry(self, path: str, meta: Any) -> Entry:
-        """Return what obstore tells of an object."""
+        """Return what obstore says about an object."""
         return Entry(self.url(path), meta["size"], version_of(meta))
 
     # what runs on an event loop

@@ -71,7 +71,7 @@ class ReadAhead:
         self._count = 0 if runner is None else 1
 
     async def begin(self) -> Entry:
-        """Make the first request; return what its answer tells of the object."""
+        """Make the first request; return what its answer says about the object."""
         if self._entry is None:
             part = await self._store.part(self._path, self._asked, self._asked + self._size)
             self._entry, self._part = part.entry, part.data
@@ -117,8 +117,8 @@ class ReadAhead:
         return self._claim((self._count + 3) * LARGEST_PART)
 
     def _claim(self, wanted: int) -> bool:
-        """Tell whether the parts of this object may have so many bytes together: those requested, the one that is read,
-        and one more, as a part is there twice when the last of it has come.
+        """Return whether the parts of this object may have so many bytes together: those requested, the one being
+        read, and one more, as a part is there twice when the last of it has come.
         """
         return wanted <= MOST_AHEAD and (self._share is None or self._share.claim(wanted) >= wanted)
 

@@ -147,12 +147,12 @@ def filesystem(scheme: str, url: str, options: StorageOptions) -> FilesystemStor
 
 
 def is_at_hand(url: str, options: StorageOptions | None = None) -> bool:
-    """Tell whether a path or URL names a file of this machine, or an object that is kept on it."""
+    """Return whether a path or URL names a file of this machine, or an object that is kept on it."""
     return is_local(url) or (options is not None and options.cache is not None)
 
 
 def is_local(url: str | os.PathLike[str]) -> bool:
-    """Tell whether a path or URL names a file of this machine."""
+    """Return whether a path or URL names a file of this machine."""
     found = SCHEME.match(os.fspath(url))
     return found is None or found[1].lower() == "file"
 

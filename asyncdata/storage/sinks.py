@@ -1,4 +1,4 @@
-"""Sinks: files that are written and seen by others when they are whole, on this machine and in object stores."""
+"""Sinks: files that are written and seen by others when they are complete, on this machine and in object stores."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def not_written_to(url: str) -> PlanError:
 
 
 class LocalSink:
-    """A file of this machine: it has another name, hidden from patterns, until it is whole and on the disk."""
+    """A file of this machine: it has another name, hidden from patterns, until it is complete and on the disk."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)

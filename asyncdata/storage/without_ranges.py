@@ -31,7 +31,7 @@ class RangesOrWhole:
         self._seen = 0
 
     async def begin(self) -> Entry:
-        """Make the first request; return what its answer tells of the file."""
+        """Make the first request; return what its answer says about the file."""
         if self._chunks is not None:
             return self._entry
         try:

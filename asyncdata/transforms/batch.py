@@ -223,7 +223,7 @@ class BatchState(NamedTuple):
     overtaken: bool = False
 
     def position(self) -> Position:
-        """Return it as the position to go on at: a list, as what comes first are members, not batches.
+        """Return it as the position to continue at: a list, as what comes first are members, not batches.
 
         That is before the first element that is held, unless failures behind it have been delivered.
         """
@@ -288,7 +288,7 @@ def check_given(node: Node, items: Sequence[Any]) -> None:
 
 
 def returns_none(fn: Any) -> bool:
-    """Tell whether a Python function, where it returns, returns the constant `None`."""
+    """Return whether a Python function, where it returns, returns the constant `None`."""
     fn = unwrapped(fn)
     code = getattr(getattr(fn, "__func__", fn), "__code__", None)
     if code is None:

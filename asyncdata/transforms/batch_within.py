@@ -53,7 +53,7 @@ class BatchWithin(Batch):
 
     @property
     def identity(self) -> str:
-        """A run may go on with another time, or with none."""
+        """A run may continue with another time, or with none."""
         return self.written
 
     def label(self) -> str:
@@ -137,7 +137,7 @@ class Inlet:
         return self.block is not None or self.ended
 
     async def came_before(self, due: float) -> bool:
-        """Wait for a block, or the end, until a time of the loop; tell whether it came."""
+        """Wait for a block, or the end, until a time of the loop; return whether it came."""
         if self.ready():
             return True
         self.due = False

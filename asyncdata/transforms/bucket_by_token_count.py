@@ -67,7 +67,7 @@ class BucketByTokenCount(Unary):
             raise PlanError(f"{METHOD}(overlong=) must be one of {choices}, got {overlong!r:.80}")
         call = Call(METHOD, length_of, spread=False) if length_func is None else Call(METHOD, length_func)
         if length_func is None:
-            call.label = f"{METHOD}({most})"  # a line of ours would tell nobody anything
+            call.label = f"{METHOD}({most})"  # a line of ours would help nobody
         if call.is_async:
             raise PlanError(f"{METHOD}(length_func=) must be a plain function: {call.name} is a coroutine function")
         check_arguments(call, plan)
@@ -174,7 +174,7 @@ class TokenBufferState(NamedTuple):
     leaving: int
 
     def position(self) -> Position:
-        """Return it as the position to go on at: the input's, and how many of its elements were being given out."""
+        """Return it as the position to continue at: the input's, and how many of its elements were being given out."""
         back = [one.ticket for one in self.held[self.start : self.stop]]
         inner = going_on(self.tickets.at(self.done), [ReplayedTickets(back, 0, len(back), END)])
         return [inner, self.leaving]

@@ -101,7 +101,7 @@ class MemoryCache:
         return added
 
     def behind(self, position: int) -> Start:
-        """Return where the input goes on at number `position`: at once if that is behind what is kept."""
+        """Return where the input continues at number `position`: at once if that is behind what is kept."""
         with self.lock:
             if self.last is None or position != len(self.items):
                 return Start(skip=position)
@@ -110,7 +110,7 @@ class MemoryCache:
 
     def kept(self, position: int, count: int) -> Block | None:
         """Return up to `count` kept elements from number `position` on, `None` if there are none."""
-        with self.lock:  # others mend what failed, and add what does
+        with self.lock:  # others fix what failed, and add what does
             items = self.items[position : position + count]
             good = not self.odd or self.odd.isdisjoint(range(position, position + len(items)))
         items = isolated(items, ISOLATED)
@@ -121,7 +121,7 @@ class MemoryCache:
         return Block(items, failed=Failure in set(map(type, items))) if items else None
 
     def has_hole(self, position: int) -> bool:
-        """Tell whether number `position` failed whenever it was asked for."""
+        """Return whether number `position` failed whenever it was asked for."""
         return position in self.odd and type(self.items[position]) is Hole
 
     def mend(self, position: int, item: Any) -> None:

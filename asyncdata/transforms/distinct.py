@@ -155,7 +155,7 @@ class FirstElements:
 
 
 def digests_of(text: str) -> list[bytes]:
-    """Return the digests that a position tells."""
+    """Return the digests in a position."""
     joined = b64decode(text, validate=True)
     return [joined[at : at + DIGEST] for at in range(0, len(joined), DIGEST)]
 

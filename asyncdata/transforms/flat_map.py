@@ -1,4 +1,4 @@
-"""flat_map: a dataset for each element, one after the other."""
+"""flat_map: a dataset for each element, one after another."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def tuning_for(call: Call, *, processes: bool) -> Tuning | None:
 
 
 def travels(call: Call) -> bool:
-    """Tell whether a function can be sent to a worker process."""
+    """Return whether a function can be sent to a worker process."""
     try:
         pickled(GroupWork((call,)))
     except PlanError:
@@ -52,7 +52,7 @@ def is_unordered(position: Position) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Called(Unary):
-    """A node that calls functions on elements by `workers` at once, `None` for one after the other."""
+    """A node that calls functions on elements by `workers` at once, `None` for one after another."""
 
     workers: int | None = field(default=None, kw_only=True, metadata=PHYSICAL)
     ordered: bool | None = field(default=None, kw_only=True, metadata=PHYSICAL)
@@ -71,7 +71,7 @@ class Called(Unary):
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """The functions, called one after the other on each element."""
+        """The functions, called one after another on each element."""
         return ()
 
     @property

@@ -38,7 +38,7 @@ METHOD: Final = "group_by_reducer"
 AT_ONCE: Final = 1024
 
 KEY, FAILED = "key", "failed"
-"""What tickets begin with: that of a key's element goes on with the key's number, that of a failure with its own."""
+"""What tickets begin with: that of a key's element continues with the key's number, that of a failure with its own."""
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ class Grouper(Step):
         return Block(out, came, Failure in set(map(type, out)))
 
     def is_filled(self, group: Group, item: Any, ticket: Ticket) -> bool:
-        """Add an element to a group, and tell whether it is full now."""
+        """Add an element to a group, and return whether it is full now."""
         group.items.append(item)
         group.tickets.append(ticket)
         self.journal.entries.append(group)
@@ -230,7 +230,7 @@ class Grouper(Step):
             yield Block([item], tickets, type(item) is Failure)
 
     def rest(self, every: list[Group], groups: list[Group], place: int) -> Callable[[int], Position]:
-        """Return from where to go on at the end, before and after one of the groups that are given then."""
+        """Return from where to continue at the end, before and after one of the groups that are given then."""
         last = self.last
 
         def position(count: int) -> Position:

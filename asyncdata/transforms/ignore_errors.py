@@ -106,7 +106,7 @@ class IgnoreErrors(Unary):
 
     @property
     def identity(self) -> str:
-        """What is told and logged may change, and so may the budget: a run that has used it up goes on with more."""
+        """What is told and logged may change, and so may the budget: a run that has used it up continues with more."""
         return "ignore_errors()" if self.preserves_tickets else "ignore_errors_within()"
 
     def label(self) -> str:

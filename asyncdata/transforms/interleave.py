@@ -221,7 +221,7 @@ class Cycle:
             yield self.emit()
 
     def is_due(self) -> bool:
-        """Tell whether what is ready goes out before the next dataset is made: at once, if that may take long."""
+        """Return whether what is ready goes out before the next dataset is made: at once, if that may take long."""
         return bool(self.out) and (self.inputs.idle() or time.perf_counter() - self.since > INLINE_GROUP)
 
     async def open_here(self) -> None:
@@ -273,7 +273,7 @@ class Cycle:
         return slot.take(count)
 
     def free(self, index: int) -> None:
-        """Empty a slot whose dataset has come to its end."""
+        """Empty a slot whose dataset has ended."""
         self.slots[index] = None
         self.events.append(SlotClosed(index))
 
@@ -326,11 +326,11 @@ class Cycle:
                 await self.open_here()
 
     def may_open(self) -> bool:
-        """Tell whether an inner dataset, or a failure in its place, is there to be taken up."""
+        """Return whether an inner dataset, or a failure in its place, is there to be taken up."""
         return not self.ended and not self.inputs.idle() and self.count < self.want.items
 
     def anything(self) -> bool:
-        """Tell whether some slot has items or has ended, or a free one can be filled."""
+        """Return whether some slot has items or has ended, or a free one can be filled."""
         if any(slot is not None and slot.is_ready for slot in self.slots):
             return True
         return not self.ended and None in self.slots and not self.inputs.idle()

@@ -175,7 +175,7 @@ class Elsewhere(Protocol):
 
     @property
     def at_once(self) -> int:
-        """How many are run at once where they are given out one after the other."""
+        """How many are run at once where they are given out one after another."""
         ...
 
     def there(self, plan: Node) -> Node:
@@ -232,7 +232,7 @@ class Inputs(Protocol):
     signal: LoopSignal
 
     def idle(self) -> bool:
-        """Tell whether `next` would have to wait, or may take long."""
+        """Return whether `next` would have to wait, or may take long."""
         ...
 
     async def next(self) -> CycleSlot | Refused | None:

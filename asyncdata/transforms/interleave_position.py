@@ -63,7 +63,7 @@ class SlotOpened(NamedTuple):
 
 
 class SlotClosed(NamedTuple):
-    """A slot's dataset has come to its end."""
+    """A slot's dataset has ended."""
 
     slot: int
 

@@ -76,7 +76,7 @@ def check_synchronous(value: Any, calls: Any, executor: Any) -> bool:
 
 
 def randomized(plan: Node, fn: Callable[..., Any], seed: int | None) -> Randomized:
-    """Return a function that takes `rng=`, told apart from others with the same seed by how many come before it."""
+    """Return a function that takes `rng=`, distinguished from others with the same seed by how many come before it."""
     chance = Chance(secrets.randbits(63) if seed is None else seed, seed is None)
     return Randomized(fn, chance, earlier(plan))
 
@@ -99,7 +99,7 @@ def earlier(plan: Node) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Map(Called, OneForOne):
-    """Functions called on each element, one after the other."""
+    """Functions called on each element, one after another."""
 
     functions: tuple[Call, ...] = field(metadata=REPLACEABLE)
     vectorized: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)

@@ -54,7 +54,7 @@ class MapAndBatch(Batch):
 class VectorBatcher(Batcher):
     """Collects elements until there are enough for the batch, and then calls the functions on all of them at once.
 
-    Where that fails they are called on one after the other, so that what fails passes at once, as `batch` has it, and
+    Where that fails they are called on one after another, so that what fails passes at once, as `batch` has it, and
     the next elements fill up the batch.
     """
 

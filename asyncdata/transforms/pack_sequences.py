@@ -230,7 +230,7 @@ def cut(ticket: Ticket, part: tuple[int, int] | None) -> Member:
 
 
 def is_cut(member: Member) -> bool:
-    """Tell whether this is a part of a sequence."""
+    """Return whether this is a part of a sequence."""
     return isinstance(member, tuple) and member[:1] == (CUT,)
 
 
@@ -297,7 +297,7 @@ class PackingState(NamedTuple):
     begun: Sequence[OpenSequence] = ()
 
     def position(self) -> Position:
-        """Return it as the position to go on at."""
+        """Return it as the position to continue at."""
         return rows_position(self.tickets.at(self.done), self.journal.at(self.entries), self.begun)
 
 

@@ -231,7 +231,7 @@ def guiding(guide: Any, element: TreeLevel, where: str) -> Iterable[Any]:
 
 
 def are_sequences(column: list[Any]) -> bool:
-    """Tell whether all are one-dimensional arrays of numbers of one dtype, as most are that are padded."""
+    """Return whether all are one-dimensional arrays of numbers of one dtype, as most are that are padded."""
     first, count = column[0], len(column)
     if type(first) is not np.ndarray or first.ndim != 1 or (dtype := first.dtype).kind not in "biufc":
         return False

@@ -106,7 +106,7 @@ class RaggedBatch(Batch):
 
 
 def is_array(value: Any) -> bool:
-    """Tell whether a leaf is, or can be read as, an array that may have axes."""
+    """Return whether a leaf is, or can be read as, an array that may have axes."""
     if isinstance(value, (np.ndarray, list)):
         return True
     return hasattr(value, "__array__") and not isinstance(value, (np.generic, type))

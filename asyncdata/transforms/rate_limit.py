@@ -78,7 +78,7 @@ class RateLimit(OneForOne):
 
     @property
     def identity(self) -> None:
-        """A run may go on at another rate."""
+        """A run may continue at another rate."""
         return None
 
     def label(self) -> str:

@@ -40,7 +40,7 @@ MANY: Final = 64
 
 @dataclass(frozen=True, eq=False)
 class Repeat(Unary):
-    """The input `count` times, for ever if -1: then a turn in which nothing comes is the last."""
+    """The input `count` times, forever if -1: then a turn in which nothing comes is the last."""
 
     count: int
 

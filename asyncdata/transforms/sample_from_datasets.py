@@ -281,7 +281,7 @@ class Sample(Node):
         return shared_spec([node.signature for node in self.nodes])
 
     def label(self) -> str:
-        """Return the node without its weights: a run may go on with others."""
+        """Return the node without its weights: a run may continue with others."""
         return f"sample_from_datasets({len(self.nodes)} datasets)"
 
     def stage(self) -> Merge:
@@ -391,5 +391,5 @@ class Choose(Node):
 
 
 def is_integer(spec: Any) -> bool:
-    """Tell whether elements are integers, as far as what they look like says."""
+    """Return whether elements are integers, as far as what they look like says."""
     return isinstance(spec, TensorSpec) and spec.shape == () and np.dtype(spec.dtype).kind in "iu"

@@ -60,7 +60,7 @@ class Scan(Unary):
         return picked(self, scope, want, tickets)
 
     def check(self, since: ScanCheckpoint) -> None:
-        """Raise if to go on from a place would mean to go on from another one than it was."""
+        """Raise if to continue from a place would mean to continue from another one than it was."""
         if not since.known and since.done and (self.input.once or not self.input.in_order):
             raise ResumeError(
                 f"{self.label()}: its scan state is not made of numbers, strings, arrays, tuples, lists and dicts, and "
@@ -69,7 +69,7 @@ class Scan(Unary):
 
 
 class ScanCheckpoint(NamedTuple):
-    """A place to go on from, the state there if it can be told, and how many elements came after it.
+    """A place to continue from, the state there if it can be told, and how many elements came after it.
 
     A state that cannot be told is that of the beginning.
     """
@@ -85,7 +85,7 @@ class ScanCheckpoint(NamedTuple):
         return ScanCheckpoint(begin, 0, True, copied(state)) if is_serializable(state) else None
 
     def then(self, tickets: Tickets, state: Any) -> ScanCheckpoint:
-        """Return from where to go on after some more elements."""
+        """Return from where to continue after some more elements."""
         here = ScanCheckpoint.of(lambda: tickets.at(len(tickets)), state)
         return here or self._replace(done=self.done + len(tickets))
 
@@ -118,7 +118,7 @@ class Scanned(TicketWrapper):
 
 
 class ScanStep(CallStep):
-    """Carries the state. After each group it is a place to go on from, so that no more than a group is done again."""
+    """Carries the state. After each group it can be saved, so that no more than a group is done again."""
 
     def __init__(self, node: Scan) -> None:
         self.node = node
@@ -134,7 +134,7 @@ class ScanStep(CallStep):
         return Start.of(self.begin)
 
     def started(self) -> ScanCheckpoint:
-        """Take the state that the run begins with, and return the place to go on from."""
+        """Take the state that the run begins with, and return the place to continue from."""
         begin, saved = self.begin, self.saved
         self.state = deepcopy(self.node.initial) if saved is None else decoded(saved["state"])
         return ScanCheckpoint.of(lambda: begin, self.state) or ScanCheckpoint(lambda: begin)
@@ -193,7 +193,7 @@ def place_of(position: Any) -> tuple[Position, dict[str, Any] | None, int]:
 
 
 def is_serializable(state: Any) -> bool:
-    """Tell whether a state can be written down."""
+    """Return whether a state can be written down."""
     kind: type[Any] = type(state)  # pyright: ignore[reportUnknownVariableType]
     if kind in SCALARS:
         return True

@@ -120,7 +120,7 @@ class Shard(Unary):
 
 
 def is_padding(ticket: Ticket) -> bool:
-    """Tell whether this is no element's own ticket, but of one that makes up for one that is missing."""
+    """Return whether this is no element's own ticket, but of one that makes up for one that is missing."""
     return isinstance(ticket, tuple) and ticket[:1] == ("padding",)
 
 
@@ -139,12 +139,12 @@ class EarlierSharding(NamedTuple):
     left: Sequence[int | str]
 
     def took(self, number: int) -> bool:
-        """Tell whether a share took this element; one that came to its end took all of its own."""
+        """Return whether a share took this element; one that came to its end took all of its own."""
         first = self.left[number % len(self.left)]
         return isinstance(first, str) or number < first
 
     def over(self) -> bool:
-        """Tell whether nothing that comes now was taken."""
+        """Return whether nothing that comes now was taken."""
         return all(not isinstance(first, str) and self.number >= first for first in self.left)
 
 

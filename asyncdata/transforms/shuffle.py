@@ -196,7 +196,7 @@ class Moves(NamedTuple):
 
 
 class Exchanges:
-    """Elements that come one after the other, each into a slot of its choice, from which it pushes what is there."""
+    """Elements that come one after another, each into a slot of its choice, from which it pushes what is there."""
 
     def __init__(self, places: npt.NDArray[Any], size: int) -> None:
         self.places = places
@@ -285,7 +285,7 @@ class Shuffler(Step):
         """Where rows of arrays lie; what is held of them is their place."""
 
     def begin(self, position: Position) -> Start:
-        """Take up where an earlier run stood, if there was one that had not come to its end."""
+        """Take up where an earlier run stood, if there was one that had not ended."""
         return Start(position) if position in (None, END) else self.resume(position)
 
     def resume(self, position: Position) -> Start:

@@ -78,7 +78,7 @@ class RowLayout:
         return self.padding if self.paddings is None else self.paddings[name]
 
     def row(self, pieces: Sequence[Piece]) -> dict[str, Array]:
-        """Return pieces as one row: each feature, and beside it which piece a token is of, and where it stands there.
+        """Return pieces as one row: each feature, and next to it which piece a token is of, and where it stands there.
 
         Pieces are counted from 1; padding has segment 0.
         """
@@ -97,7 +97,7 @@ class RowLayout:
         return {name: from_array(array) for name, array in row.items()} if tensors else row
 
     def filled(self, name: str, parts: Sequence[Array], used: int) -> Array:
-        """Return the parts of one feature one after the other, and padding."""
+        """Return the parts of one feature one after another, and padding."""
         dtypes = {part.dtype for part in parts}
         out = np.empty(self.length, dtypes.pop() if len(dtypes) == 1 else np.result_type(*dtypes))
         np.concatenate(parts, out=out[:used])

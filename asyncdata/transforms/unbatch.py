@@ -133,7 +133,7 @@ def rows_of(node: Node) -> int | None:
 
 
 def hands_on(node: Unary) -> bool:
-    """Tell whether those elements that come out do so as they are."""
+    """Return whether those elements that come out do so as they are."""
     return type(node).signature is Unary.signature or (isinstance(node, Shard) and not node.pad_remainder)
 
 

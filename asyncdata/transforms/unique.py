@@ -181,7 +181,7 @@ class UniqueTickets(SelectedTickets):
 
 
 def has_tensors(item: Any) -> bool:
-    """Tell whether there are tensors in an element, whose hash and `==` do not compare them by value."""
+    """Return whether there are tensors in an element, whose hash and `==` do not compare them by value."""
     if "torch" not in sys.modules or type(item) in PLAIN:
         return False
     return any_tensor(leaves_of(item))

@@ -253,7 +253,7 @@ class ChannelQueue:
                 self.readers = [other for other in self.readers if other is not reader]
 
     def ready(self) -> bool:
-        """Tell whether there is something to take, or will be nothing any more."""
+        """Return whether there is something to take, or will be nothing any more."""
         return self.items > 0 or self.closed
 
     def take(self, limit: int, stale: Callable[[float, int | None], bool] | None) -> Taken | None:

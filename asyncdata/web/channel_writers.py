@@ -32,7 +32,7 @@ class ChannelWriter(Protocol):
 
     @property
     def keeps_bodies(self) -> bool:
-        """Whether it needs the bytes of a body beside its items."""
+        """Whether it needs the bytes of a body next to its items."""
         ...
 
     async def put(self, payload: Payload) -> bool:

@@ -60,7 +60,7 @@ class Pending:
 class DurableChannel(Closable):
     """A channel that keeps what is sent in a folder: nothing that was acknowledged is lost when the process is killed.
 
-    `Dataset.from_channel(path)` reads it, in this process or another one, and goes on from a state exactly where the
+    `Dataset.from_channel(path)` reads it, in this process or another one, and continues from a state exactly where the
     trainer was. `trim(state)` removes what no state needs, once the trainer has saved `state`. It holds at most
     `max_bytes`, in segments of `segment_bytes`. One process at a time may have it open to send; any may read.
 
@@ -117,7 +117,7 @@ class DurableChannel(Closable):
         """Open the first of the folders `0`, `1`, ... below `path` that nobody has open to send.
 
         So each worker process of a server has a channel of its own, and a worker that takes the place of another one
-        goes on with that one's. A key is known to the worker that stored it.
+        continues with that one's. A key is known to the worker that stored it.
         """
         for number in range(MOST_WORKERS):
             try:
@@ -210,7 +210,7 @@ class DurableChannel(Closable):
             )
 
     def trim(self, state: Mapping[str, Any]) -> int:
-        """Remove what a pipeline that goes on from `state` does not read again; return how many bytes that frees.
+        """Remove what a pipeline that continues from `state` does not read again; return how many bytes that frees.
 
         Call it when `state` is saved, or what it is part of. Whole segments are removed, and the last one stays.
         """

@@ -62,7 +62,7 @@ class ChannelFolder:
 
     @property
     def id(self) -> str:
-        """What tells this channel from others, wherever its folder is moved."""
+        """What distinguishes this channel from others, wherever its folder is moved."""
         try:
             description: Any = json.loads((self.path / "channel.json").read_text())
             return str(description["id"])

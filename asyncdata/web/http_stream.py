@@ -1,4 +1,4 @@
-"""Streams of others by HTTP: server-sent events, which go on where they were, and NDJSON."""
+"""Streams of others by HTTP: server-sent events, which continue where they were, and NDJSON."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ __all__ = (
 )
 
 FRAMING: Final = 16
-"""Bytes that a frame has beside its record."""
+"""Bytes that a frame has next to its record."""
 
 HEAD: Final = struct.Struct("<2sBBHxxdq")
 MAGIC: Final = b"ac"

@@ -60,7 +60,7 @@ def go_on(folder: ChannelFolder, start: int, committed: int, found: Recovered) -
 
 
 def whole(data: bytes, committed: int) -> int:
-    """Return where the frames end that are whole; before `committed` one may be damaged."""
+    """Return where the frames end that are complete; before `committed` one may be damaged."""
     at = 0
     try:
         while isinstance(one := frame_of(data, at, "it"), Frame):
@@ -89,7 +89,7 @@ def learn_keys(folder: ChannelFolder, starts: list[int], found: Recovered) -> No
 
 
 def records_of(data: bytes) -> list[Record]:
-    """Return the records of a segment without their bodies, as far as they are whole."""
+    """Return the records of a segment without their bodies, as far as they are complete."""
     found, at = list[Record](), 0
     try:
         while isinstance(one := frame_of(data, at, "it"), Frame):

@@ -87,7 +87,7 @@ class Stored(Node):
             yield block
 
     def offset(self, folder: ChannelFolder, state: str) -> int:
-        """Return the place that a state tells; `ResumeError` if it is of another channel."""
+        """Return the place in a state; `ResumeError` if it is of another channel."""
         saved = json.loads(state)
         if saved["channel"] != folder.id:
             raise ResumeError(f"{self.label()}: the state is of another channel than the one in {folder.path}")
@@ -144,7 +144,7 @@ class Stored(Node):
                 woken.clear()
                 found = await scope.in_thread(reader.read)
                 ended = bool(found) and is_end(found[-1])
-                if ended:  # a run that goes on there must find it again
+                if ended:  # a run that continues there must find it again
                     found.pop()
                 if found:
                     yield found
@@ -186,7 +186,7 @@ class Stored(Node):
 
 
 def is_end(frame: Frame) -> bool:
-    """Tell whether nothing will ever come behind a frame."""
+    """Return whether nothing will ever come behind a frame."""
     return isinstance(frame.record, Record) and frame.record.kind == Kind.END
 
 

@@ -343,7 +343,7 @@ def client_of(plan: Node) -> PipelineClient:
 
 
 def remembers(plan: Node) -> bool:
-    """Tell whether the process of a plan has something for its next epochs."""
+    """Return whether the process of a plan has something for its next epochs."""
     return any(isinstance(node, Cache) for node in nodes_of(plan))
 
 

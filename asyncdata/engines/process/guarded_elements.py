@@ -78,7 +78,7 @@ def guarded(items: list[Any]) -> list[Any]:
 
 
 def is_certainly_readable(items: Iterable[Any], level: int = 0) -> bool:
-    """Tell whether values consist of types of which every value can be unpickled."""
+    """Return whether values consist of types of which every value can be unpickled."""
     kinds = set(map(type, items))
     if kinds <= LEAVES:
         return True

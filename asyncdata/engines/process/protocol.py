@@ -80,7 +80,7 @@ class Acknowledgement(NamedTuple):
 
 
 class PositionQuery(NamedTuple):
-    """Where does a run go on after the first elements of a block?"""
+    """Where does a run continue after the first elements of a block?"""
 
     block: int
     delivered: int

@@ -51,7 +51,7 @@ class RunReference(NamedTuple):
     label: str
 
     def position(self, block: int, count: int, delivered: int) -> Position:
-        """Return where to go on after the first elements of a block; in all so many have been delivered.
+        """Return where to continue after the first elements of a block; in all so many have been delivered.
 
         If the process has died, that is so many elements after where the run began, unless these came in no order.
         """
@@ -104,7 +104,7 @@ class RemoteBlockQueue(BlockQueue):
         self.send_acknowledgement()
 
     def send_acknowledgement(self) -> None:
-        """Tell how much was read, and whether the reader waits."""
+        """Return how much was read, and whether the reader waits."""
         self.acknowledged = self.taken
         blocks = self.arrived - len(self.blocks) - self.undelivered
         self.course.post.send(Acknowledgement(self.course.run, self.taken, blocks, bool(self.reader_waits)))

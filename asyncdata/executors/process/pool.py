@@ -188,7 +188,7 @@ class WorkerPool:
             self.attached.discard(future.result().payload)
 
     def arrived(self, reply: TaskReply) -> bool:
-        """Tell whether a reply's memory is there: not if its worker has died since, and nobody had seen it before."""
+        """Return whether a reply's memory is there: not if its worker has died since, and nobody had seen it before."""
         try:
             if isinstance(reply.payload, SlotReference):
                 self.attached.map_of(reply.payload)

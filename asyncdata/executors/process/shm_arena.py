@@ -53,8 +53,8 @@ __all__ = (
 )
 
 INLINE: Final = 3000
-"""Bytes that may go through a pipe of the pool: a write of at most 4,096 is whole or not at all, so that a process that
-is killed while it writes cannot leave half a message."""
+"""Bytes that may go through a pipe of the pool: a write of at most 4,096 is complete or not at all, so that a
+process that is killed while it writes cannot leave half a message."""
 
 HEAD: Final = 64
 ALIGN: Final = 64
@@ -83,7 +83,7 @@ Message: TypeAlias = bytes | SlotReference
 
 
 def is_passing(payload: Message) -> bool:
-    """Tell whether a payload lies in a slot that is one too many, and is copied out as it arrives."""
+    """Return whether a payload lies in a slot that is one too many, and is copied out as it arrives."""
     return isinstance(payload, SlotReference) and payload.passing
 
 
@@ -341,7 +341,7 @@ def pickled_by_value(value: Any, keep: Callable[[pickle.PickleBuffer], object] |
 
 
 def is_child_main(main: ModuleType | None) -> TypeGuard[ModuleType]:
-    """Tell whether this is the main script as multiprocessing imports it in a child: no process of ours has it."""
+    """Return whether this is the main script as multiprocessing imports it in a child: no process of ours has it."""
     return main is not None and main.__name__ == "__mp_main__"
 
 

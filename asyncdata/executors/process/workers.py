@@ -158,7 +158,7 @@ class ProcessWorkers(PickledWorkers):
         self.jobs: dict[Group, PendingGroup] = {}
 
     def begun(self) -> bool:
-        """Tell whether the processes are there that were called; `StageError` if they cannot start."""
+        """Return whether the processes are there that were called; `StageError` if they cannot start."""
         if self.pool.failed is not None and not self.pool.begun:
             raise self.pool.failed
         return self.pool.begun
