@@ -1,8 +1,13 @@
-"""Files that nobody here wrote: those that packages bring with them for their own tests and examples."""
+"""Files that nobody here wrote: those that packages bring with them for their own tests and examples.
+
+TensorFlow's has no records, tables or archives: texts, and messages of protobuf.
+"""
 
 from __future__ import annotations
 
-import importlib
+import gzip
+import importlib.util
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,10 +23,10 @@ pytestmark = pytest.mark.formats
 def files(package: str, pattern: str) -> list[Path]:
     """Return the files of an installed package."""
     try:
-        module = importlib.import_module(package)
+        spec = importlib.util.find_spec(package)
     except ImportError:
         return []
-    return sorted(Path(module.__path__[0]).glob(pattern))
+    return sorted(Path(spec.origin).parent.glob(pattern)) if spec is not None and spec.origin else []
 
 
 ARRAYS = [
@@ -92,6 +97,81 @@ def test_pictures_of_scikit_learn() -> None:
     assert pictures["china.jpg"] == (path.read_bytes(), ds.class_names.index("images"))
 
 
+COMPRESSED = [path for path in files("sklearn", "**/*.gz") if path.suffixes[-2:] != [".csv", ".gz"]]
+
+
+@pytest.mark.parametrize("path", [path for path in COMPRESSED if path.name.endswith("json.gz")], ids=lambda p: p.name)
+def test_json_of_scikit_learn(path: Path) -> None:
+    """What OpenML answers: a value on one line is an element, one over many lines is none."""
+    text = gzip.decompress(path.read_bytes())
+    ds = ad.JsonLinesDataset(path)
+    if text.strip().count(b"\n"):
+        with pytest.raises(ad.DataLossError, match="is no JSON"):
+            list(ds)
+    else:
+        assert list(ds) == [json.loads(text)]
+
+
+@pytest.mark.parametrize("path", COMPRESSED, ids=lambda path: path.name)
+def test_compressed_text_of_scikit_learn(path: Path) -> None:
+    text = gzip.decompress(path.read_bytes()).replace(b"\r", b"")
+    assert list(ad.TextLineDataset(path)) == text.removesuffix(b"\n").split(b"\n")
+
+
+def test_tables_of_scikit_learn() -> None:
+    (path,) = files("sklearn", "datasets/data/digits.csv.gz")
+    rows = list(ad.experimental.CsvDataset(path, [np.float64] * 65))
+    assert np.array_equal(np.array(rows), np.loadtxt(path, delimiter=","))
+    (path,) = files("sklearn", "datasets/data/iris.csv")
+    rows = list(ad.experimental.CsvDataset(path, [np.float64] * 5, header=True))
+    assert np.array_equal(np.array(rows), np.loadtxt(path, delimiter=",", skiprows=1))
+
+
+def test_an_archive_of_dateutil() -> None:
+    """Its members have no extensions, so they are of no sample; and the archive is whole."""
+    archives = files("dateutil", "zoneinfo/*.tar.gz")
+    assert archives
+    for path in archives:
+        assert list(ad.WebDataset(path)) == []
+
+
+@pytest.mark.tensorflow
+@pytest.mark.filterwarnings("ignore")
+def test_texts_of_tensorflow() -> None:
+    tf = pytest.importorskip("tensorflow", exc_type=ImportError)
+    texts = [str(path) for path in [*files("tensorflow", "*.txt"), *files("tensorflow", "_api/**/*.txt")]]
+    texts += [str(path) for path in files("tensorflow", "include/**/*.cuh")[:100]]
+    assert len(texts) > 50
+    assert list(ad.TextLineDataset(texts)) == [*tf.data.TextLineDataset(texts).as_numpy_iterator()]
+
+
+@pytest.mark.tensorflow
+@pytest.mark.filterwarnings("ignore")
+def test_messages_of_tensorflow() -> None:
+    tf = pytest.importorskip("tensorflow", exc_type=ImportError)
+    for path in files("tensorflow", "**/*.bin"):
+        for size in (16, max(1, path.stat().st_size)):
+            footer = path.stat().st_size % size
+            ours = ad.FixedLengthRecordDataset(path, size, footer_bytes=footer)
+            theirs = tf.data.FixedLengthRecordDataset(str(path), size, footer_bytes=footer)
+            assert list(ours) == [*theirs.as_numpy_iterator()]
+
+
+@pytest.mark.tensorflow
+@pytest.mark.filterwarnings("ignore")
+def test_events_that_tensorflow_writes(tmp_path: Path) -> None:
+    """Files for TensorBoard are TFRecord files, written by its own code."""
+    tf = pytest.importorskip("tensorflow", exc_type=ImportError)
+    with tf.summary.create_file_writer(str(tmp_path)).as_default():
+        for step in range(30):
+            tf.summary.write("loss", 1 / (step + 1), step=step)
+    (path,) = tmp_path.glob("*tfevents*")
+    found = [tf.compat.v1.Event.FromString(record) for record in ad.TFRecordDataset(path)]
+    assert [event.step for event in found if event.summary.value] == [*range(30)]
+    assert found == [*tf.compat.v1.train.summary_iterator(str(path))]
+
+
 def test_enough_files_are_there() -> None:
     assert len(ARRAYS) > 10
     assert len(TABLES) > 2
+    assert len(COMPRESSED) > 50
