@@ -317,8 +317,7 @@ class ContentHasher:
         elif kind in NAMED or issubclass(kind, np.dtype):
             self.add_words(str(value))
         else:
-            base = base_of(kind, EXACT)
-            self.plain(value if base is None else EXACT[base](value))
+            self.plain(next(plain(value) for base, plain in EXACT.items() if issubclass(kind, base)))
 
     def numbers(self, value: Any, kind: type[Any]) -> None:
         """Add an array, with what it says is none of it, or a number of NumPy's."""

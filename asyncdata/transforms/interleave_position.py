@@ -47,8 +47,8 @@ class SlotState(NamedTuple):
 
     outer: Tickets
     begin: Position
-    inner: Tickets | None = None
-    done: int = 0
+    inner: Tickets | None
+    done: int
 
     def position(self) -> Position:
         """Return where the slot's dataset goes on."""

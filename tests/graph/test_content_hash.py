@@ -122,6 +122,15 @@ def with_default(by: Any) -> Callable[..., Any]:
     return lambda x, y=by: x * y
 
 
+def coloured(red: Any, blue: Any) -> Any:
+    return Enum("Colour", {"RED": red, "BLUE": blue})
+
+
+def calling_as(function: Callable[..., Any]) -> Any:
+    """An object of a class that always has the same name, and is called as this."""
+    return type("Called", (), {"__call__": function})()
+
+
 OTHERS: dict[str, list[Any]] = {
     "code": [lambda x: x + 1, lambda x: x - 1, lambda x: x + 2, lambda x: x.real, lambda x: x.imag],
     "held numbers": [multiplier(2), multiplier(3), multiplier(2.0), multiplier("2"), multiplier((2, 3))],
@@ -130,6 +139,14 @@ OTHERS: dict[str, list[Any]] = {
     "defaults": [with_default(2), with_default(3)],
     "partial": [functools.partial(pow, 2), functools.partial(pow, 3), functools.partial(pow, exp=2)],
     "inner functions": [lambda x: [y + 1 for y in [x]], lambda x: [y + 2 for y in [x]]],
+    "members of enums": [
+        *map(multiplier, coloured(1, 2)),
+        *map(multiplier, coloured(2, 1)),
+        multiplier(coloured(3, 4).RED),
+    ],
+    "numbers of NumPy": [[np.int64(3)], [np.array(3)], [np.int32(3)], [np.int64(4)], [np.array([3])], [3]],
+    "held pipelines": [multiplier(one) for one in (NUMBERS, NUMBERS.map(helper), NUMBERS.map(helped), NUMBERS.take(2))],
+    "how objects are called": [calling_as(lambda self, x: x + 1), calling_as(lambda self, x: x - 1)],
     "sets": [lambda x: x in {"a", "b"}, lambda x: x in {"a", "c"}],
     "objects": [Multiply(1), Multiply(1).method, abs, helper],
     "lists": [[1, 2], [2, 1], (1, 2), [1, "2"], [1, [2]], [1, 2, 3]],
@@ -207,6 +224,17 @@ def test_a_function_counts_with_coroutine_functions_of_its_module_that_are_given
         return place["outer"]
 
     assert contents_of((awaiting(1),)) == contents_of((awaiting(1),)) != contents_of((awaiting(2),))
+
+
+def test_a_function_does_not_count_with_those_of_other_modules() -> None:
+    def outer(number: int) -> Any:
+        other: dict[str, Any] = {"__name__": "other"}
+        exec(f"def inner(x):\n    return x + {number}", other)
+        place: dict[str, Any] = {"__name__": "module", "inner": other["inner"]}
+        exec("def outer(x):\n    return inner(x)", place)
+        return place["outer"]
+
+    assert contents_of((outer(1),)) == contents_of((outer(2),))
 
 
 def test_functions_that_call_each_other_have_an_end() -> None:
@@ -367,6 +395,7 @@ def test_what_is_too_deep_is_the_same_wherever_it_is_told() -> None:
         return told(further - 1) if further else contents_of((deep,))
 
     assert told(0) == told(100)
+    assert told(0) not in {contents_of(([],)), contents_of((((),) * 2,))}
 
 
 def test_what_lies_beyond_a_number_in_its_bytes_does_not_count() -> None:

@@ -119,7 +119,8 @@ def test_arguments_that_cannot_be_are_refused_where_they_are_given() -> None:
 
 
 def test_cardinality() -> None:
-    assert ad.Dataset.range(3).group_by_window(by_3, as_list, 1).cardinality() == ad.UNKNOWN_CARDINALITY
+    for count in (1, 3):  # a window of one element may become any number of them
+        assert ad.Dataset.range(count).group_by_window(by_3, as_list, 1).cardinality() == ad.UNKNOWN_CARDINALITY
 
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
