@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any, Final, final
@@ -113,12 +114,13 @@ class Interleave(Node):
         kind = SerialInputs if self.workers is None else ParallelInputs
         opened: Inputs = kind(self, scope, inputs[0], place)
         cycle = Cycle(opened, self.cycle_length, self.block_length, want, place)
-        merged = cycle.in_order() if self.ordered is not False or self.workers is None else cycle.as_ready()
+        merge = cycle.in_order if self.ordered is not False or self.workers is None else cycle.as_ready
         try:
-            async for block in merged:
-                yield block
+            for part in (cycle.reopen, merge):
+                async with aclosing(part()) as source:
+                    async for block in source:
+                        yield block
         finally:
-            await merged.aclose()
             for slot in cycle.slots:
                 if slot is not None:
                     await slot.close()
@@ -158,8 +160,8 @@ class Cycle:
         self.since = 0.0  # when the first of these was put there
         self.last: Tickets | None = None
         self.events: list[Event] = []
-        self.waiting: Sequence[Position] = place.begun
-        self.before = CycleSnapshot({}, None, place.outer, self.index, self.turn, self.waiting)
+        self.pending: Sequence[tuple[int | None, Position]] = place.pending
+        self.before = CycleSnapshot({}, None, place.outer, self.index, self.turn, self.pending)
 
     def advance(self) -> None:
         self.index = (self.index + 1) % len(self.slots)
@@ -183,21 +185,19 @@ class Cycle:
         """Let what comes now be told from here."""
         self.events = []
         slots = {index: slot.state for index, slot in enumerate(self.slots) if slot is not None}
-        self.before = CycleSnapshot(slots, self.last, self.place.outer, self.index, self.turn, self.waiting)
+        self.before = CycleSnapshot(slots, self.last, self.place.outer, self.index, self.turn, self.pending)
 
-    async def reopen(self) -> None:
-        """Fill the slots that were open when a state was saved."""
-        index = self.index
+    async def reopen(self) -> Blocks:
+        """Fill the slots that were open when a state was saved; yield failures of those that are more than wanted."""
         for slot, _ in self.place.slots:
-            self.index = slot
-            await self.open_here()
-        self.index = index
+            await self.open_at(slot)
+            if self.count >= self.want.items:
+                yield self.emit()
         if not self.out:
             self.mark()
 
     async def in_order(self) -> Blocks:
         """Yield elements in the order of the cycle, all that are ready at once; wait with empty hands only."""
-        await self.reopen()
         while True:
             slot = self.slots[self.index]
             if slot is None:
@@ -208,7 +208,7 @@ class Cycle:
                     continue
                 if self.is_due():
                     yield self.emit()
-                await self.open_here()
+                await self.open_at(self.index)
             elif slot.left or slot.fill_now(self.share()):
                 self.draw(slot)
             else:
@@ -224,21 +224,21 @@ class Cycle:
         """Return whether what is ready goes out before the next dataset is made: at once, if that may take long."""
         return bool(self.out) and (self.inputs.idle() or time.perf_counter() - self.since > INLINE_GROUP)
 
-    async def open_here(self) -> None:
-        """Put the next inner dataset into the free slot whose turn it is."""
+    async def open_at(self, slot: int) -> None:
+        """Put the next inner dataset into a free slot."""
         opened = await self.inputs.next()
         if opened is None:
             self.ended = True
             return
-        self.waiting = self.waiting[1:]
+        self.pending = self.pending[1:]
         if isinstance(opened, tuple):
             self.last, failure = opened
             self.put(not_made(self.last, failure))
-            self.events.append(FailedSlot(self.index, self.last))
+            self.events.append(FailedSlot(slot, self.last))
         else:
-            self.slots[self.index] = opened
+            self.slots[slot] = opened
             self.last = opened.outer
-            self.events.append(SlotOpened(self.index, opened.state))
+            self.events.append(SlotOpened(slot, opened.state))
 
     async def fill_here(self, slot: CycleSlot) -> None:
         """Wait for the slot whose turn it is; free it at its end."""
@@ -298,7 +298,6 @@ class Cycle:
 
     async def as_ready(self) -> Blocks:
         """Yield elements from whichever inner dataset has some."""
-        await self.reopen()
         while True:
             await self.admit_ready()
             for index, slot in enumerate(self.slots):
@@ -323,7 +322,7 @@ class Cycle:
         for index in range(len(self.slots)):
             self.index = index
             while self.slots[index] is None and self.may_open():
-                await self.open_here()
+                await self.open_at(index)
 
     def may_open(self) -> bool:
         """Return whether an inner dataset, or a failure in its place, is there to be taken up."""

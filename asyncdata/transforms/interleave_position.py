@@ -37,9 +37,14 @@ class InterleavePosition:
     waiting: Sequence[Position] = ()
 
     @property
+    def pending(self) -> list[tuple[int | None, Position]]:
+        """The slots that the datasets of the input's first elements had, if they had one, and where they were."""
+        return [*((slot, begin) for slot, begin in self.slots), *((None, begin) for begin in self.waiting)]
+
+    @property
     def begun(self) -> list[Position]:
         """Where the datasets of the input's first elements were."""
-        return [*(begin for _, begin in self.slots), *self.waiting]
+        return [begin for _, begin in self.pending]
 
 
 class SlotState(NamedTuple):
@@ -98,7 +103,8 @@ Event: TypeAlias = SlotOpened | SlotClosed | FailedSlot | SlotDrawn | RoundsDraw
 class CycleSnapshot(NamedTuple):
     """Where an interleave stood before some events: its open slots, the last element opened, and whose turn it was.
 
-    The next elements' datasets have been begun already as far as `waiting` says.
+    The next elements' datasets have been begun already as far as `pending` says, which has the slots of those that are
+    not open again yet.
     """
 
     slots: Mapping[int, SlotState]
@@ -106,7 +112,7 @@ class CycleSnapshot(NamedTuple):
     begin: Position
     slot: int
     turn: int
-    waiting: Sequence[Position] = ()
+    pending: Sequence[tuple[int | None, Position]]
 
 
 @final
@@ -139,7 +145,7 @@ class PositionReplay:
         self.begin = snapshot.begin
         self.index = snapshot.slot
         self.turn = snapshot.turn
-        self.waiting = snapshot.waiting
+        self.pending = snapshot.pending
         self.cycle_length = cycle_length
         self.block_length = block_length
 
@@ -148,15 +154,14 @@ class PositionReplay:
         match event:
             case SlotOpened(slot, state):
                 self.slots[slot], self.outer = state, state.outer
-                self.waiting = self.waiting[1:]
-                self.index, self.turn = slot, self.block_length
+                self.pending = self.pending[1:]
             case SlotClosed(slot):
                 del self.slots[slot]
-                self.pass_on(slot, 0)
             case FailedSlot(slot, outer):
                 self.outer = outer
-                self.waiting = self.waiting[1:]
-                self.index, self.turn = slot, self.block_length
+                if not self.pending or self.pending[0][0] is None:  # else it was opened again, out of turn
+                    self.index, self.turn = slot, self.block_length
+                self.pending = self.pending[1:]
                 return count - 1
             case SlotDrawn(slot, turn, inner, start, size):
                 size = min(size, count)
@@ -183,10 +188,12 @@ class PositionReplay:
     def position(self) -> Position:
         """Return where to go on: the open slots' elements come first, to open their datasets where they stood."""
         outer = self.begin if self.outer is None else self.outer.at(1)
+        opened = [[slot, state.position()] for slot, state in self.slots.items()]
         place = {
             "outer": going_on(outer, [state.outer for state in self.slots.values()]),
-            "slots": [[slot, state.position()] for slot, state in self.slots.items()],
+            "slots": [*opened, *([slot, begin] for slot, begin in self.pending if slot is not None)],
             "index": self.index,
             "turn": self.turn,
         }
-        return {**place, "waiting": list(self.waiting)} if self.waiting else place
+        waiting = [begin for slot, begin in self.pending if slot is None]
+        return {**place, "waiting": waiting} if waiting else place

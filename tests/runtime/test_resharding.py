@@ -17,6 +17,7 @@ import asyncdata as ad
 from asyncdata import PlanError, ResumeError
 from asyncdata.checkpoint import inspect_state, load, merge_states, save
 from asyncdata.runtime.resharding import Resharding, Share
+from tests.reference import Boom
 from tests.states import edited
 
 Build = Callable[[int, int], ad.Dataset[Any]]
@@ -398,3 +399,53 @@ def test_what_is_dealt_in_several_parts_comes_to_all_alike() -> None:
         assert len(hand) == 2
         hands += hand
     assert sorted(hands) == [*"abcdef"]
+
+
+def read_on(ds: ad.Dataset[Any], state: Any, most: int = MANY) -> tuple[list[Any], Any]:
+    """Read some elements from a state on, failures in their places, and return them and the state after them."""
+    found: list[Any] = []
+    with ds.iterate(state=state) as elements:
+        while len(found) < most:
+            try:
+                found.append(next(elements))
+            except StopIteration:
+                break
+            except Boom as error:
+                found.append(str(error))
+        return found, json.loads(json.dumps(elements.state_dict()))
+
+
+EACH = [10 * x + place for x in range(9) for place in range(4)]
+
+
+@pytest.mark.parametrize("steps", [[3, 4, 2, 3], [7]], ids=str)
+@pytest.mark.parametrize(("cycle", "block", "calls"), [(2, 1, None), (2, 1, 2), (3, 2, None)])
+@pytest.mark.parametrize("broken", [(), (0,), (1, 2), (4,), (0, 3, 7)], ids=str)
+def test_what_was_begun_goes_on_in_its_slot_or_when_its_turn_comes(
+    steps: list[int], cycle: int, block: int, calls: int | None, broken: tuple[int, ...]
+) -> None:
+    """Four processes have begun more datasets than one that takes them over has slots: it may be left anywhere.
+
+    Some of the datasets cannot be made any more. What was read of them is not taken for what was read of others, and
+    the others keep their slots.
+    """
+    gone: set[int] = set()
+
+    def tens(x: int) -> ad.Dataset[int]:
+        if x in gone:
+            raise Boom(f"no {x}")
+        return ad.Dataset.range(10 * x, 10 * x + 4)
+
+    def build(count: int, index: int) -> ad.Dataset[int]:
+        return ad.Dataset.range(9).shard(count, index).interleave(tens, cycle, block, num_parallel_calls=calls)
+
+    found, states = states_of(build, steps)
+    merged = merge_states(states)
+    gone.update(broken)
+    rest, _ = read_on(build(1, 0), merged)
+    numbers = [int(x) for x in rest if type(x) is not str]
+    assert sorted(numbers) == [x for x in EACH if x // 10 not in gone and x not in found]
+    assert len(rest) - len(numbers) == len(gone)
+    for place in range(len(rest)):
+        some, state = read_on(build(1, 0), merged, place)
+        assert some + read_on(build(1, 0), state)[0] == rest
