@@ -14,7 +14,6 @@ from asyncdata.executors.retry import LEAVING
 from asyncdata.executors.scope import EndError, OwnedTask, Scope
 from asyncdata.graph.node import Node
 from asyncdata.graph.stages import fill
-from asyncdata.memory.buffer_pool import keep_memory_warm
 from asyncdata.memory.memcpy import HELP
 from asyncdata.runtime import forks
 from asyncdata.runtime.host_resources import usable_cores
@@ -39,7 +38,6 @@ class Pipeline:
         budget: MemoryBudget,
         meters: Meters,
     ) -> None:
-        keep_memory_warm()
         meters.output.buffers(queue)
         self.meters = meters
         self.plan = plan

@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 from itertools import accumulate
 from typing import Any, final
@@ -19,9 +18,7 @@ from asyncdata.executors.function_call import noted
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import PHYSICAL, Node, Unary, another, regrouped, repeated_ones, scaled
 from asyncdata.graph.stages import Fold, Step
-from asyncdata.memory.refcount import is_only_reference
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
-from asyncdata.runtime.host_resources import lock_is_held
 from asyncdata.runtime.resharding import Resharding, listed, resharded_open_groups
 from asyncdata.runtime.tickets import (
     END,
@@ -38,21 +35,12 @@ from asyncdata.runtime.tickets import (
     reopening,
 )
 from asyncdata.transforms.batch import Batch
-from asyncdata.transforms.map import Map
 from asyncdata.transforms.padded_batch import PaddedBatch
 from asyncdata.transforms.prefetch import Prefetch
 from asyncdata.transforms.ragged_batch import RaggedBatch
 from asyncdata.transforms.shard import Shard
 
 __all__ = ("Unbatch",)
-
-
-class Visibility(Enum):
-    """Whether anybody but its one reader sees the arrays of an element."""
-
-    NEVER = "never"
-    IF_KEPT = "if somebody kept it"
-    ALWAYS = "always, as far as is known"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,18 +79,16 @@ class Unbatch(Unary):
 
     def stage(self) -> Fold:
         rows = self.input.size if isinstance(self.input, Batch) else unprefixed(self.input.signature)[0]
-        by_place, seen = self.input.in_order and not self.input.shared, self.seen
-        return Fold(lambda _: Unbatcher(self.method, by_place, rows, seen))
+        by_place, owned = self.input.in_order and not self.input.shared, self.owned
+        return Fold(lambda _: Unbatcher(self.method, by_place, rows, owned))
 
     @property
-    def seen(self) -> Visibility:
-        """Whether others see the elements of the input: not those of a batch, nor what a function makes and gives."""
+    def owned(self) -> bool:
+        """Whether nobody else sees the elements of the input, as those of a batch."""
         source = self.input
         while isinstance(source, Prefetch):
             source = source.input
-        if self.alone and isinstance(source, Batch):
-            return Visibility.NEVER
-        return Visibility.IF_KEPT if self.alone and isinstance(source, Map) and lock_is_held() else Visibility.ALWAYS
+        return self.alone and isinstance(source, Batch)
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         outer, rows = resharded_open_groups(map(listed, positions), resharding, self.input.resharded)
@@ -164,13 +150,11 @@ class Unbatcher(Step):
     So no more is read than is wanted.
     """
 
-    def __init__(
-        self, name: str, by_place: bool = True, most_rows: int | None = None, seen: Visibility = Visibility.ALWAYS
-    ) -> None:
+    def __init__(self, name: str, by_place: bool = True, most_rows: int | None = None, owned: bool = False) -> None:
         self.name = name
         self.by_place = by_place
         self.most_rows = most_rows
-        self.seen = seen
+        self.owned = owned
         self.skips: Sequence[int] = ()
 
     def resume(self, position: Position) -> Start:
@@ -217,10 +201,7 @@ class Unbatcher(Step):
 
     def columns(self, block: Block, place: int) -> ColumnBatch | None:
         """Return an element as columns, if it can be one: its own, if nobody else sees it."""
-        owned = self.seen is Visibility.NEVER or (
-            self.seen is Visibility.IF_KEPT and is_only_reference(block.items, place)
-        )
-        return ColumnBatch.of(block.items[place], owned)
+        return ColumnBatch.of(block.items[place], self.owned)
 
     def failure(self, block: Block, failure: Failure, skip: int) -> Block:
         """Return the failure of a whole element in its place."""

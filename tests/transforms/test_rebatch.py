@@ -8,7 +8,6 @@ import pytest
 import asyncdata as ad
 from asyncdata.elements.structure import spec_of
 from asyncdata.errors import PlanError
-from asyncdata.runtime.host_resources import lock_is_held
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
 from tests.marks import first_by_default
@@ -260,23 +259,6 @@ def test_parts_of_a_batch_are_not_copied_unless_they_are_small() -> None:
     assert shared(batches.rebatch(8)) == 0
     assert shared(batches.map(lambda batch: batch).rebatch(40)) == 0
     assert shared(batches.unbatch().batch(40)) == 0
-
-
-@pytest.mark.skipif(not lock_is_held(), reason="threads do not take turns")
-def test_parts_of_what_a_function_makes_are_not_copied_unless_it_keeps_them() -> None:
-    def large(number: int) -> Any:
-        return np.full((48, 50), float(number))
-
-    def shared(fn: Any) -> int:
-        bases = [leaves(batch)[0].base for batch in ad.Dataset.range(10).map(fn).rebatch(24)]
-        return sum(one is other is not None for one, other in zip(bases[::2], bases[1::2], strict=True))
-
-    for fn in (large, lambda number: np.full(2400, number).reshape(48, 50), lambda number: {"x": large(number)}):
-        assert shared(fn) == 10
-    kept = [large(number) for number in range(10)]
-    for fn in (kept.__getitem__, lambda x: kept[x][:], lambda x: {"x": kept[x], "y": large(x)}):
-        assert shared(fn) == 0
-    assert shared(lambda number: np.broadcast_to(float(number), (48, 50))) == 0
 
 
 def test_parts_that_are_held_for_long_are_copied() -> None:
