@@ -17,7 +17,7 @@ from asyncdata.executors import function_call
 from asyncdata.executors.process import task
 from tests.reference import failed
 
-__all__ = ("WAYS", "impatient", "read_async", "read_plain", "results", "unnamed")
+__all__ = ("WAYS", "collect", "impatient", "read_async", "read_plain", "results", "unnamed")
 
 MOST = 5000
 """More elements than any test delivers: what goes on after them goes on for ever."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, nullcontext
+from functools import partial
 from itertools import count
 from typing import Final, Protocol, TypeAlias
 
@@ -278,15 +279,27 @@ class SerialInputs:
         await self.outer.aclose()
 
 
+class Made:
+    """An element, and what the function has made of it, once it has."""
+
+    __slots__ = ("block", "plan")
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.plan: Node | Failure | None = None
+
+
 class ParallelInputs:
     """Keeps as many inner datasets being read as the cycle has slots; one that is read to its end makes way.
 
     No more than that stand by for a slot: of short ones, the buffers could else hold all there are. Where they read
     from other machines, one more is begun ahead, so that its first answer is not waited for when it is its turn.
+
+    A coroutine function is awaited for as many as are read at once. Datasets stand by in the order of the input.
     """
 
     def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: InterleavePosition) -> None:
-        workers = node.cycle_length if node.workers in (None, AUTOTUNE) else node.workers or 1
+        self.workers = workers = node.cycle_length if node.workers in (None, AUTOTUNE) else node.workers or 1
         self.node = node
         self.scope = scope
         self.outer = opener(scope, Demand(), Start.of(place.outer))
@@ -298,9 +311,10 @@ class ParallelInputs:
         self.reading = 0
         self.ahead = 0
         self.first = (node.block_length + 1, 0)
+        self.made: deque[Made] = deque()
         self.standby: deque[CycleSlot | Refused] = deque()
         self.numbers = count()
-        self.ended = False
+        self.read_all = self.ended = False
         self.tasks = {-1: scope.spawn(self.run)}
 
     def idle(self) -> bool:
@@ -310,7 +324,8 @@ class ParallelInputs:
         return bool(self.standby) or self.ended
 
     def vacant(self) -> bool:
-        return max(self.reading - self.ahead, len(self.standby)) < self.node.cycle_length
+        begun, there = len(self.made), max(self.reading - self.ahead, len(self.standby))
+        return begun < self.workers and there + begun < self.node.cycle_length
 
     async def run(self) -> None:
         """Open inner datasets as long as there is a vacancy."""
@@ -320,19 +335,51 @@ class ParallelInputs:
                 block = await anext(self.outer, None)
                 if block is None:
                     break
-                plan = await inner_plan(self.node.function, block)
-                if type(plan) is not Failure and self.node.elsewhere is not None:
-                    plan = self.node.elsewhere.there(plan)
-                begin = self.begins.popleft() if self.begins else None
-                if type(plan) is Failure:
-                    self.standby.append((block.tickets, plan))
-                elif (rows := rows_at_hand(plan, begin)) is not None:
-                    self.standby.append(RowsSlot(block.tickets, begin, rows))
+                made = Made(block)
+                self.made.append(made)
+                if self.node.function.is_async:
+                    self.start(partial(self.make, made))
                 else:
-                    self.admit(plan, block.tickets, begin)
-                self.signal.notify()
-        self.ended = True
+                    await self.make(made)
+        self.read_all = True
+        self.line_up()
+
+    def start(self, run: Callable[[], Awaitable[None]]) -> None:
+        """Start a task that ends when this is closed, if not before."""
+        number = next(self.numbers)
+
+        async def task() -> None:
+            try:
+                await run()
+            finally:
+                del self.tasks[number]
+
+        self.tasks[number] = self.scope.spawn(task)
+
+    async def make(self, made: Made) -> None:
+        """Have the function make a dataset, which stands by when all before it do."""
+        made.plan = await inner_plan(self.node.function, made.block)
+        self.line_up()
+
+    def line_up(self) -> None:
+        """Have those stand by that are made, up to the first that is not."""
+        while self.made and (plan := self.made[0].plan) is not None:
+            self.stand_by(plan, self.made.popleft().block.tickets)
+        self.ended = self.read_all and not self.made
         self.signal.notify()
+        self.vacancy.notify()
+
+    def stand_by(self, plan: Node | Failure, outer: Tickets) -> None:
+        """Have a dataset read, or a failure told, in its turn."""
+        if type(plan) is not Failure and self.node.elsewhere is not None:
+            plan = self.node.elsewhere.there(plan)
+        begin = self.begins.popleft() if self.begins else None
+        if type(plan) is Failure:
+            self.standby.append((outer, plan))
+        elif (rows := rows_at_hand(plan, begin)) is not None:
+            self.standby.append(RowsSlot(outer, begin, rows))
+        else:
+            self.admit(plan, outer, begin)
 
     def admit(self, plan: Node, outer: Tickets, begin: Position) -> None:
         """Start to read an inner dataset."""
@@ -341,15 +388,13 @@ class ParallelInputs:
         self.reading += 1
         self.ahead = int(plan.reads_elsewhere)  # the next dataset is likely of the same kind
         self.standby.append(ReaderSlot(outer, begin, queue, self.signal))
-        number, inner = next(self.numbers), self.scope.at(outer[0])
-        self.tasks[number] = self.scope.spawn(lambda: self.read(queue, plan, inner, Start.of(begin), number))
+        self.start(partial(self.read, queue, plan, self.scope.at(outer[0]), Start.of(begin)))
 
-    async def read(self, queue: LoopQueue, plan: Node, scope: Scope, start: Start, number: int) -> None:
+    async def read(self, queue: LoopQueue, plan: Node, scope: Scope, start: Start) -> None:
         """Read one inner dataset into its queue."""
         try:
             await fill(queue, plan.open, scope, start, self.turn if self.gate is None else ReadPermit(self.gate, queue))
         finally:
-            del self.tasks[number]
             self.reading -= 1
             self.first = queue.depth.items, queue.depth.weight  # the next dataset will need about as much
             if self.node.tuner is not None:

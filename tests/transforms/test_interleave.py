@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import math
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -7,12 +9,12 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-from asyncdata.testing import check_resumes, check_transform
+from asyncdata.testing import check_resumes, check_transform, virtual_time
 from asyncdata.transforms import interleave, interleave_inputs
 from tests import reference
 from tests.marks import first_by_default
 from tests.reference import Boom, Failed
-from tests.running import WAYS, read_plain, results
+from tests.running import WAYS, collect, read_plain, results
 
 CALLS = [None, 1, 2, ad.AUTOTUNE]
 
@@ -206,3 +208,47 @@ def test_resumes_inside_of_rounds_that_were_drawn_at_once() -> None:
         return inputs.prefetch(64)
 
     check_resumes(build)
+
+
+class SlowToOpen:
+    """Opens inputs of three elements, each in a time of its own; the fifth fails."""
+
+    def __init__(self) -> None:
+        self.opening = self.most = 0
+
+    async def __call__(self, x: int) -> ad.Dataset[int]:
+        self.opening += 1
+        self.most = max(self.most, self.opening)
+        await asyncio.sleep(100 - x)
+        self.opening -= 1
+        return ad.Dataset.from_list(opened_at_once(x))
+
+
+def opened_at_once(x: int) -> list[int]:
+    if x == 4:
+        raise Boom(x)
+    return [10 * x + y for y in range(3)]
+
+
+@pytest.mark.parametrize("ordered", [None, False])
+@pytest.mark.parametrize(
+    ("calls", "most", "seconds"), [(None, 1, 772), (1, 1, 772), (4, 4, 196), (ad.AUTOTUNE, 4, 196)]
+)
+def test_as_many_inputs_are_opened_at_once_as_are_read_at_once(
+    calls: int | None, most: int, seconds: float, ordered: bool | None
+) -> None:
+    opener = SlowToOpen()
+    ds = ad.Dataset.range(8).interleave(opener, cycle_length=4, num_parallel_calls=calls, deterministic=ordered)
+
+    async def consume() -> tuple[list[Any], float]:
+        found = await collect(ds.with_options(ad.Options(placement="current", warn_after=math.inf)))
+        return found, asyncio.get_running_loop().time()
+
+    with asyncio.Runner(loop_factory=virtual_time) as runner:
+        begin = runner.get_loop().time()
+        found, end = runner.run(consume())
+    assert opener.most == most
+    assert end - begin == pytest.approx(seconds, abs=10)
+    plain = list(reference.interleave(range(8), opened_at_once, 4, 1))
+    assert sorted(map(str, found)) == sorted(map(str, plain))
+    assert found == plain or (ordered is False and calls is not None)
