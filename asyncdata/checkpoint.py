@@ -31,16 +31,20 @@ from asyncdata.sources.file_list_digest import label_text
 from asyncdata.storage import write_whole
 
 __all__ = (
+    "SHARE_FILES",
     "ResumePoint",
     "chosen_seeds",
     "fingerprint",
     "inspect_state",
     "load",
+    "load_shares",
     "merge_states",
     "place_of",
     "plan_labels",
     "save",
+    "save_share",
     "seeds_of",
+    "share_file",
     "shares_of",
     "state_header",
     "state_of",
@@ -51,6 +55,9 @@ VERSION: Final = 3
 """States of version 2 tell nothing of arguments that labels leave out."""
 
 IDENTITY: Final[Callable[[Node], str | None]] = attrgetter("identity")
+
+SHARE_FILES: Final = "asyncdata*.json"
+"""What `share_file` names."""
 
 KINDS: Final = {"plan": list, "seeds": list, "shares": list, "epoch": int, "delivered": int}
 """What the parts of a state are."""
@@ -123,7 +130,7 @@ def state_of(state_header: Mapping[str, Any], delivered: int, position: Position
 
 def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> ResumePoint:
     """Return where a run of `plan` continues from `state`; `ResumeError` if the two do not fit."""
-    saved = checked(state)
+    saved = checked(state_of_share(state, shares_of(plan)))
     seeds = dict[int, int](saved["seeds"])
     if strict:
         compare(saved["plan"], plan, saved["version"])
@@ -144,6 +151,15 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> Resum
     position = saved["position"]
     start = FRESH if position is None else plan.parse_position(position, Start.of)
     return ResumePoint(plan, saved["epoch"], saved["delivered"], start, saved.get("dealt", False))
+
+
+def state_of_share(state: Any, shares: list[Share]) -> Any:
+    """Return the state of this share of those of all, as `load_shares` returns them; of other shares, all merged."""
+    if not isinstance(state, Mapping) or "ranks" not in state:
+        return cast("Any", state)
+    states = [checked(one) for one in cast("Mapping[str, list[Any]]", state)["ranks"]]
+    mine = [list(share) for share in shares]
+    return next((one for one in states if one["shares"] == mine), None) or merge_states(states)
 
 
 def check_shares(saved: Mapping[str, Any], shares: list[Share]) -> None:
@@ -427,6 +443,46 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(state, dict) or "version" not in state:
         raise ResumeError(f"{os.fspath(path)}: no state: {state!r:.80}")
     return cast("dict[str, Any]", state)
+
+
+def save_share(folder: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
+    """Write the state of one process into a folder that all write to, such as that of a checkpoint of the model.
+
+    The file has the name of the share, `asyncdata-1-of-4.json`. Without `shard()` or `balance()` all processes have one
+    state, and it is `asyncdata.json`.
+    """
+    save(Path(folder) / share_file(state), state)
+
+
+def share_file(state: Mapping[str, Any]) -> str:
+    """Return the name of the file of the state of one share, among those of all."""
+    shares = "".join(f"-{share.number}-of-{share.num_shards}" for share in map(share_in, checked(state)["shares"]))
+    return f"asyncdata{shares}.json"
+
+
+def load_shares(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the states of all processes that `save_share` wrote; each goes on with its own, another number with all.
+
+    What it returns is for `load_state_dict` and `iterate(state=)`. If as many processes resume, each finds the state
+    of its own share in it. If there are more or fewer, the states are merged, as by `merge_states`.
+
+    >>> import asyncdata as ad, tempfile
+    >>> def share(count, index):
+    ...     return ad.Dataset.range(12).shard(count, index).batch(2)
+    >>> folder = tempfile.mkdtemp()
+    >>> for index in range(2):                       # two processes
+    ...     with share(2, index).iterate() as batches:
+    ...         _ = next(batches)
+    ...         save_share(folder, batches.state_dict())
+    >>> list(share(2, 1).iterate(state=load_shares(folder)))
+    [array([5, 7]), array([ 9, 11])]
+    >>> [list(share(4, index).iterate(state=load_shares(folder))) for index in range(4)]
+    [[array([4, 8])], [array([5, 9])], [array([ 6, 10])], [array([ 7, 11])]]
+    """
+    files = sorted(Path(folder).glob(SHARE_FILES))
+    if not files:
+        raise ResumeError(f"{os.fspath(folder)}: no state: save_share writes {SHARE_FILES}, and there is none")
+    return {"ranks": [load(file) for file in files]}
 
 
 def inspect_state(state: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-from asyncdata.checkpoint import inspect_state, load, save
+from asyncdata.checkpoint import inspect_state, load, load_shares, save, save_share
 from asyncdata.errors import ResumeError
 from tests.faults.resumed import pipeline
 from tests.states import edited
@@ -236,3 +236,51 @@ def test_what_goes_wrong_deep_down_with_a_damaged_state_is_a_refusal_too() -> No
     state["position"]["outer"]["back"] = 1.5
     with pytest.raises(ad.ResumeError, match="the state is damaged, or does not fit"):
         next(ds.iterate(state=state))
+
+
+def shares_in(folder: Path, count: int, steps: list[int]) -> list[int]:
+    """Save the states of so many shares, each after some batches, and return what was read."""
+    read: list[int] = []
+    for index, most in enumerate(steps):
+        with shared(count, index).iterate() as batches:
+            read += [x for _ in range(most) for x in next(batches).tolist()]
+            save_share(folder, batches.state_dict())
+    return read
+
+
+def shared(count: int, index: int) -> ad.Dataset[Any]:
+    return ad.Dataset.range(24).shuffle(seed=1).shard(count, index).batch(2)
+
+
+def test_each_process_finds_its_own_state_in_a_folder(tmp_path: Path) -> None:
+    shares_in(tmp_path, 3, [1, 2, 0])
+    for index, done in enumerate([1, 2, 0]):
+        rest = [batch.tolist() for batch in shared(3, index).iterate(state=load_shares(tmp_path))]
+        assert rest == [batch.tolist() for batch in shared(3, index)][done:]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_another_number_of_processes_goes_on_with_all_states_of_a_folder(tmp_path: Path, count: int) -> None:
+    read = shares_in(tmp_path, 3, [1, 2, 0])
+    for index in range(count):
+        read += [x for batch in shared(count, index).iterate(state=load_shares(tmp_path)) for x in batch.tolist()]
+    assert sorted(read) == [*range(24)]
+
+
+def test_one_state_of_all_where_nothing_is_shared(tmp_path: Path) -> None:
+    with ad.Dataset.range(5).iterate() as numbers:
+        next(numbers)
+        save_share(tmp_path, numbers.state_dict())
+    assert [path.name for path in tmp_path.iterdir()] == ["asyncdata.json"]
+    assert [*ad.Dataset.range(5).iterate(state=load_shares(tmp_path))] == [1, 2, 3, 4]
+
+
+def test_a_folder_without_all_states_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ad.ResumeError, match=r"no state: save_share writes asyncdata\*.json"):
+        load_shares(tmp_path)
+    shares_in(tmp_path, 3, [1, 1, 1])
+    (tmp_path / "asyncdata-1-of-3.json").unlink()
+    assert len([*shared(3, 0).iterate(state=load_shares(tmp_path))]) == 3  # its own is there
+    for count, index in ((3, 1), (2, 0)):
+        with pytest.raises(ad.ResumeError, match="one state of each share"):
+            shared(count, index).iterate(state=load_shares(tmp_path))

@@ -185,6 +185,7 @@ class Loader(Closable, Generic[T]):
 
         It is what `DatasetIterator.state_dict` returns, and `Dataset.iterate(state=)` continues from it too. Where
         Lightning or accelerate asks in several processes, which save what the first returns, it has the states of all.
+        `torch.distributed.checkpoint` is given the same as one text.
         """
         caller = caller_of(currentframe())
         return gathered_state(self._current.state_dict(batches_ahead(caller)), caller)

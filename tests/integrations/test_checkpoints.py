@@ -1,0 +1,112 @@
+"""Checkpoints of others keep the place of each process in the data beside the model."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncdata as ad
+
+PROGRAMS = Path(__file__).parent / "programs"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROGRAMS.parents[2])}
+
+
+def run(processes: int, *arguments: str) -> None:
+    """Run the program that uses PyTorch's distributed checkpoints."""
+    program = PROGRAMS / "distributed_checkpoint.py"
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+    done = subprocess.run(
+        [sys.executable, *launcher, program, *arguments],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def seen(folder: Path, name: str, ranks: int) -> list[list[list[int]]]:
+    return [json.loads((folder / f"{name}-{rank}.json").read_text()) for rank in range(ranks)]
+
+
+@pytest.mark.torch
+def test_a_distributed_checkpoint_keeps_the_place_of_each_process(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    run(2, str(tmp_path), "first")
+    run(2, str(tmp_path), "same")
+    first, rest = seen(tmp_path, "first", 2), seen(tmp_path, "same", 2)
+    for rank in range(2):
+        share = ad.Dataset.range(40).shuffle(seed=1).shard(2, rank).map(int).batch(3)
+        assert first[rank] + rest[rank] == [batch.tolist() for batch in share]
+    run(1, str(tmp_path), "fewer")
+    (alone,) = seen(tmp_path, "fewer", 1)
+    assert sorted(x for share in [*first, alone] for batch in share for x in batch) == [*range(40)]
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_a_distributed_checkpoint_of_one_process(tmp_path: Path) -> None:
+    dcp = pytest.importorskip("torch.distributed.checkpoint")
+
+    def loader() -> Any:
+        return ad.Dataset.range(9).shuffle(seed=1).batch(2).loader()
+
+    stopped = loader()
+    found = [batch.tolist() for _, batch in zip(range(2), stopped, strict=False)]
+    dcp.save({"data": stopped}, checkpoint_id=tmp_path, no_dist=True)
+    for drawn in range(2):  # the loader that goes on may have been used
+        went_on = loader()
+        list(zip(range(drawn), went_on, strict=False))
+        dcp.load({"data": went_on}, checkpoint_id=tmp_path, no_dist=True)
+        assert found + [batch.tolist() for batch in went_on] == [batch.tolist() for batch in loader()]
+
+
+@pytest.mark.integrations
+@pytest.mark.filterwarnings("ignore")
+def test_orbax_keeps_the_place_of_each_process(tmp_path: Path) -> None:
+    pytest.importorskip("orbax.checkpoint")
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    command = [sys.executable, PROGRAMS / "orbax_shares.py", tmp_path, address]
+    running = [subprocess.Popen([*command, str(rank)], env=ENVIRONMENT, stderr=subprocess.PIPE) for rank in range(2)]
+    told = [process.communicate(timeout=170)[1].decode() for process in running]
+    assert [process.returncode for process in running] == [0, 0], "\n".join(told)
+
+
+@pytest.mark.integrations
+@pytest.mark.filterwarnings("ignore")
+def test_orbax_keeps_a_loader_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
+    ocp = pytest.importorskip("orbax.checkpoint")
+    from asyncdata.integrations.orbax import restore_args, save_args
+
+    def loader() -> Any:
+        return ad.Dataset.range(9).shuffle(seed=1).batch(2).loader()
+
+    stopped = loader()
+    found = [batch.tolist() for _, batch in zip(range(2), stopped, strict=False)]
+    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+        checkpointer.save(tmp_path / "one", args=ocp.args.Composite(data=save_args(stopped)))
+        went_on = loader()
+        checkpointer.restore(tmp_path / "one", args=ocp.args.Composite(data=restore_args(went_on)))
+        assert found + [batch.tolist() for batch in went_on] == [batch.tolist() for batch in loader()]
+        (tmp_path / "one" / "data" / "asyncdata.json").unlink()
+        with pytest.raises(ad.ResumeError, match=r"no state of asyncdata: was it saved with save_args"):
+            checkpointer.restore(tmp_path / "one", args=ocp.args.Composite(data=restore_args(went_on)))
+
+
+def test_without_orbax_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from asyncdata.integrations import orbax
+
+    orbax.kinds.cache_clear()
+    monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
+    with pytest.raises(ad.MissingDependencyError, match="pip install orbax-checkpoint"):
+        orbax.save_args(ad.Dataset.range(3).iterate())
