@@ -157,6 +157,7 @@ SCANNED: tuple[tuple[Callable[[], Any], Callable[[Any, Any], Any]], ...] = (
     (lambda: {"seen": np.zeros(3, np.int64), "last": None}, counting),
     (Opaque, opaque),
 )
+"""The last one has a state that cannot be written down, so what it reads must be the same when it is read again."""
 
 
 def go_on(*parts: Any) -> Any:

@@ -34,9 +34,6 @@ def test_running_gives_the_meaning(pipe: Pipeline, there: ad.Options, lost: Faul
             assert pipe.comparable(read(ds)) == pipe.elements(iteration)
 
 
-resumable = pipelines().filter(lambda pipe: "within=" not in pipe.text or "scan(opaque)" not in pipe.text)
-"""Where batches depend on time, a scan whose state cannot be told has no state, here either."""
-
 LEGS = st.lists(
     st.tuples(st.integers(0, 25), st.booleans(), st.one_of(st.just(HERE), THERE), st.sampled_from(REWRITTEN)),
     min_size=1,
@@ -44,7 +41,7 @@ LEGS = st.lists(
 )
 
 
-@given(pipe=resumable, legs=LEGS, last=st.one_of(st.just(HERE), THERE), lost=LOST, seed=SEEDS)
+@given(pipe=pipelines(), legs=LEGS, last=st.one_of(st.just(HERE), THERE), lost=LOST, seed=SEEDS)
 def test_going_on_here_and_there_is_as_if_nothing_had_happened(
     pipe: Pipeline, legs: list[Any], last: ad.Options, lost: Faults, seed: int
 ) -> None:
