@@ -14,6 +14,6 @@ def ray() -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's own
         module = pytest.importorskip("ray")
-        module.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        module.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield module
     module.shutdown()

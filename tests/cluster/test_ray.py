@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -193,7 +192,7 @@ def test_a_connection_that_is_shut_down_is_told_and_the_state_answers() -> None:
 
 KILLED = """
 import os, ray, sys, time, asyncdata as ad
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 ds = ad.Dataset.range(10_000).map(lambda x: time.sleep(0.05) or os.getpid(), num_parallel_calls=2)
 elements = iter(ds.with_options(ad.Options(cluster=ad.Cluster(calls=2))))
 print(*{next(elements) for _ in range(40)}, flush=True)
@@ -341,41 +340,63 @@ def test_an_element_that_kills_in_a_run_fails_in_its_place(records: list[str]) -
 # what takes long
 
 
-def kill_now_and_then(stop: threading.Event, pids: set[int], killed: list[int], seed: int) -> None:
-    """Kill an actor that has given something lately, twice a second."""
-    dice = random.Random(seed)
-    while not stop.wait(0.4):
-        if alive := [pid for pid in set(pids) if pid not in killed and is_alive(pid)]:
-            killed.append(dice.choice(alive))
-            os.kill(killed[-1], signal.SIGKILL)
+class Killer:
+    """Kills an actor that has given something, each time some elements more have come.
+
+    Not as time passes: of what is slow on a busy machine the same element would be hit twice, and be blamed.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.pids: set[int] = set()
+        self.killed: list[int] = []
+        self.next = 0
+
+    def seen(self, pid: int, count: int) -> None:
+        """Take note that so many elements have come, the last one from this actor."""
+        self.pids.add(pid)
+        if count < self.next:
+            return
+        if self.next and (alive := sorted(pid for pid in self.pids if is_alive(pid))):
+            self.killed.append(self.dice.choice(alive))
+            self.pids.discard(self.killed[-1])
+            os.kill(self.killed[-1], signal.SIGKILL)
+        self.next = count + self.dice.randrange(1000, 2200)
+
+
+def calls_under_kills(seed: int, _: list[str]) -> ad.Dataset[Any]:
+    return ad.Dataset.range(9000).shuffle(300, seed=seed).map(with_pid, num_parallel_calls=2)
+
+
+def runs_under_kills(_: int, names: list[str]) -> ad.Dataset[Any]:
+    return read_records(names * 9, slow_records_of)
+
+
+def files_under_kills(_: int, names: list[str]) -> ad.Dataset[Any]:
+    return ad.TFRecordDataset(names * 9).map(with_pid_of, num_parallel_calls=2)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_twenty_runs_under_kills_at_random_are_exact() -> None:
-    killed: list[int] = []
+@pytest.mark.timeout(1500)
+def test_twenty_runs_under_kills_at_random_are_exact(records: list[str]) -> None:
+    deaths = 0
     for turn in range(20):
-        ds = ad.Dataset.range(9000).shuffle(300, seed=turn).map(with_pid, num_parallel_calls=2)
-        expected = list(ad.Dataset.range(9000).shuffle(300, seed=turn))
-        stop, pids, found, state = threading.Event(), set[int](), list[Any](), None
-        killer = threading.Thread(target=kill_now_and_then, args=(stop, pids, killed, turn))
-        killer.start()
-        try:
-            with ds.with_options(CLUSTER).iterate() as elements:
-                for number, pid, array in elements:
-                    pids.add(pid)
-                    found.append(number)
-                    assert (array == number).all()
-                    if turn % 3 == 2 and len(found) == 5000:
-                        break
-                state = elements.state_dict()
-        finally:
-            stop.set()
-            killer.join()
+        build = (calls_under_kills, calls_under_kills, runs_under_kills, files_under_kills)[turn % 4]
+        ds, killer, found = build(turn, records), Killer(turn), list[Any]()
+        expected = [element[0] for element in ds]
+        with ds.with_options(CLUSTER if build is calls_under_kills else RUNS).iterate() as elements:
+            for element in elements:
+                found.append(element[0])
+                assert build is not calls_under_kills or (element[2] == element[0]).all()
+                killer.seen(element[1], len(found))
+                if turn % 3 == 2 and len(found) == 5000:
+                    break
+            state = json.loads(json.dumps(elements.state_dict()))
         with ds.iterate(state=state) as elements:  # a third of the runs goes on without the cluster
-            found += [number for number, _, _ in elements]
+            found += [element[0] for element in elements]
         assert found == expected, f"run {turn}"
-    assert len(killed) >= 50
+        deaths += len(killer.killed)
+    assert deaths >= 50
 
 
 NODES = """
@@ -389,9 +410,11 @@ def work(number):
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
 ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
 numbers = ad.Dataset.range(6000)
-for source in (numbers, numbers.filter(lambda x: x % 3, num_parallel_calls=4), numbers.shuffle(100, seed=1).repeat(2)):
+parts = ad.Dataset.range(6).flat_map(lambda n: ad.Dataset.range(1000 * n, 1000 * n + 1000))  # run on workers, too
+for source in (numbers.filter(lambda x: x % 3, num_parallel_calls=4), numbers.shuffle(100, seed=1).repeat(2), parts):
     expected = list(source.iterate(epoch=0))
-    ds = source.map(work, num_parallel_calls=4).with_options(ad.Options(cluster=ad.Cluster(calls=4)))
+    where = ad.Cluster(calls=0, runs=4) if source is parts else ad.Cluster(calls=4)
+    ds = source.map(work, num_parallel_calls=4).with_options(ad.Options(cluster=where))
     nodes = {node.node_id: node for node in [cluster.add_node(num_cpus=2) for _ in range(2)]}
     found, removed = [], []
     with ds.iterate(epoch=0) as elements:
