@@ -21,7 +21,16 @@ from asyncdata.executors.process.workers import pickled
 from asyncdata.executors.workers import RemoteExecutor, Workers
 from asyncdata.runtime import forks
 
-__all__ = ("ActorPoolHandle", "RunPoolHandle", "actors_of", "connection", "end_actors", "runs_of", "sent")
+__all__ = (
+    "ActorPoolHandle",
+    "PassingActors",
+    "RunPoolHandle",
+    "actors_of",
+    "connection",
+    "end_actors",
+    "runs_of",
+    "sent",
+)
 
 END_TIMEOUT: Final = 2.0
 
@@ -72,13 +81,27 @@ class ActorPoolHandle(PoolHandle[ActorPool], RemoteExecutor):
         super().__init__(cluster, ActorPool(cluster, connection(cluster, CALLS)))
         self.functions: weakref.WeakValueDictionary[bytes, RemoteFunction] = weakref.WeakValueDictionary()
 
-    def workers(self, count: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool) -> Workers:
-        return ClusterWorkers(self, self.pool, self.function(work), count, work, epoch, copied)
+    def workers(
+        self, count: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool, passing: bool = False
+    ) -> Workers:
+        return ClusterWorkers(self, self.pool, self.function(work), count, work, epoch, copied, passing)
 
     def function(self, work: GroupWork) -> RemoteFunction:
         """Return the work of a stage as it travels; `PlanError` if it cannot."""
         function = RemoteFunction(sent(work))
         return self.functions.setdefault(function.name, function)
+
+
+class PassingActors(RemoteExecutor):
+    """The same actors for a step whose results the next step copies: arrays among them come as views."""
+
+    name: ClassVar[str] = ActorPoolHandle.name
+
+    def __init__(self, actors: ActorPoolHandle) -> None:
+        self.actors = actors
+
+    def workers(self, count: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool) -> Workers:
+        return self.actors.workers(count, work, epoch, copied, passing=not copied)
 
 
 def sent(work: GroupWork) -> bytes:

@@ -6,9 +6,12 @@ import time
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
+
 from asyncdata.cluster.actor import CallReply
 from asyncdata.cluster.parcel import Parcel
 from asyncdata.cluster.pool import ActorPool, Killed, PendingCall, RemoteFunction
+from asyncdata.elements.columns import ColumnBatch
 from asyncdata.executors.group_work import GroupWork
 from asyncdata.executors.process.shm_arena import dump_by_value, dumps
 from asyncdata.executors.process.task import RemoteError, Task, TaskResult, crashed
@@ -20,6 +23,9 @@ __all__ = ("ClusterWorkers",)
 
 MOST_DEATHS: Final = 2
 """How many actors an element may end by itself before it is to blame."""
+
+
+PLAIN: Final = frozenset((int, float, complex, bool, str, bytes, type(None), ColumnBatch))
 
 
 MARGIN: Final = 2
@@ -38,6 +44,7 @@ class ClusterWorkers(PickledWorkers):
         work: GroupWork,
         epoch: tuple[Any, ...],
         copied: bool,
+        passing: bool,
     ) -> None:
         super().__init__(MARGIN * count, work, epoch, copied)
         self.owner = owner
@@ -45,6 +52,8 @@ class ClusterWorkers(PickledWorkers):
         self.turn = pool.turn
         self.function = function
         self.views = not (copied or pool.cluster.copy)
+        self.passing = passing
+        """Whether the next step copies arrays: those of this step then need not be anybody's own."""
         self.calls: dict[Group, PendingCall] = {}
         self.deaths: dict[Group, int] = {}
         """Of groups of one element that are called alone: how many actors ended meanwhile."""
@@ -61,7 +70,9 @@ class ClusterWorkers(PickledWorkers):
 
     def opened(self, reply: CallReply) -> TaskResult | RemoteError:
         assert reply.parcel is not None
-        answer: TaskResult | RemoteError = reply.parcel.open(not self.views)
+        answer: TaskResult | RemoteError = reply.parcel.open(not (self.views or self.passing))
+        if self.passing and reply.parcel.buffers and not self.views and keeps_views(answer):
+            answer = reply.parcel.open(True)
         if isinstance(answer, RemoteError):
             return answer
         answer = answer._replace(ended=time.perf_counter())  # its clock is another machine's
@@ -99,6 +110,19 @@ class ClusterWorkers(PickledWorkers):
         for call in list(self.calls.values()):
             self.pool.drop(call)
         self.calls.clear()
+
+
+def keeps_views(answer: TaskResult | RemoteError) -> bool:
+    """Tell whether results have arrays inside objects, which the next step does not copy."""
+    return isinstance(answer, RemoteError) or not all(map(is_plain, answer.items))
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether arrays lie in nothing but tuples and dicts."""
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is tuple or kind is dict:
+        return all(map(is_plain, value.values() if kind is dict else value))
+    return kind is np.ndarray or kind in PLAIN or isinstance(value, np.generic)
 
 
 class OneByOne:

@@ -5,21 +5,28 @@ from __future__ import annotations
 import dataclasses
 import operator
 from concurrent.futures import Executor
+from typing import Final
 
-from asyncdata.cluster.handle import ActorPoolHandle, actors_of, runs_of, sent
+from asyncdata.cluster.handle import ActorPoolHandle, PassingActors, actors_of, runs_of, sent
 from asyncdata.cluster.remote_plan import RunPlacement
 from asyncdata.errors import PlanError
 from asyncdata.executors.group_work import GroupWork
+from asyncdata.executors.workers import RemoteExecutor
 from asyncdata.graph.node import Node, nodes_of
 from asyncdata.options import Options
 from asyncdata.sources.in_memory import Getter
+from asyncdata.transforms.batch import Batch
 from asyncdata.transforms.filter import Filter
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.function_node import Called, travels
 from asyncdata.transforms.interleave import Interleave
 from asyncdata.transforms.map import Map
+from asyncdata.transforms.padded_batch import PaddedBatch
 
 __all__ = ("calls_on_cluster", "placement_lines")
+
+COPYING: Final = (Batch, PaddedBatch)
+"""Steps that copy each array of an element into one of their own."""
 
 
 def calls_on_cluster(plan: Node, options: Options) -> Node:
@@ -40,6 +47,8 @@ def calls_on_cluster(plan: Node, options: Options) -> Node:
 def placed(node: Node, actors: ActorPoolHandle | None, runs: RunPlacement | None) -> Node:
     """Return a plan with the actors as executor of what may go there. What is to run as it was built does."""
     inputs = node.inputs if node.sealed else [placed(part, actors, runs) for part in node.inputs]
+    if type(node) in COPYING:
+        inputs = [*map(passing, inputs)]
     if any(map(operator.is_not, inputs, node.inputs)):
         node = node.with_inputs(*inputs)
     if isinstance(node, Interleave) and node.workers is not None and runs is not None:
@@ -52,7 +61,16 @@ def placed(node: Node, actors: ActorPoolHandle | None, runs: RunPlacement | None
     if actors is None or not isinstance(node, Called) or reason_to_stay(node) is not None:
         return node
     sendable(node)
+    if isinstance(node, Map):
+        node = node.with_inputs(*map(passing, node.inputs))
     return dataclasses.replace(with_getter(node), executor=actors, workers=actors.cluster.calls)
+
+
+def passing(node: Node) -> Node:
+    """Return a node whose results the next step copies or sends on, so that they need not be copied before."""
+    if isinstance(node, Called) and isinstance(node.executor, ActorPoolHandle) and node.rows is None:
+        return dataclasses.replace(node, executor=PassingActors(node.executor))
+    return node
 
 
 def with_getter(node: Called) -> Called:
@@ -117,7 +135,7 @@ def placement_lines(plan: Node, options: Options) -> list[str]:
     for node in nodes_of(plan):
         if isinstance(node, Called):
             off = "Cluster(calls=0)" if not cluster.calls else reason_to_stay(node)
-            where = "on the cluster" if isinstance(node.executor, ActorPoolHandle) else f"here: {off}"
+            where = "on the cluster" if isinstance(node.executor, RemoteExecutor) else f"here: {off}"
             lines.append(f"{node.label()}  {where}")
         elif isinstance(node, (Interleave, FlatMap)):
             lines.append(f"{node.label()}  {where_datasets_run(node, cluster.runs)}")

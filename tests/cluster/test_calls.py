@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
-from asyncdata.cluster import handle, ray_transport
+from asyncdata.cluster import handle, parcel, ray_transport
 from asyncdata.cluster.actor import CallActor
 from asyncdata.cluster.transport import CALLS
 from asyncdata.errors import StageError
@@ -151,6 +151,46 @@ def test_arrays_are_writable_unless_views_were_asked_for() -> None:
         mapped = ad.Dataset.range(4).map(lambda x: np.full(1 << 16, x, np.float64), num_parallel_calls=4, shrinks=True)
         held = list(mapped.shuffle(4, seed=1).with_options(views))  # what is held for long is copied
         assert all(array.flags.writeable for array in held)
+
+
+class Holder:
+    """An object that holds an array, which a batch of such objects holds, too."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+
+@pytest.mark.parametrize("of", [lambda array: array, lambda array: {"a": array, "b": (array, 1)}, Holder])
+def test_arrays_are_copied_once_where_the_next_step_copies_them(of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[Any] = []
+    monkeypatch.setattr(parcel, "copy_of", lambda buffer: copied.append(buffer) or np.array(buffer))
+
+    def build() -> ad.Dataset[Any]:
+        made = ad.Dataset.range(8).map(lambda n: of(np.full(1 << 16, n, np.float64)), num_parallel_calls=2)
+        return made.with_options(CLUSTER.merge(ad.Options(disabled_rules=("map_and_batch_fusion",))))
+
+    with on_fake():
+        batches = [*build().batch(4), *build().batch(1)]
+        assert bool(copied) is (of is Holder)
+        arrays = [one.array for one in batches[0]] if of is Holder else leaves(batches)
+        assert all(array.flags.writeable for array in arrays)
+        copied.clear()
+        assert all(array.flags.writeable for array in leaves(list(build().padded_batch(4)) if of is not Holder else []))
+        assert not copied
+        alone = list(build())
+        assert len(copied) >= 8
+        assert all(
+            array.flags.writeable for array in leaves(alone if of is not Holder else [one.array for one in alone])
+        )
+
+
+def leaves(value: Any) -> list[Any]:
+    """Return the arrays in a structure."""
+    if isinstance(value, (list, tuple)):
+        return [leaf for part in value for leaf in leaves(part)]
+    if isinstance(value, dict):
+        return leaves([*value.values()])
+    return [value] if isinstance(value, np.ndarray) else []
 
 
 def test_functions_may_write_into_what_they_are_given() -> None:
