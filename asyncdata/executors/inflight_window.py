@@ -253,7 +253,8 @@ class InFlightWindow:
                 break
             left, size = group.what, self.limits()[1]
             if size < len(left):
-                group.what, group = left.part(size, len(left)), Group(left.part(0, size))
+                group.what, group.count = left.part(size, len(left)), len(left) - size
+                group = Group(left.part(0, size))
                 if self.ordered:
                     self.groups.insert(place, group)
                 else:

@@ -19,7 +19,7 @@ from asyncdata.errors import StageError
 from asyncdata.testing import leaves_nothing
 from tests.cluster.fake import Faults, die, on_fake, until
 from tests.reference import failed
-from tests.running import read_plain
+from tests.running import impatient, read_plain
 
 CLUSTER = ad.Options(cluster=ad.Cluster(calls=3))
 
@@ -468,3 +468,13 @@ def test_sources_that_hold_their_elements_or_cannot_be_sent_stay() -> None:
         assert list(held.with_options(CLUSTER)) == [16, 81, 256]
         assert "here: one call at a time was asked for" in bound.with_options(CLUSTER).explain()
         assert list(bound.with_options(CLUSTER)) == [0, 1, 16, 81]
+
+
+@pytest.mark.parametrize("place", [5, 150, 299])
+def test_an_element_that_kills_in_what_was_given_up_fails_alone(place: int) -> None:
+    """What was given up is handed out anew in smaller groups, and each of these may end a worker."""
+    with on_fake(), impatient():
+        ds = ad.Dataset.range(300).map(lambda x: die() if x == place else x, num_parallel_calls=2)
+        found = read_plain(ds.with_options(CLUSTER))
+    assert found[:place] + found[place + 1 :] == [*range(place), *range(place + 1, 300)]
+    assert "WorkerCrashed" in repr(found[place])

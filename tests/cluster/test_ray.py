@@ -383,8 +383,9 @@ def test_twenty_runs_under_kills_at_random_are_exact(records: list[str]) -> None
     for turn in range(20):
         build = (calls_under_kills, calls_under_kills, runs_under_kills, files_under_kills)[turn % 4]
         ds, killer, found = build(turn, records), Killer(turn), list[Any]()
-        expected = [element[0] for element in ds]
-        with ds.with_options(CLUSTER if build is calls_under_kills else RUNS).iterate() as elements:
+        with ds.iterate(epoch=0) as elements:
+            expected = [element[0] for element in elements]
+        with ds.with_options(CLUSTER if build is calls_under_kills else RUNS).iterate(epoch=0) as elements:
             for element in elements:
                 found.append(element[0])
                 assert build is not calls_under_kills or (element[2] == element[0]).all()

@@ -296,3 +296,17 @@ def test_each_function_is_called_once_for_each_element_whatever_is_given_up(call
     with impatient():
         assert [*ds] == [number for number in wanted if number % 100 != 7]
     assert sorted(called) == [("f", number) for number in range(2000)] + [("g", number) for number in wanted]
+
+
+def test_what_was_given_up_counts_as_many_elements_as_are_left_of_it() -> None:
+    """Workers that do not say how many they did have done all."""
+    window = InFlightWindow(mock.MagicMock(), mock.MagicMock(count=1, in_order=False, tuned=False), True)
+    with mock.patch.object(window, "limits", return_value=(100, 3)):
+        window.put_back(Block([*range(8)], Ordinals(0, 8)))
+        for _ in range(3):
+            window.hand_out()
+    assert [(group.what.items, group.count) for group in window.groups] == [
+        ([0, 1, 2], 3),
+        ([3, 4, 5], 3),
+        ([6, 7], 2),
+    ]
