@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from asyncdata.elements.columns import ColumnBatch
-from asyncdata.errors import DataLossError
 from asyncdata.executors.scope import Scope
 from asyncdata.formats.column_parser import ROWS, part_of
 from asyncdata.formats.parquet_groups import (
@@ -24,55 +22,12 @@ from asyncdata.formats.parquet_groups import (
 )
 from asyncdata.graph.node import ELSEWHERE
 from asyncdata.runtime.block import Demand
-from asyncdata.runtime.retry_count import retries_counted
 from asyncdata.sources.numbered_files import NumberedFile
-from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile
-from asyncdata.storage import BLOCK_BYTES, Entry, store_for
+from asyncdata.sources.parsed_files import ParsedChunk
+from asyncdata.sources.table_contents import TableContents
+from asyncdata.storage import Entry, store_for
 
 __all__ = ("ParquetFile",)
-
-LARGEST_BLOCK: Final = 8 << 20
-
-
-class TableContents:
-    """The bytes of a file that is read in parts."""
-
-    compressed = False
-
-    def __init__(self, scope: Scope, node: ParsedFile) -> None:
-        self.scope = scope
-        self.store, self.path = store_for(node.path, node.storage)
-        self.entry = Entry("")
-
-    async def begin(self) -> Entry:
-        """Return what is to be read."""
-        with retries_counted(self.scope.meter.retried):
-            self.entry = await self.scope.in_thread(partial(self.store.head, self.path))
-        return self.entry
-
-    async def read(self, start: int, length: int) -> bytes:
-        """Return some bytes of what was there at the beginning; `DataLossError` if another file is there now."""
-        with retries_counted(self.scope.meter.retried):
-            found = await self.counted(start, length)
-        self.scope.meter.read += len(found)
-        return found
-
-    async def counted(self, start: int, length: int) -> bytes:
-        """Return these bytes, and have requests that are made again counted."""
-        found = bytearray()
-        runner = self.scope if length > BLOCK_BYTES else None  # more is requested ahead only where that is needed
-        async with aclosing(self.store.stream(self.path, max(1, min(length, LARGEST_BLOCK)), start, runner)) as stream:
-            entry = await stream.begin()
-            if entry[1:] != self.entry[1:]:
-                raise DataLossError("the file was replaced by another one while it was read")
-            while len(found) < length and len(block := await anext(stream, b"")):
-                found += block
-        if len(found) < length:
-            raise DataLossError(f"it ends within bytes {start} to {start + length}")
-        return bytes(memoryview(found)[:length])
-
-    async def aclose(self) -> None:
-        """Hold nothing open."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +59,8 @@ class ParquetFile(NumberedFile):
         return (*super().contents, str(self.filters))
 
     def contents_of(self, scope: Scope, offset: int) -> Any:
-        return TableContents(scope, self)
+        store, path = store_for(self.path, self.storage)
+        return TableContents(scope, store, path)
 
     async def parts(
         self, contents: TableContents, entry: Entry, want: Demand, offset: int
@@ -120,9 +76,10 @@ class ParquetFile(NumberedFile):
         except (OSError, ValueError) as error:
             yield ParsedChunk([told_as(error, self.shown)], offset, lost=True)
             return
+        contents.groups = [spans(metadata, group, needed) for group in range(metadata.num_row_groups)]
         for group in range(offset, metadata.num_row_groups):
             try:
-                parts = [(start, await contents.read(start, size)) for start, size in spans(metadata, group, needed)]
+                parts = await contents.group(group)
                 decode = partial(selection.decoded, metadata, group, PartsOfFile(entry.size, parts), needed)
                 columns, rows = await contents.scope.in_thread(decode)
             except (OSError, ValueError) as error:

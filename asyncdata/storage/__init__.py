@@ -9,6 +9,7 @@ from asyncdata.storage.atomic_write import write_whole as write_whole
 from asyncdata.storage.base import BLOCK_BYTES as BLOCK_BYTES
 from asyncdata.storage.base import AnyPart as AnyPart
 from asyncdata.storage.base import Buffer as Buffer
+from asyncdata.storage.base import Ended as Ended
 from asyncdata.storage.base import Entry as Entry
 from asyncdata.storage.base import Runner as Runner
 from asyncdata.storage.base import Store as Store
@@ -18,6 +19,7 @@ from asyncdata.storage.local import FileStream as FileStream
 from asyncdata.storage.local import LocalStore as LocalStore
 from asyncdata.storage.local import RandomFile as RandomFile
 from asyncdata.storage.locks import FileLock as FileLock
+from asyncdata.storage.objects import ObjectStore as ObjectStore
 from asyncdata.storage.options import StorageOptions as StorageOptions
 from asyncdata.storage.registry import is_at_hand as is_at_hand
 from asyncdata.storage.registry import is_local as is_local
@@ -35,10 +37,12 @@ __all__ = (
     "AppendFile",
     "Buffer",
     "CacheDir",
+    "Ended",
     "Entry",
     "FileLock",
     "FileStream",
     "LocalStore",
+    "ObjectStore",
     "RandomFile",
     "Runner",
     "StorageOptions",

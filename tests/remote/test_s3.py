@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -246,6 +247,56 @@ def test_tables_of_parquet_are_written_and_read(bucket: Bucket) -> None:
     assert list(found) == [{"id": x, "name": f"#{x}"} for x in range(3000)]
     check_resumes(lambda: ad.ParquetDataset(names, ["id"], storage_options=bucket.options).batch(100), places=6)
     assert sum(len(row["id"]) for row in found.batch(64)) == 3000
+
+
+def put_table(bucket: Bucket, damaged: int = -1) -> tuple[str, bytes]:
+    """Put a table of twelve row groups, a column between others that is not wanted; return its URL and bytes."""
+    pa, pq, file = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet"), io.BytesIO()
+    noise = np.random.default_rng(0).random((1200, 4000))
+    columns = {
+        "id": np.arange(1200),
+        "left": noise[:, 0],
+        "wide": pa.FixedSizeListArray.from_arrays(noise.ravel(), 4000),
+    }
+    pq.write_table(pa.table(columns), file, row_group_size=100, write_page_checksum=True)
+    content = bytearray(file.getvalue())
+    if damaged >= 0:
+        chunk = pq.read_metadata(file).row_group(damaged).column(0)
+        content[chunk.dictionary_page_offset + chunk.total_compressed_size - 3] ^= 0xFF
+    return bucket.put("large.parquet", bytes(content)), bytes(content)
+
+
+@pytest.mark.parametrize("budget", [None, 1 << 20])
+def test_row_groups_are_requested_ahead(bucket: Bucket, budget: int | None) -> None:
+    """Each of several megabytes, in some requests at once."""
+    url, _ = put_table(bucket)
+
+    def build() -> ad.Dataset[Any]:
+        ds = ad.ParquetDataset(url, ["id", "wide"], storage_options=bucket.options)
+        return ds.batch(64).with_options(ad.Options(ram_budget=budget))
+
+    found = [*build()]
+    assert np.concatenate([batch["id"] for batch in found]).tolist() == [*range(1200)]
+    assert np.array_equal(
+        np.concatenate([batch["wide"] for batch in found]), np.random.default_rng(0).random((1200, 4000))
+    )
+    assert next(iter(build()))["id"].tolist() == [*range(64)]  # and leaves
+    check_resumes(build, places=5)
+
+
+def test_damage_in_row_groups_that_are_requested_ahead(bucket: Bucket) -> None:
+    url, content = put_table(bucket, damaged=5)
+    ds = ad.ParquetDataset(url, ["id"], storage_options=bucket.options)
+    with pytest.raises(DataLossError, match="row group 5 cannot be read"):
+        list(ds)
+    whole = [*range(500), *range(600, 1200)]
+    assert [row["id"] for row in ds.ignore_errors()] == whole
+    with ds.ignore_errors().iterate() as rows:
+        found = [next(rows)["id"] for _ in range(10)]
+        bucket.put("large.parquet", content[:-1] + b"x")
+        found += [row["id"] for row in rows]
+    assert found == whole[: len(found)]  # those that were there when it was replaced
+    assert 100 <= len(found) < len(whole)
 
 
 def test_rows_of_parquet_in_any_order_from_objects_that_are_kept(bucket: Bucket, tmp_path: Path) -> None:

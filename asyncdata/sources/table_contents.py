@@ -1,0 +1,156 @@
+"""TableContents: the bytes of a file of row groups, of which the next ones are requested ahead from an object store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Final, TypeAlias
+
+from asyncdata.errors import DataLossError
+from asyncdata.executors.scope import Scope
+from asyncdata.runtime.retry_count import retries_counted
+from asyncdata.storage import BLOCK_BYTES, Ended, Entry, ObjectStore, Store
+
+__all__ = ("TableContents",)
+
+LARGEST_BLOCK: Final = 8 << 20
+
+PIECE: Final = 2 << 20
+"""Bytes of a request: a row group is requested by many at once, as each connection has its own pace."""
+
+AHEAD: Final = 2
+"""Row groups that are requested before they are needed."""
+
+MOST_AHEAD: Final = 64 << 20
+"""Bytes that they have at most."""
+
+Span: TypeAlias = tuple[int, int]
+Parts: TypeAlias = list[tuple[int, bytes]]
+
+
+class TableContents:
+    """The bytes of a file that is read in parts: some of its end, and those of its row groups that are needed."""
+
+    compressed = False
+
+    def __init__(self, scope: Scope, store: Store, path: str) -> None:
+        self.scope = scope
+        self.store = store
+        self.path = path
+        self.entry = Entry("")
+        self.groups: list[list[Span]] = []
+        """Where the bytes of each row group lie that are needed."""
+        self._at_once = isinstance(store, ObjectStore) and not store.web
+        self._share = scope.budget.share()
+        self._ahead: dict[int, Ahead] = {}
+
+    async def begin(self) -> Entry:
+        """Return what is to be read."""
+        with retries_counted(self.scope.meter.retried):
+            self.entry = await self.scope.in_thread(partial(self.store.head, self.path))
+        return self.entry
+
+    async def read(self, start: int, length: int) -> bytes:
+        """Return some bytes of what was there at the beginning; `DataLossError` if another file is there now."""
+        with retries_counted(self.scope.meter.retried):
+            found = await self.counted(start, length)
+        self.scope.meter.read += len(found)
+        return found
+
+    async def counted(self, start: int, length: int) -> bytes:
+        """Return these bytes, and have requests that are made again counted."""
+        found = bytearray()
+        runner = self.scope if length > BLOCK_BYTES else None  # more is requested ahead only where that is needed
+        async with aclosing(self.store.stream(self.path, max(1, min(length, LARGEST_BLOCK)), start, runner)) as stream:
+            entry = await stream.begin()
+            if entry[1:] != self.entry[1:]:
+                raise DataLossError("the file was replaced by another one while it was read")
+            while len(found) < length and len(block := await anext(stream, b"")):
+                found += block
+        if len(found) < length:
+            raise DataLossError(f"it ends within bytes {start} to {start + length}")
+        return bytes(memoryview(found)[:length])
+
+    async def group(self, number: int) -> Parts:
+        """Return the parts of a row group, each with where it begins."""
+        if not self._at_once:
+            return [(start, await self.read(start, size)) for start, size in self.groups[number]]
+        own = self._ahead.pop(number, None)
+        self._request(range(number + 1, min(number + 1 + AHEAD, len(self.groups))))
+        return await (self._pieces(self.groups[number]) if own is None else own.ready)
+
+    def _request(self, numbers: range) -> None:
+        """Request row groups ahead, as many as there is memory for."""
+        total = 0
+        for number in numbers:
+            total += sum(size for _, size in self.groups[number])
+            if number in self._ahead:
+                continue
+            if total > MOST_AHEAD or self._share.claim(total) < total:
+                return
+            self._ahead[number] = Ahead(partial(self._pieces, self.groups[number]), self.scope.spawn)
+
+    async def _pieces(self, spans: Sequence[Span]) -> Parts:
+        """Request some parts by as many requests at once as their size needs."""
+        try:
+            with retries_counted(self.scope.meter.retried):
+                async with asyncio.TaskGroup() as group:
+                    parts = [
+                        [
+                            group.create_task(self._piece(at, min(at + PIECE, start + size)))
+                            for at in range(start, start + size, PIECE)
+                        ]
+                        for start, size in spans
+                    ]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        self.scope.meter.read += sum(size for _, size in spans)
+        return [(start, b"".join([piece.result() for piece in pieces])) for (start, _), pieces in zip(spans, parts)]
+
+    async def _piece(self, start: int, stop: int) -> memoryview:
+        """Return some bytes by one request."""
+        assert isinstance(self.store, ObjectStore)
+        part = await self.store.part(self.path, start, stop, self.entry)
+        if len(part.data) < stop - start:
+            raise DataLossError(f"it ends within bytes {start} to {stop}")
+        return part.data
+
+    async def aclose(self) -> None:
+        """End the requests that are under way, without waiting."""
+        for ahead in self._ahead.values():
+            ahead.cancel.cancel()
+        self._ahead.clear()
+
+
+class Ahead:
+    """A row group that was requested, or that is there."""
+
+    def __init__(
+        self, run: Callable[[], Awaitable[Parts]], spawn: Callable[[Callable[[], Awaitable[None]]], Ended]
+    ) -> None:
+        self.ready: asyncio.Future[Parts] = asyncio.get_running_loop().create_future()
+        self.ready.add_done_callback(looked_at)
+        self._run = run
+        self.cancel = spawn(self._fetch)
+
+    async def _fetch(self) -> None:
+        """Get it for whoever reads it."""
+        try:
+            parts = await self._run()
+        except asyncio.CancelledError:
+            self.ready.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001  it is raised where the row group is read
+            if not self.ready.done():
+                self.ready.set_exception(error)
+        else:
+            if not self.ready.done():
+                self.ready.set_result(parts)
+
+
+def looked_at(ready: asyncio.Future[Parts]) -> None:
+    """Have asyncio not complain of an error in a row group that nobody reads any more."""
+    if not ready.cancelled():
+        ready.exception()
