@@ -43,7 +43,7 @@ class AsyncDataError(Exception):
 
 
 class PlanError(AsyncDataError, ValueError):
-    """A pipeline that cannot be: raised where the method is called, says what was got and how to fix it."""
+    """An invalid pipeline: raised where the method is called, says what was got and how to fix it."""
 
 
 class StructureError(AsyncDataError, ValueError):
@@ -71,7 +71,7 @@ class ClosedError(AsyncDataError, RuntimeError):
 
 
 class ChannelFull(AsyncDataError, QueueFull):  # noqa: N818 - asyncio's name for it has no such end either
-    """A channel has no room for what is sent: says how much it holds. Send it again later."""
+    """The channel is full: says how much it holds. Send the items again later."""
 
 
 class ConcurrentUseError(AsyncDataError, RuntimeError):

@@ -68,7 +68,7 @@ class ColumnBatch:
 
     @staticmethod
     def made_of(items: list[Any]) -> ColumnBatch | None:
-        """Return elements in arrays of their own; `None` if what is taken out again, stacked, would not be the same."""
+        """Return elements in arrays of their own; `None` if a batch of them would not be the same."""
         if not alike(items):
             return None
         try:

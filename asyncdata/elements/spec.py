@@ -150,7 +150,7 @@ def held(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def check_held(given: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
-    """Raise unless an array of bools or numbers has what was told."""
+    """Raise unless an array of bools or numbers fits the declared spec."""
     dtype, kind = array.dtype, given.dtype.kind
     textual = kind in "US" or (kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat))
     if textual or (dtype.kind == "b" != kind and given.size):

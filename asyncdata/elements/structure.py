@@ -1,6 +1,6 @@
 """Nested elements: stack, unstack, slice, describe, check and measure them.
 
-What is structure is told in `levels`.
+`levels` says what is a structure.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def other_keys(column: list[dict[Any, Any]], where: str) -> StructureError:
 
 
 def stack_other(column: list[Any], kind: type[Any], where: str) -> Any:
-    """Stack what is neither an array, a number, a tuple nor a dict."""
+    """Stack values that are neither arrays, numbers, tuples nor dicts."""
     if is_number(kind) or is_tensor(column[0]):
         return np.array(column) if is_number(kind) else stack_leaves_of_torch(column, where)
     if issubclass(kind, np.ma.MaskedArray):
@@ -475,7 +475,7 @@ def prefixed(signature: Any, size: int | None) -> Any:
 
 
 def unprefixed(signature: Any) -> tuple[int | None, Any]:
-    """Return how many rows each element has, and what a row looks like; `None` for what is not known."""
+    """Return how many rows each element has, and the spec of a row; `None` for an unknown one."""
     rows: set[int | None] = set()
 
     def row(spec: Any, _: str) -> TensorSpec:

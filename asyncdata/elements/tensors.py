@@ -119,7 +119,7 @@ def from_array(array: npt.NDArray[Any]) -> Any:
 
 
 def tensor_of(numbers: Any) -> Any:
-    """Return numbers as a tensor on the CPU that shares their memory; a copy of what is read-only, or lies in memory as
+    """Return numbers as a tensor on the CPU that shares their memory; a copy if they are read-only, or lie as
     no tensor can. A tensor is returned without its gradient.
     """
     if is_tensor(numbers):
@@ -177,7 +177,7 @@ def from_array_and_dtype(array: npt.NDArray[Any], name: str) -> Any:
 
 
 def tensor_content(tensor: Any) -> tuple[Any, ...]:
-    """Return what is equal for tensors of equal dtype, shape and numbers, and can be in a set."""
+    """Return a hashable key, equal for tensors of equal dtype, shape and numbers."""
     array, _ = array_and_dtype(tensor)
     return ("tensor", dtype_name(tensor), tuple(tensor.shape), array.tobytes())
 

@@ -125,7 +125,7 @@ def dataclass_like(value: Any, parts: dict[str, Any]) -> Any:
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """Return what is in an object's slots and in its `__dict__`, but for what is worked out from its parts."""
+    """Return the attributes of an object, in slots and `__dict__`, but for those that are computed from its parts."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     slots = [name for base in kind.__mro__ for name in named_slots(base)]
     found = {name: getattr(value, name) for name in slots if hasattr(value, name)}

@@ -250,7 +250,7 @@ class ContentHasher:
                 self.plain(value)
 
     def members(self, kind: type[Any], values: Sequence[Any], add: Callable[[ContentHasher, Any], None]) -> None:
-        """Add what is in a set, in whatever order it comes: that is another one in each process."""
+        """Add the members of a set, whose order differs between processes."""
         if SHORT.issuperset(map(type, values)):
             self.add_words(kind.__qualname__, sorted([hex(one) if type(one) is int else repr(one) for one in values]))
         else:
@@ -343,7 +343,7 @@ class ContentHasher:
             self.add_words(checksum()(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
 
     def called(self, value: Any, kind: type[Any]) -> None:
-        """Add a function, or the name of what is none, or none of Python's."""
+        """Add a function, a method or another callable."""
         if kind is FunctionType:
             self.function(value)
         elif kind is MethodType:
@@ -451,7 +451,7 @@ class ContentHasher:
                 self.part(other)
 
     def code(self, code: CodeType) -> None:
-        """Add what code does, and not where it stands or what is said of it."""
+        """Add the code, without its line numbers and docstrings."""
         self.add_words(code.co_code, code.co_exceptiontable, code.co_names)
         self.add_words(code.co_argcount, code.co_kwonlyargcount, code.co_flags & KINDS)
         for constant in code.co_consts[has_doc(code) :]:

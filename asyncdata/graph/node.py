@@ -169,7 +169,7 @@ class Node:
                 skip = max(0, skip - len(block))
 
     async def replay_then_run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        """Yield what is to be given once more, then run from the position on."""
+        """Yield the elements that were read and not delivered, then run from the position on."""
         async with aclosing(self.again(scope, want, start)) as source:
             async for block in source:
                 yield block
@@ -179,7 +179,7 @@ class Node:
                     yield block
 
     async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        """Yield what is to be given once more; all of it must be there still."""
+        """Yield the elements that were read and not delivered; all of them must still be there."""
         done = 0
         self.check_back(scope, start)
         async with aclosing(self.fetch(scope, want, start.back)) as source:
@@ -223,7 +223,7 @@ class Node:
         return behind(END if set(map(repr, inner)) == {repr(END)} else self.reshard(inner, resharding), back)
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
-        """Deal what is left, where nothing is given once more and some share is not at its end."""
+        """Divide the rest of the data, where all elements read were delivered and some share is not at its end."""
         raise ResumeError(
             f"{self.label()} after shard() counts or keeps the elements of one share, which cannot be divided into "
             "another number of shares; put it before shard(), or change their number at the end of an epoch"
@@ -481,7 +481,7 @@ def another(item: Any) -> Any:
 
 
 def in_turn(found: Mapping[Ticket, Any], tickets: Sequence[Ticket], want: Demand) -> Iterator[Block]:
-    """Yield what was found, by tickets as `plain` gives them, in the order of `tickets`, up to one that was not."""
+    """Yield the elements in `found`, by tickets as `plain` has them, in the order of `tickets`, up to a missing one."""
     done, names = 0, list(map(plain, tickets))
     often = repeated_ones(names)
     while done < len(tickets):

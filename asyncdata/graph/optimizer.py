@@ -189,7 +189,7 @@ def shard_pushdown(node: Node) -> Node | None:
 
 
 def shuffle_lift(node: Node) -> Node | None:
-    """Shuffle before elementwise work, so that the buffer holds what is read and not what is made of it.
+    """Shuffle before elementwise work, so that the buffer holds inputs and not results.
 
     Not before a map that is said to shrink elements.
     """

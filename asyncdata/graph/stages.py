@@ -52,7 +52,7 @@ class Stage(Protocol):
     """How a node runs."""
 
     counts: ClassVar[bool]
-    """Whether it tells the scope's meter itself what it does: one that times its work all the same."""
+    """Whether it reports to the scope's meter itself, as it times its work anyway."""
 
     @property
     def waits(self) -> bool:
@@ -183,7 +183,7 @@ class FoldCalls:
     is_async: bool
     """Whether functions are awaited."""
     one_by_one: bool = False
-    """Whether each item is a group: what is awaited comes out as soon as it is there."""
+    """Whether each item is a group, as for coroutine functions: a result comes out as soon as it is there."""
     counts: ClassVar[bool] = False
 
     @property
@@ -407,7 +407,7 @@ class Apply:
 
 
 def learn(pace: ChunkSizer, made: Block, size: int, seconds: float) -> None:
-    """Learn from so many items how many make a group: one, of what is large."""
+    """Learn from so many items how many make a group: one, if they are large."""
     if not len(made) or made.weight < LARGE:
         pace.measured(size, seconds)
     else:

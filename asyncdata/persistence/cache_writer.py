@@ -62,7 +62,7 @@ class CacheWriter:
         return AppendFile.partial(self.file.path).with_suffix(".position")
 
     def find(self) -> None:
-        """Count what is there, whole and in order, and drop the rest; in any thread, as it reads all of it.
+        """Count the records that are complete and in order, and drop the rest; in any thread, as it reads all of it.
 
         A file that has its end mark and not its name, as its process was stopped just then, gets it.
         """
@@ -100,7 +100,7 @@ class CacheWriter:
         return masked_crc(self.heading.record())
 
     def keep(self, number: int, block: Block) -> None:
-        """Append elements, of which the first has this number, if they follow what is kept; up to one that failed."""
+        """Append elements, of which the first has this number, if they follow the written ones; up to a failed one."""
         with self.busy:
             fresh = next(block.pieces())
             if number > self.count or number + len(fresh) <= self.count or fresh.failed or self.whole:

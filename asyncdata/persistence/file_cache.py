@@ -144,7 +144,7 @@ class FileCache(Unary):
         return header
 
     async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
-        """Yield what is kept, then what the input has beyond it."""
+        """Yield the kept elements, then the rest of the input."""
         place = self.parse_position(position, CachePosition.of)
         whole = self.heading(self.path)
         if place.input is not None:

@@ -44,7 +44,7 @@ class ShardFormat:
         return ""
 
     def go_on(self, memo: str) -> None:
-        """Take what was written down when writing was stopped."""
+        """Take over the state that was saved when writing was stopped."""
 
     def encoder(self, before: int) -> Encoder:
         """Return what makes the next file, which follows `before` elements."""

@@ -1,4 +1,4 @@
-"""Checksum: tells whether what was written as JSON, a state or a position file, is what is read again."""
+"""Checksum: finds damage in what is stored as JSON, states and position files."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def after() -> None:
 
 
 def in_child() -> None:
-    """Release all locks, and let go of what is the parent's."""
+    """Release all locks, and let go of the parent's resources."""
     after()
     for owner in list(OWNERS):
         owner.disown()

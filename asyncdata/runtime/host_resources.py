@@ -165,7 +165,7 @@ def table(path: Path) -> dict[str, int]:
 
 
 def read(path: Path, parse: Callable[[str], T]) -> T | None:
-    """Return what is in a small file; `None` if it cannot be read or is something else."""
+    """Return the content of a small file; `None` if it cannot be read or is something else."""
     try:
         return parse(path.read_text())
     except (OSError, ValueError):

@@ -316,7 +316,7 @@ class Meters:
 
 
 async def metered(source: Blocks, meter: Meter, leaf: bool) -> Blocks:
-    """Yield what a stage gives that does not tell its meter itself: all is counted, of the pulls some are timed.
+    """Yield the blocks of a stage that does not measure itself: all are counted, some pulls are timed.
 
     For those that were not, the shorter one of two that were stands. What took long pays for measuring those that
     follow, as a step that waits at times, such as to open a file, may be quick in between.

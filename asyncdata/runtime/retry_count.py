@@ -22,7 +22,7 @@ def count_retry() -> None:
 
 @contextmanager
 def retries_counted(retried: list[None]) -> Generator[None]:
-    """Have what is made again here, and in tasks and threads that are started here, counted for a step.
+    """Count repeated calls for a step: those here, and in tasks and threads that are started here.
 
     For awaiting, not around a `yield`: other steps run in the same context then.
     """

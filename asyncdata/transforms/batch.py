@@ -202,7 +202,7 @@ class Batcher(Step):
         return Block(batches, BatchTickets(whole.tickets, stops, before), Failure in set(map(type, batches)))
 
     def stops(self) -> Sequence[int]:
-        """Return where in what is held each full batch ends."""
+        """Return where in the held elements each full batch ends."""
         return range(self.size, self.count + 1, self.size)
 
     def flush(self) -> Iterator[Block]:

@@ -122,7 +122,7 @@ class BucketByTokenCount(Unary):
             return noted(error, f"{METHOD}({self.max_tokens})", tickets)
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        """Stack the members of each batch again; what is no batch is an element that failed."""
+        """Stack the members of each batch again; anything else is a failed element."""
         batches = remade(self.input, scope, tickets, lambda found: self.made(found.items, found.tickets))
         async with aclosing(batches) as source:
             async for block in source:

@@ -67,7 +67,7 @@ class MemoryCache:
         return MemoryCache, (self.max_bytes,)
 
     def offer(self, position: int, block: Block, again: bool | None) -> None:
-        """Keep the elements of `block`, number `position` and following, if they follow what is kept and fit.
+        """Keep the elements of `block`, number `position` and following, if they follow the kept ones and fit.
 
         Where one failed a hole is kept if it can be asked for `again`, or it is kept itself if that is `None`; else
         what is kept ends before it.
@@ -101,7 +101,7 @@ class MemoryCache:
         return added
 
     def behind(self, position: int) -> Start:
-        """Return where the input continues at number `position`: at once if that is behind what is kept."""
+        """Return where the input continues at number `position`: at once if that is after the kept elements."""
         with self.lock:
             if self.last is None or position != len(self.items):
                 return Start(skip=position)
@@ -148,7 +148,7 @@ class MemoryCache:
 
 
 class BeyondTickets:
-    """The input behind what is kept, opened where that ends, and anew where others have gone on from there."""
+    """The input after the kept elements, opened where these end, and anew if another reader has added some."""
 
     def __init__(self, store: MemoryCache, start: Callable[[Start], Blocks]) -> None:
         self.store = store
@@ -204,7 +204,7 @@ class Cache(Unary):
         return picked(self, scope, want, tickets)
 
     async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
-        """Yield what is kept, then what the input has beyond it."""
+        """Yield the kept elements, then the rest of the input."""
         place = self.parse_position(position, CachePosition.of)
         if place.input is not None:
             passing = self.passing(opener(first_of_all(scope), want, Start.of(place.input)))
@@ -310,7 +310,7 @@ Seeds: TypeAlias = Sequence[Sequence[int]] | None
 
 @dataclass(frozen=True)
 class CachePosition:
-    """How many elements are done; the input's position while it has no order; the seeds of what is kept in a file."""
+    """How many elements are done; the input's position while it has no order; the seeds of the elements in a file."""
 
     done: int = 0
     input: Position = None
@@ -335,7 +335,7 @@ def again_if_failed(item: Any) -> Any:
 
 
 def afresh(error: BaseException) -> BaseException:
-    """Return a copy of an error, so that the frames through which it will be raised do not hang on what is kept."""
+    """Return a copy of an error, so that a kept error does not hold the frames through which the copy is raised."""
     try:
         made = copy(error)
     except Exception:

@@ -118,7 +118,7 @@ class Distinct(Unary):
         return FirstElements(self.key, self.max_keys)
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        """Give elements again; one of which no key could be told fails again."""
+        """Yield elements again; one without a key fails again."""
         pairs = Apply((self.key,)).open(scope, [self.input.open], want, Start(END, tickets))
         async with aclosing(pairs) as source:
             async for block in source:
@@ -137,7 +137,7 @@ class Distinct(Unary):
 
 @dataclass(frozen=True)
 class FirstElements:
-    """Works out keys, then drops what was there before."""
+    """Computes keys, then drops elements whose key has come before."""
 
     key: Digester
     max_keys: int | None
@@ -166,7 +166,7 @@ def encoded_digests(digests: Sequence[bytes]) -> str:
 
 
 class DistinctStep(Step):
-    """Remembers keys. They stand in a log that only grows, so that a state is told by how long it was."""
+    """Remembers keys, in a log that only grows: a state is its length."""
 
     def __init__(self, max_keys: int | None) -> None:
         self.max_keys = max_keys

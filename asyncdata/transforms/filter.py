@@ -22,7 +22,7 @@ __all__ = ("Filter", "Predicate")
 
 
 class Predicate(Call):
-    """A user's function whose results are true or false; what is neither (an array of several) is its failure.
+    """A user's function whose results are true or false; another result (an array of several) is a failure.
 
     One that `reads` some fields of an element is given those alone, one argument each.
     """

@@ -49,7 +49,7 @@ class Catalog(Protocol):
         ...
 
     def seek(self, count: int) -> tuple[int, Position]:
-        """Return for which element of the input element `count` comes, and its position in what is made of that."""
+        """Return the number of the input's element that element `count` is made of, and the position in its dataset."""
         ...
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
@@ -194,5 +194,5 @@ def drawn(slot: CycleSlot, most: int, inside: Callable[[Position], Position]) ->
 
 
 def place_inside(outer: Tickets, by_place: bool, later: Sequence[Position], position: Position) -> Position:
-    """Return a position in what is made of one element; `later` are those in what is made of the ones that follow."""
+    """Return a position in the dataset of one element; `later` are those in the datasets of the following ones."""
     return [reopening(outer, by_place), position, *later]

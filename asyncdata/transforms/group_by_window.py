@@ -331,7 +331,7 @@ class Reduced(FlatMap):
 
 
 class Bucketing(Keyer):
-    """A user's function that tells the length of an element; makes pairs of its bucket's number and the element."""
+    """A user's function that returns the length of an element; makes pairs of its bucket's number and the element."""
 
     __slots__ = ("boundaries", "bounded")
 

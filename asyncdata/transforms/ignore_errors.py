@@ -26,7 +26,7 @@ FEW: Final = 1000
 """A share of fewer elements than these is as if of so many: one bad element at the beginning is no sign of anything."""
 
 RECALLED: Final = 5
-"""How many of the errors that were dropped the one that exceeds the budget tells."""
+"""How many dropped errors are listed on the error that exceeds the budget."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class ErrorCounts:
 
 
 class Dropper(Step):
-    """Drops failures, tells of them, and lets one pass that exceeds the budget."""
+    """Drops failures, logs them, and passes one that exceeds the budget."""
 
     def __init__(self, node: IgnoreErrors) -> None:
         self.node = node
@@ -157,7 +157,7 @@ class Dropper(Step):
         return Block(items, tickets, Failure in set(map(type, items)))
 
     def drop(self, failure: Failure, ticket: Ticket) -> Any:
-        """Return what is left of an element that failed: nothing, or an error in its place."""
+        """Return `DROPPED` for a failed element, or an error in its place, as when the budget is exceeded."""
         account, error = self.account, failure.error
         why = self.node.budget.exceeded(account.dropped + 1, account.seen)
         if why is not None:

@@ -144,7 +144,7 @@ class Turns(Tickets):
 
 
 class Cycle:
-    """The slots, whose turn it is, and what is ready to go out."""
+    """The slots, whose turn it is, and the elements that are ready."""
 
     def __init__(self, inputs: Inputs, length: int, block_length: int, want: Demand, place: InterleavePosition) -> None:
         self.inputs = inputs
@@ -182,7 +182,7 @@ class Cycle:
         return block
 
     def mark(self) -> None:
-        """Let what comes now be told from here."""
+        """Start a new log of events, from the state now."""
         self.events = []
         slots = {index: slot.state for index, slot in enumerate(self.slots) if slot is not None}
         self.before = CycleSnapshot(slots, self.last, self.place.outer, self.index, self.turn, self.pending)
@@ -221,7 +221,7 @@ class Cycle:
             yield self.emit()
 
     def is_due(self) -> bool:
-        """Return whether what is ready goes out before the next dataset is made: at once, if that may take long."""
+        """Return whether ready elements go out before the next dataset is made: at once, if that may take long."""
         return bool(self.out) and (self.inputs.idle() or time.perf_counter() - self.since > INLINE_GROUP)
 
     async def open_at(self, slot: int) -> None:
@@ -250,7 +250,7 @@ class Cycle:
                 await breathe()
 
     def share(self) -> int:
-        """Return how many elements a slot is asked for: its part of what is wanted, in whole turns."""
+        """Return how many elements to ask a slot for: its part of the demand, in whole turns."""
         opened = len(self.slots) - self.slots.count(None)
         return self.block_length * max(1, self.want.items // (opened * self.block_length))
 

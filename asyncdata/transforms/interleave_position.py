@@ -137,7 +137,7 @@ class InterleaveTickets(TicketWrapper):
 
 
 class PositionReplay:
-    """Goes through events as far as some elements, and tells where the interleave stood then."""
+    """Replays events up to some element, and returns where the interleave stood then."""
 
     def __init__(self, snapshot: CycleSnapshot, cycle_length: int, block_length: int) -> None:
         self.slots = dict(snapshot.slots)

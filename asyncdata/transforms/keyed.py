@@ -85,7 +85,7 @@ class Keyer(Labeller):
 
 
 def as_key(found: Any) -> Any:
-    """Return a tensor, or those in a tuple, as what is equal for equal ones: a tensor's own hash is not."""
+    """Return a key for a tensor, or for those in a tuple, equal for equal ones: a tensor's own hash is not."""
     if is_tensor(found):
         return found.item() if not found.ndim else as_array(found)
     if type(found) is not tuple or not any_tensor(leaves_of(found)):

@@ -33,7 +33,7 @@ class Batched(Call):
     __slots__ = ()
 
     def run(self, block: Block, term: Deadline = ENDLESS) -> Block:
-        """Call the function on what is good of each of some blocks."""
+        """Call the function on the elements of each block that have not failed."""
         done: list[Block] = []
         for part in block.items:
             done.append(put(part, good := sound(part), self.tried(part, good)))
@@ -151,7 +151,7 @@ class Grouped:
         return self.apart(self.apply.open(scope, [collected], groups, FRESH), groups, want)
 
     async def apart(self, source: Blocks, groups: Demand, want: Demand) -> Blocks:
-        """Take groups apart; as many are asked for as make up what is wanted."""
+        """Take groups apart; ask for as many as the demand needs."""
         async with aclosing(source):
             while True:
                 groups.items = max(1, want.items // self.size)

@@ -1,4 +1,4 @@
-"""Where a mixture of datasets stands after any element: told by what was drawn from which input.
+"""Where a mixture of datasets stands after any element, computed from what was drawn from which input.
 
 Positions of inputs are worked out when a state is asked for, and only those of inputs that were drawn from since the
 last one: what was worked out is kept as a list that is copied and never changed, so that a state of ten thousand inputs
@@ -101,7 +101,7 @@ class InputPositions(NamedTuple):
 
 
 class LastPosition:
-    """What was worked out last. Readers put in another whole, and never change what is there."""
+    """The result that was computed last. Readers replace it, and never change it."""
 
     __slots__ = ("known",)
 
@@ -144,7 +144,7 @@ class MixtureJournal:
         return inputs
 
     def since(self, known: InputPositions, number: int, count: int) -> dict[int, Place] | None:
-        """Return what changed from what is known on, or `None` if that is too long ago, or later."""
+        """Return the changes since the known state, or `None` if that is too long ago, or later."""
         begin, end = (known.number, known.done), (number, count)
         if known.journal is self and begin <= end:
             return dict(self.between(begin, end))
@@ -174,7 +174,7 @@ class MixtureHistory:
         self.journal = MixtureJournal(draws.places(), LastPosition())
 
     def note(self, chosen: Choices, drawn: DrawnBlock, place: Callable[[int], dict[str, Position]]) -> MixedTickets:
-        """Take note of what was drawn, and return the tickets; `place` tells the rest of a position."""
+        """Note what was drawn, and return the tickets; `place` gives the rest of a position."""
         journal, record = self.journal, DrawRecord(chosen, drawn.pieces)
         number = journal.add(record)
         if journal.count > len(journal.base):

@@ -127,7 +127,7 @@ class MixtureReader:
         self.failed |= block.failed
 
     def let_go(self, drawn: Choices, pieces: dict[int, list[DrawnPiece]]) -> None:
-        """Take note of what was drawn, and keep no block alive of which all was."""
+        """Note what was drawn, and let go of blocks that were drawn to their end."""
         self.left -= np.bincount(drawn, minlength=len(self.left))
         for index in pieces:
             if not self.left[index]:

@@ -109,7 +109,7 @@ class PackSequences(Unary):
         return f"pack_sequences({self.length}{rows}{overlong})"
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        """Put the members of each row together again; what is no row is an element that failed."""
+        """Put the members of each row together again; anything else is a failed element."""
         rows = iter([ticket for ticket in tickets if isinstance(ticket, Tickets)])
         whole, layout = [*map(uncut_row, tickets)], self.layout
         made = remade(self.input, scope, whole, lambda found: self.row_again(layout, found, next(rows)))
@@ -267,7 +267,7 @@ class Row:
 
 
 class PackingJournal:
-    """What lay in open rows at some time, and what was done to them since: what lay there at any time after."""
+    """The content of the open rows at some time, and the changes since: this gives the content at any later time."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.begin = [list(row.members) for row in rows]

@@ -158,7 +158,7 @@ class Coin(Call):
 
 
 class Estimator(Step):
-    """Counts how often each class has come. A position tells that, and the input's."""
+    """Counts how often each class has come. A position has these counts, and the input's position."""
 
     def __init__(self, target: Sequence[float], key: int) -> None:
         self.target = target

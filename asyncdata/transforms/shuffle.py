@@ -142,11 +142,11 @@ class ShufflePlace:
     size: int | None = None
 
     def position(self) -> Position:
-        """Return it as JSON, without what is not known."""
+        """Return it as JSON, without unknown fields."""
         return {name: value for name, value in vars(self).items() if value is not None or name == "input"}
 
     def tickets(self, key: int) -> list[Ticket]:
-        """Return the tickets of what the buffer holds: by slot, or what is left in the order of its way out."""
+        """Return the tickets of the elements in the buffer: by slot, or at the end in the order of delivery."""
         if self.held is not None:
             return decode_all(self.held)
         inside = occupants(self.seen, self.size or 1, key)
@@ -196,7 +196,7 @@ class Moves(NamedTuple):
 
 
 class Exchanges:
-    """Elements that come one after another, each into a slot of its choice, from which it pushes what is there."""
+    """Elements that come one after another. Each goes into a random slot and pushes out the element there."""
 
     def __init__(self, places: npt.NDArray[Any], size: int) -> None:
         self.places = places
@@ -233,12 +233,12 @@ def pushed(held: Any, places: list[int], values: Any) -> list[Any]:
 
 
 def in_order(held: Any, order: npt.NDArray[Any]) -> Any:
-    """Return what is held, in an order."""
+    """Return the held elements, in an order."""
     return [held[place] for place in order.tolist()] if isinstance(held, list) else held[order]
 
 
 class ShuffleJournal:
-    """The tickets that were held at some time, and each exchange since: what was held at any time after."""
+    """The tickets that were held at some time, and each exchange since: this gives those at any later time."""
 
     def __init__(self, held: list[Ticket]) -> None:
         self.held = held
@@ -252,7 +252,7 @@ class ShuffleJournal:
         return len(self.exchanges) - 1
 
     def at(self, number: int, count: int) -> list[Any]:
-        """Return what was held after the first `count` elements of an exchange, as JSON."""
+        """Return the tickets held after the first `count` elements of an exchange, as JSON."""
         held = list(self.held)
         for places, tickets in self.exchanges[:number]:
             for place, ticket in zip(places, tickets, strict=True):
@@ -282,7 +282,7 @@ class Shuffler(Step):
         self.journal: ShuffleJournal | None = None
         self.expected = 0  # elements that were held already, and come first
         self.column_buffer: ColumnBuffer | None = None
-        """Where rows of arrays lie; what is held of them is their place."""
+        """Where rows of arrays lie; the buffer then holds their places."""
 
     def begin(self, position: Position) -> Start:
         """Take up where an earlier run stood, if there was one that had not ended."""
@@ -329,7 +329,7 @@ class Shuffler(Step):
         return self.exchange(block.part(filling, len(block)))
 
     def put_back(self, block: Block) -> Block:
-        """Hold again what was held; return the rest."""
+        """Put the elements back that were held; return the rest."""
         count = min(self.expected, len(block))
         self.hold(block, count)
         self.expected -= count
@@ -342,7 +342,7 @@ class Shuffler(Step):
         self.tickets.extend(part.tickets)
 
     def kept(self, block: Block) -> Any:
-        """Return what is held of a block: elements, or places in the column buffer while all rows are of one kind."""
+        """Return what the buffer holds of a block: elements, or places in the column buffer if all rows are alike."""
         if self.column_buffer is None and not len(self.held) and block.columns:
             self.column_buffer = ColumnBuffer.like(block.columns[0])
         if self.column_buffer is None:
@@ -363,7 +363,7 @@ class Shuffler(Step):
         self.seen += len(tickets)
 
     def exchange(self, block: Block) -> Block:
-        """Put each item into its slot; what was there comes out."""
+        """Put each item into its slot; the item that was there comes out."""
         if self.column_buffer is not None:
             self.held = np.asarray(self.held, np.intp)
         kept, before = self.kept(block), self.seen

@@ -43,7 +43,7 @@ class Piece(NamedTuple):
 
 
 class RowLayout:
-    """Rows of `length` tokens, what is left of them filled up with `padding`: one value, or one by name."""
+    """Rows of `length` tokens, filled up with `padding`: one value, or one by name."""
 
     def __init__(self, length: int, padding: Any) -> None:
         self.length = length

@@ -56,7 +56,7 @@ class Unique(Unary):
 
     @property
     def by_place(self) -> bool:
-        """Whether what was there before can be read again from the beginning."""
+        """Whether earlier elements can be read again from the beginning."""
         return self.input.in_order and not self.input.once
 
     @property
@@ -75,7 +75,7 @@ def again(item: Any, ticket: Ticket) -> Any:
 
 
 def added(keys: set[Any], item: Any, ticket: Ticket) -> Failure | None:
-    """Add what is equal for equal elements to `keys`; return the failure of what cannot be."""
+    """Add the key of an element to `keys`; return the failure of one that has none."""
     try:
         keys.add(key_of(item) if has_tensors(item) else item)
     except TypeError:
@@ -188,7 +188,7 @@ def has_tensors(item: Any) -> bool:
 
 
 def key_of(item: Any) -> Any:
-    """Return what is equal for equal elements and can be in a set: for arrays, their dtype, shape and bytes."""
+    """Return a hashable key, equal for equal elements: for arrays, their dtype, shape and bytes."""
     if isinstance(item, np.ndarray):
         array = cast("npt.NDArray[Any]", item)
         content = tuple(map(key_of, array.ravel().tolist())) if array.dtype.kind == "O" else array.tobytes()

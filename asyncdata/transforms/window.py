@@ -135,7 +135,7 @@ class Windower(Step):
         return Block.join([one for one in made if len(one)])
 
     def passed(self, block: Block, place: int) -> Block:
-        """Return the failure of a source by itself; what is held continues behind it."""
+        """Return the failure of a source by itself; the held elements stay for the next windows."""
         self.by_place = False
         held, gap, tickets = [piece.tickets for piece in self.held], self.gap, block.tickets
         if self.held:
