@@ -22,6 +22,7 @@ BENCHMARKS = (
     "pace",
     "guide",
     "loaders/autotune",
+    "loaders/cluster_simulated",
     "loaders/jpeg",
     "loaders/listing",
     "loaders/observing",

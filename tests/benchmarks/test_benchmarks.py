@@ -18,6 +18,7 @@ BENCHMARKS = {
     "guide": "closing pair: optimised",
     "import_time": "import asyncdata",
     "loaders/autotune": "sleeps of 20 ms",
+    "loaders/cluster_simulated": "0.1 s a batch: one trainer is the limit from",
     "loaders/jpeg": "asyncdata: first batch",
     "loaders/listing": "shuffled: memory",
     "loaders/observing": "a pull of one element, each step",
