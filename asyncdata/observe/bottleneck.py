@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from html import escape
 from math import ceil
 from typing import Final
 
@@ -76,6 +77,9 @@ class Bottleneck:
     def __str__(self) -> str:
         gain = f" would give about {self.gain:.1f} times the pace" if self.gain >= 1.05 else ""
         return f"{self.evidence}: {self.change}{gain}."
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(str(self))}</p>"
 
 
 def bottleneck_of(stats: Statistics) -> Bottleneck:

@@ -101,7 +101,7 @@ def main() -> None:
     """Measure and print the table."""
     arguments = parse_arguments(__doc__ or "")
     report = Report("What meters and traces cost")
-    scale, rounds = (200, 1) if arguments.quick else (4000, 15)
+    scale, rounds = (200, 1) if arguments.quick else (20_000, 11)
     for name, build in pipelines(scale).items():
         ways = {"without": unobserved, "with": nullcontext, "trace": ad.trace}
         found = alternate({way: read_all(build, around) for way, around in ways.items()}, rounds)
