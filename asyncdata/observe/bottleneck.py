@@ -219,7 +219,7 @@ class Judge:
         if not self.computes(step):
             return self.advise_calls(limit, step, f"{busy}, waiting")
         if step.workers >= usable_cores():
-            return self.found(limit, busy, "all cores are busy: do less for each element, or cache what comes out")
+            return self.found(limit, busy, "more would find no core: do less for each element, or cache what comes out")
         return self.advise_cores(limit, step, busy, f"num_parallel_calls={usable_cores()}", usable_cores())
 
     def advise_calls(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:

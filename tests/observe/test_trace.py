@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 import asyncdata as ad
+from asyncdata.devices.simulated import Accelerator
 from asyncdata.observe.timeline import Bar, merged, timeline
 from asyncdata.runtime.spans import RECORDERS
 
@@ -45,6 +46,13 @@ def test_each_step_has_a_row_and_nothing_overlaps_in_a_lane() -> None:
     assert 1 <= len({bar.lane for bar in naps}) <= 3
     assert {bar.kind for bar in naps} == {"worker"}
     assert len([bar for bar in bars if bar.row == "train"]) == 40
+
+
+def test_copies_to_a_device_have_a_row() -> None:
+    bars = traced(ad.Dataset.range(40).batch(4).prefetch_to_device(Accelerator()))
+    copies = [bar for bar in bars if bar.kind == "device"]
+    assert {bar.row.partition("(")[0] for bar in copies} == {"prefetch_to_device"}
+    assert sum(bar.items for bar in copies) == 10
 
 
 @pytest.mark.slow
