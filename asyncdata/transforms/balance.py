@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final, final
 
-from asyncdata.errors import PlanError
+from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.function_call import Call, noted
 from asyncdata.executors.scope import Scope
 from asyncdata.graph.node import ELSEWHERE, REPLACEABLE, Node, Unary, check_arguments, check_count, nodes_of, scaled
 from asyncdata.graph.stages import Fold, Step
 from asyncdata.runtime.block import Block, Blocks, Demand, Failure
 from asyncdata.runtime.rank import this_rank
-from asyncdata.runtime.resharding import Share
+from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.tickets import (
     END,
     NOTHING,
@@ -132,6 +132,15 @@ class Balance(Unary):
         async with aclosing(self.input.open(scope, want, Start(END, tickets))) as source:
             async for block in source:
                 yield without(block, self.costs(block))
+
+    def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
+        groups = [(natural(number), natural(given)) for _, number, given in (at or (None, 0, 0) for at in positions)]
+        if len(set(groups)) > 1 or groups[0][1]:
+            raise ResumeError(
+                f"{self.label()}: the ranks stand at {groups} (group, elements of it), and only between two groups can "
+                f"others continue: merge states that all ranks saved after a multiple of {self.steps} steps"
+            )
+        return [positions[0][0] if positions[0] else None, 0, 0]
 
 
 def check_alike(plan: Node) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncdata as ad
+from asyncdata.checkpoint import merge_states
 from asyncdata.testing import check_resumes, check_transform
 from tests import reference
 from tests.reference import Failed
@@ -205,3 +206,27 @@ def test_other_arguments_are_refused_by_a_state_also_without_strict() -> None:
         for strict in (True, False):
             with pytest.raises(ad.ResumeError, match="balance"):
                 other.iterate(state=state, strict=strict)
+
+
+def test_another_number_of_ranks_continues_between_two_groups() -> None:
+    def batches(ranks: int, rank: int) -> ad.Dataset[Any]:
+        return ad.Dataset.range(60).shuffle(seed=3).balance(lambda x: x % 7, 2, ranks, rank, steps=2).batch(2)
+
+    def stopped(steps: list[int]) -> tuple[list[int], dict[str, Any]]:
+        read, states = list[int](), list[dict[str, Any]]()
+        for rank, most in enumerate(steps):
+            with batches(len(steps), rank).iterate() as elements:
+                read += [int(x) for _ in range(most) for x in next(elements)]
+                states.append(elements.state_dict())
+        return read, merge_states(states)
+
+    for steps in ([4, 4, 4], [0, 0], [10, 10, 10]):
+        for ranks in (1, 2, 4):
+            read, merged = stopped(steps)
+            for rank in range(ranks):
+                read += [int(x) for batch in batches(ranks, rank).iterate(state=merged) for x in batch]
+            assert sorted(read) == [*range(60)]
+    for steps in ([3, 3, 3], [4, 2, 4]):
+        _, merged = stopped(steps)
+        with pytest.raises(ad.ResumeError, match="all ranks saved after a multiple of 2 steps"):
+            batches(2, 0).iterate(state=merged)
