@@ -7,17 +7,23 @@ Both sides have two actors, and run by turns in one process, seven times; actors
 that make the same batch of 10 MB, two calls ahead for each, and takes results in order. Bars hold the median ratio of
 turns, with read-only views on both sides (`copy=False`); with results that are the consumer's own it is reported.
 Processor time is that of the trainer's process. On one machine Ray is not what to use, see docs/scale-out.md: this
-measures what we add to it.
+measures what we add to it. Rows that are joined here come in groups, on Ray's side in four for each batch.
+
+Photos are JPEG files of 500 x 375 pixels, which both sides read, decode to 224 x 224 and give in batches of 64: Ray
+Data by `read_images` and `iter_batches`, which promise no order; ours in order. This needs `pip install 'ray[data]'
+pillow`, and is held against nothing.
 
 The last row is the longest wait for an element after an actor is killed, which is reported, and held against nothing.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import statistics
 import sys
+import tempfile
 import time
 from collections import deque
 from functools import partial
@@ -43,6 +49,9 @@ ACTORS, AHEAD = 2, 2
 ROWS, ROW = 64, 160_000
 BATCH = ROWS * ROW
 CHEAP = 200_000
+PARTS, SIDE = 4, 224
+DATA = ("pyarrow", "pandas", "pillow")
+"""What Ray Data needs besides, and what decodes photos."""
 
 
 # the work
@@ -75,6 +84,18 @@ def plus_one(number: int) -> int:
 
 def slowly(number: int) -> tuple[int, int]:
     return number + 0 * sum(range(40_000)), os.getpid()
+
+
+def part_of_rows(number: int) -> list[np.ndarray]:
+    return [row(number * ROWS // PARTS + place) for place in range(ROWS // PARTS)]
+
+
+def photo(name: Any) -> np.ndarray:
+    """Return a photo, read and decoded."""
+    from PIL import Image
+
+    with Image.open(os.fspath(name)) as image:
+        return np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR))
 
 
 def elements_of(part: Any, count: int) -> ad.Dataset[Any]:
@@ -116,6 +137,49 @@ class OnRay:
 def here(ds: ad.Dataset[Any], **settings: Any) -> Epoch:
     ready = ds.with_options(ad.Options(cluster=ad.Cluster(**settings)))
     return lambda: ready
+
+
+def joined_rows(on_ray: OnRay, count: int) -> Iterator[Any]:
+    """Yield batches of rows that come from Ray in parts."""
+    parts = on_ray(part_of_rows, count * PARTS)
+    for _ in range(count):
+        yield np.stack([array for _ in range(PARTS) for array in next(parts)])
+
+
+def write_photos(folder: str, count: int) -> list[str]:
+    """Write so many photos; return their names."""
+    from PIL import Image
+
+    dice = np.random.default_rng(1)
+    names: list[str] = []
+    for number in range(count):
+        coarse = Image.fromarray(dice.integers(0, 256, (47, 63, 3), np.uint8))
+        names.append(os.path.join(folder, f"{number:05}.jpg"))
+        coarse.resize((500, 375), Image.Resampling.BICUBIC).save(names[-1], quality=90)
+    return names
+
+
+def by_ray_data(names: list[str]) -> Iterator[Any]:
+    """Yield batches of photos as Ray Data gives them."""
+    import ray
+
+    images = ray.data.read_images(names, size=(SIDE, SIDE), mode="RGB", concurrency=ACTORS)
+    for batch in images.iter_batches(batch_size=ROWS, prefetch_batches=2):
+        yield batch["image"]
+
+
+def beside_ray_data(report: Report, count: int, rounds: int) -> None:
+    """Compare a job that reads and decodes files."""
+    from ray.data import DataContext
+
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    DataContext.get_current().enable_progress_bars = False
+    with tempfile.TemporaryDirectory() as folder:
+        names = write_photos(folder, count)
+        ds = ad.Dataset.from_list(names).map(photo, num_parallel_calls=ACTORS).batch(ROWS)
+        sides = {"asyncdata": here(ds, calls=ACTORS), "Ray": partial(by_ray_data, names)}
+        assert sum(map(len, sides["asyncdata"]())) == sum(map(len, sides["Ray"]())) == count
+        compare(report, f"{count} JPEG files, beside Ray Data", sides, rounds, None)
 
 
 def through(epoch: Epoch) -> int:
@@ -175,7 +239,7 @@ def main() -> None:
         return
     import ray
 
-    ray.init(num_cpus=2 * ACTORS + ACTORS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init("local", num_cpus=4 * ACTORS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     report = Report("On a Ray cluster of this machine, beside Ray's own calls")
     count, rounds = (8, 1) if arguments.quick else (40, arguments.rounds(7))
     on_ray = OnRay(ray)
@@ -191,6 +255,9 @@ def main() -> None:
         ):
             sides = {"asyncdata": here(ds, **settings), "Ray": partial(on_ray, function, count, copied)}
             compare(report, f"{name}, {words}", sides, rounds, None if copied else least)
+    apart = rows.with_options(ad.Options(disabled_rules=("map_and_batch_fusion",)))
+    sides = {"asyncdata": here(apart, calls=ACTORS), "Ray": partial(joined_rows, on_ray, count)}
+    compare(report, "rows joined here to batches of 10 MB, own", sides, rounds, None)
     cheap = ad.Dataset.range(CHEAP).map(plus_one, num_parallel_calls=ACTORS)
     epoch = here(cheap, calls=ACTORS, copy=False)
     through(epoch)
@@ -199,6 +266,9 @@ def main() -> None:
     slow = ad.Dataset.range(4000).map(slowly, num_parallel_calls=ACTORS)
     waits = [longest_wait(here(slow, calls=ACTORS, copy=False)) for _ in range(arguments.rounds(3))]
     report.add(Row("longest wait when an actor is killed", statistics.median(waits), "s"))
+    del on_ray
+    if len(installed(DATA)) == len(DATA):
+        beside_ray_data(report, 128 if arguments.quick else 1280, arguments.rounds(3))
     ray.shutdown()
     report.finish(arguments.json)
 
