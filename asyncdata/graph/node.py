@@ -12,10 +12,6 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
-import numpy as np
-
-from asyncdata.elements.isolation import isolate
-from asyncdata.elements.structure import map_leaves
 from asyncdata.errors import PlanError, ResumeError
 from asyncdata.executors.element_rng import Chance
 from asyncdata.executors.function_call import Call, describe
@@ -474,10 +470,8 @@ def repeated_ones(names: Sequence[Ticket]) -> set[Ticket]:
 
 
 def another(item: Any) -> Any:
-    """Return an item that is wanted more than once, so that nobody gets what somebody else has."""
-    if type(item) is Failure:
-        return Failure(item.error, item.of_source)
-    return map_leaves(lambda leaf, _: leaf.copy() if type(leaf) is np.ndarray else isolate(leaf), item)
+    """Return an item that is wanted more than once, as by windows, which isolate it: a failure is raised each time."""
+    return Failure(item.error, item.of_source) if type(item) is Failure else item
 
 
 def in_turn(found: Mapping[Ticket, Any], tickets: Sequence[Ticket], want: Demand) -> Iterator[Block]:

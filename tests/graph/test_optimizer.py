@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata.devices.simulated import Accelerator
 from asyncdata.graph import optimizer as module
 from asyncdata.graph.node import Node
 from asyncdata.graph.optimizer import RULES, optimize
@@ -258,8 +259,16 @@ def test_shuffle_and_repeat_become_one() -> None:
 
 
 def test_a_prefetch_ends_the_plan_once() -> None:
-    assert str(optimize(R.plan, ad.Options()).plan) == "range(10) → prefetch(AUTOTUNE)"
-    assert str(optimize(R.prefetch(3).plan, ad.Options()).plan) == "range(10) → prefetch(3)"
+    batches = R.batch(2)
+    for ds, picture in [
+        (R, "range(10) → prefetch(AUTOTUNE)"),
+        (R.prefetch(3), "range(10) → prefetch(3)"),
+        (batches.unbatch(), "range(10) → batch(2) → prefetch(1) → unbatch() → prefetch(AUTOTUNE)"),
+        (batches.prefetch(3).unbatch(), "range(10) → batch(2) → prefetch(3) → unbatch() → prefetch(AUTOTUNE)"),
+    ]:
+        assert str(optimize(ds.plan, ad.Options()).plan) == picture
+        device = str(optimize(ds.prefetch_to_device(Accelerator()).plan, ad.Options()).plan)
+        assert device.startswith(f"{picture} → prefetch_to_device(")
 
 
 def test_the_option_for_order_reaches_maps_that_do_not_say() -> None:

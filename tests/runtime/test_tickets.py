@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,8 @@ from asyncdata.graph.optimizer import optimize
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal
-from asyncdata.runtime.tickets import FRESH, Tickets
+from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
+from asyncdata.runtime.tickets import FRESH, ExplicitTickets, Start, Tickets, going_on
 
 
 async def delivered(ds: ad.Dataset[Any], optimized: bool) -> list[tuple[Any, Any]]:
@@ -81,3 +83,16 @@ async def test_elements_name_their_repetition_and_their_dataset() -> None:
     )
     joined = await delivered(ad.Dataset.range(1).concatenate(ad.Dataset.range(5, 6)), True)
     assert joined == [(0, (0, 0)), (5, (1, 0))]
+
+
+def test_consecutive_elements_from_one_state_of_a_source_are_one_part_of_a_position() -> None:
+    states = [SourceSnapshot(base, json.dumps({"at": name})) for base, name in [(0, "a"), (0, "b"), (4, "a"), (4, "b")]]
+    tickets = [RestorableItem.at(number, state) for state in states for number in (4, 5, 7)]
+    tickets += [RestorableItem.at(6, states[0]), RestorableItem.at(7, states[0]), 8, 9]
+    position = going_on(12, [ExplicitTickets(tickets, lambda count: count)])
+    start = Start.of(json.loads(json.dumps(position)))
+    assert start.position == 12
+    assert list(map(repr, start.back)) == list(map(repr, tickets))
+    assert [ticket.snapshot for ticket in start.back[:-2]] == [ticket.snapshot for ticket in tickets[:-2]]
+    counts = [part.get("count", 1) for part in position["back"] if isinstance(part, dict)]
+    assert counts == [2, 1] * 4 + [2]
