@@ -279,11 +279,14 @@ class Cycle:
 
     def rounds(self, room: int) -> int:
         """Return how many rounds can be drawn without waiting."""
-        least = room // len(self.slots)
+        empty = self.slots.count(None)
+        if empty and not self.ended:  # the next dataset has its turn among these
+            return 0
+        least = room // (len(self.slots) - empty)
         for slot in self.slots:
-            if slot is None or least < 2:
+            if least < 2:
                 return 0
-            least = min(least, slot.left)
+            least = least if slot is None else min(least, slot.left)
         return least
 
     def draw_rounds(self, rounds: int) -> Block:

@@ -200,6 +200,23 @@ def test_a_state_after_a_failure_in_the_turn_of_another_slot(parallel: int | Non
     check_resumes(lambda: ad.Dataset.range(12).interleave(inner, 2, 3, num_parallel_calls=parallel))
 
 
+@pytest.mark.parametrize("calls", [None, 2])
+@pytest.mark.parametrize("cycle", [3, 5, 16])
+def test_fewer_datasets_than_slots(cycle: int, calls: int | None) -> None:
+    """Their elements come in rounds too, once it is known that no other dataset follows."""
+    sizes = [40, 3, 25, 40]
+
+    def numbers(x: int) -> ad.Dataset:
+        return ad.Dataset.range(100 * x, 100 * x + sizes[x]).map(int)
+
+    def build() -> ad.Dataset:
+        return ad.Dataset.range(4).interleave(numbers, cycle, num_parallel_calls=calls)
+
+    expected = reference.interleave(range(4), lambda x: range(100 * x, 100 * x + sizes[x]), cycle, 1)
+    assert list(build()) == list(expected)
+    check_resumes(build)
+
+
 def test_resumes_inside_of_rounds_that_were_drawn_at_once() -> None:
     """A block of several rounds of each slot, which a large demand and inputs in memory give."""
 
