@@ -298,7 +298,6 @@ def check_rules(options: Options) -> None:
 
 def enabled(rules: Sequence[Rule], options: Options) -> list[Rule]:
     """Return the rules that `options` leave switched on."""
-    check_rules(options)
     disabled = options.disabled_rules or ()
     if options.optimize is False:
         return []

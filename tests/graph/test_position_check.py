@@ -124,7 +124,7 @@ def test_what_its_input_gives_first_or_leaves_out_was_not_read(position: Any) ->
 
 def resumed(position: Any) -> list[Any]:
     """What comes of enumerated numbers from a position on."""
-    ds = ad.Dataset.range(6).enumerate()
+    ds = ad.Dataset.range(6).map(int).prefetch(2).enumerate()  # steps that keep tickets lie between
     with ds.iterate() as elements:
         for _ in range(4):
             next(elements)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import asyncdata as ad
 from asyncdata.runtime.block import Block
-from tests.laws.pipelines import ALL_STEPS, ORDERED_STEPS, Pipeline, Step, chains, pipelines, sources
+from tests.laws.pipelines import ALL_STEPS, ORDERED_STEPS, Pipeline, Step, chains, sources
 from tests.laws.test_resume import Leg, run
 from tests.reference import failed
 from tests.running import MOST
@@ -39,15 +40,6 @@ def read_in_blocks(ds: ad.Dataset[Any]) -> tuple[list[Any], list[Block], Any]:
         return found, blocks, elements.state_dict()
 
 
-@given(pipe=pipelines())
-def test_a_position_is_the_same_whenever_it_is_asked_for(pipe: Pipeline) -> None:
-    _, blocks, _ = read_in_blocks(pipe.build())
-    places = [(block.tickets, count) for block in blocks for count in range(len(block) + 1)][:FEW]
-    told = [json.dumps(tickets.at(count)) for tickets, count in places]
-    assert [json.dumps(tickets.at(count)) for tickets, count in reversed(places)] == told[::-1]
-    assert [json.dumps(tickets.at(count)) for tickets, count in places] == told
-
-
 @st.composite
 def ending_with(draw: st.DrawFn, step: Step) -> Pipeline:
     """A short pipeline that ends with a step of one kind."""
@@ -57,10 +49,19 @@ def ending_with(draw: st.DrawFn, step: Step) -> Pipeline:
 @pytest.mark.parametrize("step", dict.fromkeys(ALL_STEPS), ids=lambda step: step.__name__)
 @settings(max_examples=settings().max_examples // 4)
 @given(data=st.data())
-def test_the_position_before_a_block_leads_to_the_block(step: Step, data: st.DataObject) -> None:
-    """Also where nothing of it was delivered, which no state of a running pipeline tells."""
+def test_positions_depend_on_the_element_alone(step: Step, data: st.DataObject) -> None:
+    """They are the same whenever they are asked for. That before a block leads to it, also where none of it was given.
+
+    No state of a running pipeline tells the position before a block.
+    """
     pipe = data.draw(ending_with(step))
     found, blocks, state = read_in_blocks(pipe.build())
+    places = [(block.tickets, count) for block in blocks for count in range(len(block) + 1)][:FEW]
+    told = [json.dumps(tickets.at(count)) for tickets, count in places]
+    assert [json.dumps(tickets.at(count)) for tickets, count in reversed(places)] == told[::-1]
+    for tickets in chain.from_iterable([block.tickets, block.tickets.part(1, len(block))] for block in blocks):
+        if len(tickets) and isinstance(first := tickets[0], int) and tickets.run_from(first):
+            assert [*tickets] == [*range(first, first + len(tickets))]
     for number, block in enumerate(blocks[:3]):
         before = sum(map(len, blocks[:number]))
         position = json.loads(json.dumps(block.tickets.at(0)))

@@ -18,7 +18,9 @@ from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.runtime.meter import Meters
 from asyncdata.runtime.queue import BufferSize, LoopQueue, LoopSignal
 from asyncdata.runtime.source_state import RestorableItem, SourceSnapshot
-from asyncdata.runtime.tickets import FRESH, ExplicitTickets, Start, Tickets, going_on
+from asyncdata.runtime.tickets import FRESH, ExplicitTickets, FilteredTickets, Ordinals, Start, Tickets, going_on
+from asyncdata.transforms.ignore_errors import SurvivorTickets
+from asyncdata.transforms.shard import ShardCount, ShardTickets
 
 
 async def delivered(ds: ad.Dataset[Any], optimized: bool) -> list[tuple[Any, Any]]:
@@ -96,3 +98,18 @@ def test_consecutive_elements_from_one_state_of_a_source_are_one_part_of_a_posit
     assert [ticket.snapshot for ticket in start.back[:-2]] == [ticket.snapshot for ticket in tickets[:-2]]
     counts = [part.get("count", 1) for part in position["back"] if isinstance(part, dict)]
     assert counts == [2, 1] * 4 + [2]
+
+
+@pytest.mark.parametrize("places", [[0, 1, 2, 3], [0, 2, 3], [1, 2, 3], [0, 1, 2], [0]], ids=str)
+def test_only_all_of_a_run_are_one(places: list[int]) -> None:
+    """A position may tell many ordinals as the first and how many they are: not if some of them were left out."""
+    whole, every = Ordinals(5, 9), len(places) == 4
+    selected: list[Tickets] = [
+        ShardTickets(whole, places, ShardCount()),
+        SurvivorTickets(whole, places, (0, 0)),
+        FilteredTickets(whole, places),
+    ]
+    for tickets in selected:
+        assert [*tickets] == [5 + place for place in places]
+        assert every or not tickets.run_from(5)
+        assert Start.of(going_on(9, [tickets])).back == [*tickets]

@@ -172,3 +172,10 @@ def test_what_is_many_is_shuffled_as_it_is_meant(kind: str, size: int) -> None:
     }[kind]
     found = list(ds.shuffle(size, seed=3, reshuffle_each_iteration=False))
     assert found == list(reference.shuffle(list(ds), size, 3, ()))
+
+
+@pytest.mark.parametrize("seed", [-(1 << 63) - 1, -(1 << 64), 1.5, "1"])
+def test_a_seed_is_an_integer_of_64_bits(seed: Any) -> None:
+    assert sorted(ad.Dataset.range(5).shuffle(3, seed=-(1 << 63))) == [*range(5)]
+    with pytest.raises(ad.PlanError, match=r"shuffle\(seed=\) must be"):
+        ad.Dataset.range(5).shuffle(3, seed=seed)
