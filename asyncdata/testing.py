@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import selectors
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -119,9 +120,17 @@ def leaves_nothing() -> Generator[None]:
 
 
 def open_descriptors() -> dict[str, str]:
-    """Return what each open file descriptor points to, where the system says."""
+    """Return what each open file descriptor points to, where the system tells, but for what multiprocessing keeps.
+
+    With the first process it starts a fork server and a resource tracker, and keeps a pipe to each.
+    """
     found: dict[str, str] = {}
+    server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
+    tracker: Any = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
+    kept = {str(getattr(server, "_forkserver_alive_fd", None)), str(getattr(tracker, "_fd", None))}
     for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
+        if name in kept:
+            continue
         try:
             found[name] = os.readlink(f"/proc/self/fd/{name}")
         except OSError:  # the descriptor of the listing itself

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from itertools import count
@@ -239,3 +241,17 @@ def test_in_virtual_time_the_threads_of_an_executor_are_waited_for_without_a_dea
 def test_what_is_not_a_number_is_the_same_as_such_of_its_type(kind: Any) -> None:
     assert same({"x": kind("nan")}, {"x": kind("nan")})
     assert not same(kind("nan"), kind(1))
+
+
+def test_the_first_process_of_a_program_is_no_leak() -> None:
+    """Python starts a fork server and a resource tracker with it, and keeps a pipe to each."""
+    program = """
+import operator
+import asyncdata as ad
+from asyncdata.testing import leaves_nothing
+
+if __name__ == "__main__":
+    with leaves_nothing():
+        assert list(ad.Dataset.range(3).map(operator.neg, num_parallel_calls=1, executor="process")) == [0, -1, -2]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
