@@ -40,8 +40,8 @@ class TableContents:
         self.store = store
         self.path = path
         self.entry = Entry("")
-        self.groups: list[list[Span]] = []
-        """Where the bytes of each row group lie that are needed."""
+        self._groups = 0
+        self._spans: Callable[[int], list[Span]] | None = None
         self._at_once = isinstance(store, ObjectStore) and not store.web
         self._share = scope.budget.share()
         self._ahead: dict[int, Ahead] = {}
@@ -73,24 +73,30 @@ class TableContents:
             raise DataLossError(f"it ends within bytes {start} to {start + length}")
         return bytes(memoryview(found)[:length])
 
-    async def group(self, number: int) -> Parts:
-        """Return the parts of a row group, each with where it begins."""
-        if not self._at_once:
-            return [(start, await self.read(start, size)) for start, size in self.groups[number]]
-        own = self._ahead.pop(number, None)
-        self._request(range(number + 1, min(number + 1 + AHEAD, len(self.groups))))
-        return await (self._pieces(self.groups[number]) if own is None else own.ready)
+    def tell(self, groups: int, spans: Callable[[int], list[Span]]) -> None:
+        """Say how many row groups there are, and where the bytes of each lie that are needed."""
+        self._groups, self._spans = groups, spans
 
-    def _request(self, numbers: range) -> None:
+    async def group(self, number: int) -> Parts:
+        """Return the parts of a row group, each with where it begins; `tell` comes before."""
+        assert self._spans is not None
+        if not self._at_once:
+            return [(start, await self.read(start, size)) for start, size in self._spans(number)]
+        own = self._ahead.pop(number, None)
+        self._request(range(number + 1, min(number + 1 + AHEAD, self._groups)), self._spans)
+        return await (self._pieces(self._spans(number)) if own is None else own.ready)
+
+    def _request(self, numbers: range, spans: Callable[[int], list[Span]]) -> None:
         """Request row groups ahead, as many as there is memory for."""
         total = 0
         for number in numbers:
-            total += sum(size for _, size in self.groups[number])
+            needed = spans(number)
+            total += sum(size for _, size in needed)
             if number in self._ahead:
                 continue
             if total > MOST_AHEAD or self._share.claim(total) < total:
                 return
-            self._ahead[number] = Ahead(partial(self._pieces, self.groups[number]), self.scope.spawn)
+            self._ahead[number] = Ahead(partial(self._pieces, needed), self.scope.spawn)
 
     async def _pieces(self, spans: Sequence[Span]) -> Parts:
         """Request some parts by as many requests at once as their size needs."""

@@ -34,7 +34,7 @@ import asyncdata as ad
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness import AtLeast, AtMost, Report, Row, parse_arguments
+from harness import AtLeast, AtMost, Report, Row, installed, parse_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -197,6 +197,7 @@ def hugging_face(arguments: Arguments, report: Report) -> None:
 def main() -> None:
     """Write the files, run every part and print the table."""
     arguments = parse_arguments(__doc__ or "")
+    installed(("pyarrow", "webdataset", "datasets", "array_record", "msgspec"))
     report = Report("Formats, from the page cache")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

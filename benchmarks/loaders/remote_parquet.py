@@ -32,7 +32,7 @@ import asyncdata as ad
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness import AtMost, Report, Row, fresh, parse_arguments
+from harness import AtMost, Report, Row, fresh, installed, parse_arguments
 from remote import nginx
 
 __all__ = ("main",)
@@ -103,6 +103,7 @@ def main() -> None:
         read(*sys.argv[2:])
         return
     arguments = parse_arguments(__doc__ or "")
+    installed(("pyarrow", "obstore"))
     report = Report("Parquet on a server, the same columns into arrays")
     groups = 1 if arguments.quick else 4
     with tempfile.TemporaryDirectory() as scratch:
