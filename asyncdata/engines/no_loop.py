@@ -13,6 +13,7 @@ from asyncdata.engines.pipeline import first_of
 from asyncdata.errors import StageError
 from asyncdata.executors.scope import LooplessScope
 from asyncdata.graph.node import Node
+from asyncdata.memory.buffer_pool import keep_memory_warm
 from asyncdata.memory.output_buffers import without_output_buffers
 from asyncdata.runtime.block import Block, Demand, Failure, fail
 from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
@@ -27,6 +28,7 @@ def elements_by_hand(plan: Node, count: int, epoch: int) -> list[Any]:
 
     Nothing of the plan may wait. No more is asked for than is wanted, and all is closed when this returns.
     """
+    keep_memory_warm()
     with DeferredInterrupts() as interrupts, DeferredSigint(interrupts), without_output_buffers():
         blocks = copy_context().run(driven, first_blocks(plan, count, epoch), partial(interruption, interrupts))
     if blocks and blocks[-1].failed:

@@ -14,6 +14,7 @@ from asyncdata.executors.retry import LEAVING
 from asyncdata.executors.scope import EndError, OwnedTask, Scope
 from asyncdata.graph.node import Node
 from asyncdata.graph.stages import fill
+from asyncdata.memory.buffer_pool import keep_memory_warm
 from asyncdata.memory.memcpy import HELP
 from asyncdata.runtime import forks
 from asyncdata.runtime.host_resources import usable_cores
@@ -38,6 +39,7 @@ class Pipeline:
         budget: MemoryBudget,
         meters: Meters,
     ) -> None:
+        keep_memory_warm()
         meters.output.buffers(queue)
         self.meters = meters
         self.plan = plan

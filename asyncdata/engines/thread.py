@@ -20,6 +20,7 @@ from asyncdata.engines.stall import Patience
 from asyncdata.executors.retry import LEAVING
 from asyncdata.executors.scope import LooplessScope, OwnedTask
 from asyncdata.graph.node import nodes_of
+from asyncdata.memory.buffer_pool import keep_memory_warm
 from asyncdata.memory.memcpy import HELP
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import Demand
@@ -180,6 +181,7 @@ class LooplessThreadEngine(ThreadEngine):
     """Runs a pipeline without an event loop: nothing of its plan needs one."""
 
     def __init__(self, run: RunSpec) -> None:
+        keep_memory_warm()
         self.run = run
         self.ends: list[Callable[[], object]] = []
         self.room = (queue := ThreadQueue(run.depth, ThreadSignal())).room
