@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
+from asyncdata.engines import stall
 
 SOON = 0.05
 
@@ -132,7 +133,14 @@ def test_a_plain_loop_in_its_own_thread_is_told(gate: Gate, opener: Opener) -> N
     assert "map(Gate.wait_for, num_parallel_calls=2) works on " in opener.told[0]
 
 
-CURRENT = ad.Options(warn_after=SOON, placement="current")
+CURRENT = ad.Options(warn_after=0.5, placement="current")
+"""Longer than a busy machine takes until a function is called that blocks."""
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has a loop count as blocked that is late by less."""
+    monkeypatch.setattr(stall, "BLOCKED", 0.2)
 
 
 def no_watch() -> bool:
@@ -147,6 +155,7 @@ def said_of_a_blocked_loop(opener: Opener, step: str) -> None:
     assert no_watch()
 
 
+@pytest.mark.usefixtures("late")
 def test_a_plain_loop_whose_function_blocks_it_is_told(gate: Gate, opener: Opener) -> None:
     with ad.Dataset.range(3).map(gate.pass_through).with_options(CURRENT).iterate() as numbers:
         assert next(numbers) == 0
@@ -156,6 +165,7 @@ def test_a_plain_loop_whose_function_blocks_it_is_told(gate: Gate, opener: Opene
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("late")
 async def test_a_loop_that_a_coroutine_blocks_is_told_of(gate: Gate, opener: Opener) -> None:
     async def blocks(x: int) -> int:
         await asyncio.sleep(0)
@@ -168,6 +178,7 @@ async def test_a_loop_that_a_coroutine_blocks_is_told_of(gate: Gate, opener: Ope
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("late")
 async def test_a_loop_that_others_block_is_told_of(gate: Gate, opener: Opener) -> None:
     async def others() -> None:
         opener.heeds = True
