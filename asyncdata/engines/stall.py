@@ -20,6 +20,7 @@ from asyncdata.executors.scope import OwnedTask
 from asyncdata.observe.statistics import StepStatistics, counted
 from asyncdata.observe.table import time_of
 from asyncdata.runtime.meter import Meter
+from asyncdata.runtime.queue import is_virtual
 
 __all__ = ("PATIENT", "LoopWatch", "Patience", "stall_report")
 
@@ -76,7 +77,7 @@ class LoopWatch:
             return
         self.patience, self.since = patience, time.monotonic()
         self.timer = self.loop.call_later(patience.seconds, self.tell)
-        if self.runs is None:
+        if self.runs is None and not is_virtual(self.loop):
             self.owned.start(partial(watch, ref(self), self.owned.over, patience.seconds + BLOCKED), "asyncdata-watch")
         self.runs = threading.current_thread()
 

@@ -31,6 +31,7 @@ __all__ = (
     "ThreadQueue",
     "ThreadSignal",
     "clock_of",
+    "is_virtual",
     "now_on",
 )
 
@@ -57,7 +58,12 @@ def now_on(loop: asyncio.AbstractEventLoop) -> float:
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
     """Return what tells the same, as fast as it may."""
-    return partial(now_on, loop) if hasattr(loop, "jumped") else time.perf_counter
+    return partial(now_on, loop) if is_virtual(loop) else time.perf_counter
+
+
+def is_virtual(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the time of a loop is virtual, as that of `asyncdata.testing.virtual_time`: nothing can block it."""
+    return hasattr(loop, "jumped")
 
 
 class Signal(Protocol):

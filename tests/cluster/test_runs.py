@@ -12,8 +12,9 @@ import pytest
 
 import asyncdata as ad
 from asyncdata.cluster import chunk, remote_run
+from asyncdata.cluster.run_actor import RunActor
 from asyncdata.errors import StageError
-from tests.cluster.fake import Faults, on_fake, until
+from tests.cluster.fake import FakeTransport, Faults, on_fake, until
 from tests.cluster.test_calls import plain, read_one
 from tests.running import read_plain
 
@@ -233,14 +234,27 @@ def in_turn(files: list[str]) -> ad.Dataset[Any]:
     return ad.TextLineDataset(files).map(decoded, num_parallel_calls=2)
 
 
-def test_files_read_in_turn_run_ahead_in_order(files: list[str]) -> None:
+def test_files_read_in_turn_run_ahead_in_order(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead: list[bool] = []
+    read = RunActor.read
+
+    def awaited(self: RunActor, number: int, *rest: Any) -> Any:
+        """Have the first chunk come when two more files are asked for."""
+        if not ahead:
+            ahead.append(until(lambda: len(asked(made[0]) - {number}) == 2))
+        return read(self, number, *rest)
+
+    monkeypatch.setattr(RunActor, "read", awaited)
     with on_fake() as made:
         ds = in_turn(files).with_options(CLUSTER)
         assert "its datasets → map(decoded, num_parallel_calls=2) on the cluster" in ds.explain()
-        with ds.iterate() as elements:
-            first = next(elements)  # while the first file is read, the next ones are, too
-            assert until(lambda: sum(len(actor.actor.runs) for actor in made[0].actors) == 3)
-            assert [first, *elements] == read_plain(in_turn(files))
+        assert read_plain(ds) == read_plain(in_turn(files))
+    assert ahead == [True]
+
+
+def asked(transport: FakeTransport) -> set[int]:
+    """The runs that are to be read, by number."""
+    return {arguments[0] for actor in transport.actors for name, arguments, _ in [*actor.pending] if name == "read"}
 
 
 def test_groups_of_elements_that_are_here_stay(files: list[str]) -> None:
