@@ -114,7 +114,8 @@ class Messages:
             raise ClosedError("a message before this one was refused; send it again, and then this one")
 
     async def answer(self, send: Send, more: asyncio.Event) -> None:
-        """Acknowledge each message in its turn."""
+        """Acknowledge each message in its turn; take all that was sent, also by a client that has left."""
+        left = False
         while True:
             while not self.waiting:
                 if self.ended:
@@ -123,14 +124,16 @@ class Messages:
                 await more.wait()
             reply = await self.waiting.popleft()
             self.space.release()
+            if left:
+                continue
             fields = {name: value for name, value in reply.items() if value is not None}
             try:
                 await send({"type": "websocket.send", "text": json.dumps(fields)})
                 if reply.get("status") in (429, 503):
                     await send({"type": "websocket.close", "code": LATER, "reason": "try again later"})
                     return
-            except (OSError, RuntimeError):  # the client has left; what it sent is taken all the same
-                return
+            except (OSError, RuntimeError):
+                left = True
 
 
 def number_of(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -130,3 +131,25 @@ def test_a_client_that_leaves_has_sent_what_came_whole(channel: Any) -> None:
             one.send("10")
             assert json.loads(one.recv())["message"] == 1
     assert stored(channel) == list(range(11))
+
+
+async def test_what_was_sent_is_taken_though_its_acknowledgement_cannot_be_sent() -> None:
+    channel, left = ad.Channel(), asyncio.Event()
+    rest = [{"type": "websocket.receive", "text": str(number)} for number in range(1, 10)]
+    coming = iter([{"type": "websocket.connect"}, {"type": "websocket.receive", "text": "0"}])
+    after = iter([*rest, {"type": "websocket.disconnect"}])
+
+    async def receive() -> dict[str, Any]:
+        if (message := next(coming, None)) is None:
+            await left.wait()
+            message = next(after)
+        return message
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "websocket.send":
+            left.set()
+            raise OSError("the client has left")
+
+    await ingest_app(channel)({"type": "websocket", "path": "/ingest", "headers": []}, receive, send)
+    channel.close()
+    assert stored(channel) == list(range(10))
