@@ -36,6 +36,8 @@ BUDGET = 128 * MIB
 
 LARGER = 700 * MIB
 """Of what is asked for 256 elements at once, two such groups, and sixteen files of 10 MiB that are read at once."""
+ROW_GROUPS = 500 * MIB
+"""Row groups of 25 MB are decoded as a whole: how many are in memory at once depends on how busy the machine is."""
 
 LINES = json.dumps({"text": "x" * (MIB - 13)}).encode() + b"\n"
 
@@ -171,7 +173,7 @@ LARGE: dict[str, Large] = {
     ),
     "tfrecord": Large(records, ad.TFRecordDataset),
     "tar": Large(archive, ad.WebDataset),
-    "parquet": Large(parquet, ad.ParquetDataset, needs="pyarrow"),
+    "parquet": Large(parquet, ad.ParquetDataset, needs="pyarrow", most=ROW_GROUPS),
     "arrow": Large(arrow, ad.ArrowDataset, needs="pyarrow"),
     "npy": Large(array, ad.NpyDataset),
     "array_record": Large(array_records, ad.ArrayRecordDataset, needs="array_record", most=LARGER),
