@@ -203,6 +203,7 @@ class Sharder(Step):
         self.tally = ShardCount()
         self.waiting: list[Block] = []
         self.last = Block([])
+        self.before_last = ShardCount()
 
     def resume(self, position: Position) -> Start:
         place = SharePlace.of(position) or SharePlace()
@@ -225,7 +226,7 @@ class Sharder(Step):
         mine = block.at(places, ShardTickets(block.tickets, places, before))
         if self.drop:
             return self.whole_rows(mine, len(places) - places.index(own[-1]) if own else 0)
-        return self.masked(block, mine) if self.pad else mine
+        return self.masked(block, mine, before) if self.pad else mine
 
     def whole_rows(self, mine: Block, last: int) -> Block:
         """Return elements for which every share has one. The last element of its own is `last` items before the end; if
@@ -241,8 +242,9 @@ class Sharder(Step):
         self.waiting = [mine.part(len(mine) - last, len(mine))]  # a part of `found` would keep earlier blocks alive
         return found.part(0, ready)
 
-    def masked(self, block: Block, mine: Block) -> Block:
+    def masked(self, block: Block, mine: Block, before: ShardCount) -> Block:
         """Remember what may make up for elements that are missing, and say that these are not."""
+        _, self.before_last = before.passing(len(block) - 1)
         last = block.part(len(block) - 1, len(block))
         self.last = Block([another(last.items[0])], last.tickets, True) if last.failed else last
         return with_mask(mine, [True] * len(mine))
@@ -252,10 +254,10 @@ class Sharder(Step):
             if lost := block.source_failures(len(block)):
                 yield block.at(lost, FilteredTickets(block.tickets, lost))
         if self.pad and 0 < self.tally.number % self.shares <= self.index:
-            last, tally = self.last, self.tally
+            last, before = self.last, self.before_last
 
             def position(count: int) -> Position:
-                return END if count else tally.position(last.tickets.at(1))
+                return END if count else before.position(last.tickets.at(0))  # to be read again: it makes up
 
             tickets = ExplicitTickets([("padding", last.tickets[0])], position)
             yield with_mask(Block(last.items, tickets, last.failed), [False])
