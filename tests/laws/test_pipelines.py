@@ -114,8 +114,11 @@ def test_each_iteration_is_the_next_epoch(pipe: Pipeline, placement: Any) -> Non
 
 @given(pipe=pipelines(), size=st.integers(1, 8), ways=st.tuples(*[st.sampled_from(WAYS)] * 2))
 def test_inner_shuffles_depend_on_the_element_alone(pipe: Pipeline, size: int, ways: tuple[Any, Any]) -> None:
-    """Not on how elements came in blocks, nor on rewrites: the same seed, the same order."""
-    assume(pipe.ordered)
+    """Not on how elements came in blocks, nor on rewrites: the same seed, the same order.
+
+    A file that caches what depends on time numbers its elements anew when it is read.
+    """
+    assume(pipe.ordered and not ("within=" in pipe.text and "cache(file)" in pipe.text))
 
     def shuffled(ahead: int) -> ad.Dataset:
         some = pipe.build().take(20)  # of which eighteen times as many are made
