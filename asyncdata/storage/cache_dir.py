@@ -157,15 +157,25 @@ class CacheDir:
         status = os.statvfs(self.folder)
         return used + status.f_frsize * (status.f_bavail - status.f_blocks // FREE)
 
-    def reserve(self, key: str, size: int) -> int:
+    def holds(self, key: str, entry: Entry) -> bool:
+        """Return whether an object is kept in this version."""
+        found = self.find(key)
+        metadata = None if found is None else self.metadata(key, found)
+        return metadata is not None and (metadata["size"], metadata["version"]) == (entry.size, entry.version)
+
+    def reserve(self, key: str, entry: Entry) -> int:
         """Return a descriptor of a file that has room for an object, and is this process's alone.
 
-        `BlockingIOError` if somebody has begun it already, another `OSError` if there is no room.
+        `BlockingIOError` if somebody has begun it already, or written it since it was looked for; another `OSError` if
+        there is no room.
         """
+        size = entry.size
         path, needed = self.place(key, "partial"), room_of(size)
         if self.max_bytes is not None and needed > self.limit(0):
             raise OSError(errno.ENOSPC, f"{self!r} is too small for {size} bytes", path)
         with self.account() as account:
+            if self.holds(key, entry):
+                raise BlockingIOError(errno.EAGAIN, "another process has written it", path)
             with suppress(FileNotFoundError):
                 left = os.stat(path).st_size
                 if not self.removed(path):
@@ -325,7 +335,7 @@ class Keeping:
         with self.lock:
             if not self.ended and self.entry.size >= 0:
                 try:
-                    self.descriptor = self.cache.reserve(self.key, self.entry.size)
+                    self.descriptor = self.cache.reserve(self.key, self.entry)
                 except BlockingIOError:
                     self.busy = True
                 except OSError:  # there is no room, or the folder cannot be written to
@@ -372,6 +382,7 @@ class Keeping:
             with suppress(FileNotFoundError):
                 account.used -= room_of(os.stat(self.cache.place(self.key, "data")).st_size)
             Path(self.cache.place(self.key, "json")).write_text(json.dumps(with_checksum(metadata)))
+            self.cache.flock.flock(self.descriptor, self.cache.flock.LOCK_SH)  # others may read it once it has its name
             os.replace(self.cache.place(self.key, "partial"), self.cache.place(self.key, "data"))
         self.kept = True
 

@@ -19,6 +19,7 @@ import asyncdata as ad
 from asyncdata.errors import PlanError
 from asyncdata.storage import cache_dir as module
 from asyncdata.storage import cached
+from asyncdata.storage.base import Entry
 from tests.remote.web import Web, web
 
 pytest.importorskip("obstore")
@@ -265,7 +266,23 @@ def test_processes_share_a_folder(server: Web, tmp_path: Path) -> None:
     for process in processes:
         process.join()
     got = sum(request.stop - request.start for request in server.requests)
-    assert got <= len(server.files["/a.tfrecord"]) + 10  # once, and a byte by each process
+    # once, what one had asked for when it saw that the other was at it, and a byte by each
+    assert got <= 2 * len(server.files["/a.tfrecord"]) + 10
+
+
+def test_what_another_has_written_since_it_was_looked_for_is_not_written_again(tmp_path: Path) -> None:
+    cache, entry = ad.CacheDir(tmp_path), Entry("http://server/a", 3, "1")
+    one, other = (module.Keeping(cache, "key", entry) for _ in range(2))
+    assert cache.find("key") is None
+    assert one.begin()
+    one.write(b"abc")
+    one.finish()
+    other.begin()
+    assert (other.busy, other.ended) == (True, True)
+    assert cache.holds("key", entry)
+    newer = module.Keeping(cache, "key", entry._replace(version="2"))
+    assert newer.begin()
+    newer.abort()
 
 
 @pytest.mark.parametrize(
