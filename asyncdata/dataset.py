@@ -15,17 +15,17 @@ from asyncdata.dataset_arguments import (
     arguments_of,
     async_iterable_for,
     check_generator,
-    check_lasting,
     check_reduce,
-    folded,
-    gotten,
+    check_repeatable,
     iterable_for,
     length,
-    only,
-    only_state,
-    several,
+    plan_of_source,
+    plans_of,
+    reduced,
     signature_for,
+    single,
     spec_of_first,
+    state_without_epoch,
 )
 from asyncdata.elements.structure import as_arrays, check_signature, conform, open_level
 from asyncdata.elements.validation import check_choice, check_flag
@@ -261,7 +261,7 @@ class Dataset(Transformations[T]):
         >>> list(ds), ds[1]
         (['a', 'b', 'c'], 'b')
         """
-        return Dataset(gotten(source, num_parallel_calls))
+        return Dataset(plan_of_source(source, num_parallel_calls))
 
     @staticmethod
     def from_async_iterable(iterable: AsyncIterable[U] | Callable[[], AsyncIterator[U]]) -> Dataset[U]:
@@ -510,7 +510,7 @@ class Dataset(Transformations[T]):
         >>> list(ds.take(8))
         [0, 1, 2, 90, 3, 4, 5, 91]
         """
-        plans, options = several("sample_from_datasets", datasets)
+        plans, options = plans_of("sample_from_datasets", datasets)
         plan = Sample.of(plans, weights, seed, stop=stop_on_empty_dataset, anew=rerandomize_each_iteration)
         return Dataset(plan, options, datasets)
 
@@ -529,7 +529,7 @@ class Dataset(Transformations[T]):
         >>> list(ad.Dataset.choose_from_datasets([ad.Dataset.range(9), ad.Dataset.range(90, 99)], choices))
         [0, 90, 91, 1]
         """
-        plans, options = several("choose_from_datasets", datasets)
+        plans, options = plans_of("choose_from_datasets", datasets)
         choices = dataset_for("choose_from_datasets", choice_dataset)
         return chosen(plans, options.merge(choices.options()), choices, datasets, stop_on_empty_dataset)
 
@@ -550,7 +550,7 @@ class Dataset(Transformations[T]):
         """
         check_reduce(Call("reduce", reduce_func, spread=False))
         with self.iterate() as elements:
-            return folded(elements, initial_state, reduce_func)
+            return reduced(elements, initial_state, reduce_func)
 
     def to_list(self) -> list[T]:
         """Return all elements, of the next epoch, as a list.
@@ -570,7 +570,7 @@ class Dataset(Transformations[T]):
         [0, 1, 2]
         """
         count = check_count("head", "n", n, 0)
-        check_lasting(self._plan)
+        check_repeatable(self._plan)
         return self._few(count)
 
     def peek(self) -> T:
@@ -580,7 +580,7 @@ class Dataset(Transformations[T]):
         >>> ad.Dataset.range(3).batch(2).peek()
         array([0, 1])
         """
-        return only(self.head(1), "peek")
+        return single(self.head(1), "peek")
 
     def get_single_element(self) -> T:
         """Return the only element of the dataset; a `StructureError` if it has none, or more.
@@ -589,7 +589,7 @@ class Dataset(Transformations[T]):
         >>> ad.Dataset.range(3).batch(8).get_single_element()
         array([0, 1, 2])
         """
-        return only(self._few(2), "get_single_element")
+        return single(self._few(2), "get_single_element")
 
     def save(
         self,
@@ -758,7 +758,7 @@ class Dataset(Transformations[T]):
         0
         """
         strictly = check_flag("iterate", "strict", strict)
-        place = self._begin(epoch) if state is None else self._go_on(only_state(state, epoch), strictly)
+        place = self._begin(epoch) if state is None else self._go_on(state_without_epoch(state, epoch), strictly)
         return DatasetIterator(self._planner, place, self._go_on)
 
     def set_epoch(self, epoch: int) -> None:
@@ -876,8 +876,8 @@ class Dataset(Transformations[T]):
         """
         chosen, by_hand = Chosen.of(self._plan, index), self._planner.runs_by_hand(self._plan, alone=True)
         if by_hand is not None:
-            return only(elements_by_hand(Chosen(by_hand, chosen.places), 1, self._epochs.first), "at")
-        return only(first_epoch(Dataset[T](chosen, self._options), self._epochs.first), "at")
+            return single(elements_by_hand(Chosen(by_hand, chosen.places), 1, self._epochs.first), "at")
+        return single(first_epoch(Dataset[T](chosen, self._options), self._epochs.first), "at")
 
     def __getitem__(self, index: int) -> T:
         return self.at(index)

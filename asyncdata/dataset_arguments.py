@@ -21,17 +21,17 @@ __all__ = (
     "arguments_of",
     "async_iterable_for",
     "check_generator",
-    "check_lasting",
     "check_reduce",
-    "folded",
-    "gotten",
+    "check_repeatable",
     "iterable_for",
     "length",
-    "only",
-    "only_state",
-    "several",
+    "plan_of_source",
+    "plans_of",
+    "reduced",
     "signature_for",
+    "single",
     "spec_of_first",
+    "state_without_epoch",
 )
 
 T = TypeVar("T")
@@ -81,14 +81,14 @@ def iterable_for(value: Any) -> Iterable[Any]:
     return value
 
 
-def gotten(source: Source, num_parallel_calls: int | None) -> Map:
+def plan_of_source(source: Source, num_parallel_calls: int | None) -> Map:
     """Return the plan that gets the elements of a source by their numbers."""
     if not hasattr(source, "__getitem__") or not hasattr(source, "__len__"):
         raise PlanError(f"from_source needs an object with __len__ and __getitem__, got {source!r:.80}")
     return Map.of(Range(range(len(source))), Getter(source), num_parallel_calls, None, "thread")
 
 
-def several(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
+def plans_of(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
     """Return the plans of a list of datasets, and what their options are together."""
     if not isinstance(datasets, (list, tuple)) or not datasets:
         raise PlanError(f"{method} needs a list of datasets, at least one, got {datasets!r:.80}")
@@ -101,7 +101,7 @@ def several(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
     return tuple(plans), options
 
 
-def only_state(state: Mapping[str, Any], epoch: int | None) -> Mapping[str, Any]:
+def state_without_epoch(state: Mapping[str, Any], epoch: int | None) -> Mapping[str, Any]:
     """Return a state; raise `PlanError` if an epoch is given as well."""
     if epoch is not None:
         raise PlanError("iterate(state=, epoch=): give one of them, as a state tells its epoch")
@@ -117,14 +117,14 @@ def check_reduce(call: Call) -> None:
     check_called(call, "a state and an element", ("state", "element"))
 
 
-def folded(elements: Iterator[Any], state: Any, fn: Callable[[Any, Any], Any]) -> Any:
+def reduced(elements: Iterator[Any], state: Any, fn: Callable[[Any, Any], Any]) -> Any:
     """Return the last state."""
     for element in elements:
         state = fn(state, element)
     return state
 
 
-def only(elements: Sequence[T], method: str) -> T:
+def single(elements: Sequence[T], method: str) -> T:
     """Return the one element that there is."""
     if len(elements) != 1:
         raise StructureError(f"{method}: the dataset {'has more than one element' if elements else 'is empty'}")
@@ -139,7 +139,7 @@ def length(cardinality: int) -> int:
     return cardinality
 
 
-def check_lasting(plan: Node) -> None:
+def check_repeatable(plan: Node) -> None:
     """Raise `StructureError` if elements that are looked at would be gone."""
     if plan.once:
         raise StructureError("the source is an iterator, and its first element cannot be looked at without losing it")

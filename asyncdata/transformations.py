@@ -705,16 +705,16 @@ class Transformations(Generic[T]):
     ) -> Dataset[T]:
         """Deal elements of unlike cost to `ranks` processes, so that batches of one step cost all about the same.
 
-        In place of `shard`, before `batch(batch_size)` or its like: of every step this rank gets `batch_size` elements.
-        `cost(element)` is a number that is at least 0, such as how many tokens or pixels it has. Of `ranks * batch_size
-        * steps` elements at a time, each into the cheapest batch yet, the costliest first, batches are made; those that
-        cost about the same are a step. Elements of a batch, and steps, are in the order of the input.
+        Use it in place of `shard`, before `batch(batch_size)`: in each step every rank gets `batch_size` elements.
+        `cost(element)` returns a number of at least 0, such as the element's tokens or pixels. `ranks * batch_size *
+        steps` elements are read at a time. The costliest elements are placed first, each into the batch that is the
+        cheapest so far; then batches of about the same cost form a step. Batches keep the order of the input inside.
 
-        All ranks read the whole input in the same order and find out the same; they do not talk to each other. Put
-        what takes long, such as decoding, after it, and give a `shuffle` before it a seed. What is left at the end is a
-        last short step, in which some ranks may have one element more, or with `drop_remainder` all have as many.
-        Without `ranks` and `rank` it is this process's, as for `shard`. An element that fails, or whose cost does, is
-        dealt to nobody: all ranks raise it.
+        Every rank reads the whole input in the same order and computes the same result, without communication. So put
+        slow work, such as decoding, after it, and give a `shuffle` before it a seed. The elements left at the end form
+        a shorter step, in which some ranks may have one element more; with `drop_remainder` all have equally many.
+        `ranks` and `rank` default to those of this process, as in `shard`. If an element or its cost fails, every rank
+        raises the error.
 
         >>> import asyncdata as ad
         >>> lengths = ad.Dataset.from_list([8, 1, 1, 1, 2, 3, 4, 4])

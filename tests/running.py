@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,17 @@ from asyncdata.executors import function_call
 from asyncdata.executors.process import task
 from tests.reference import failed
 
-__all__ = ("WAYS", "collect", "impatient", "read_async", "read_plain", "results", "unnamed")
+__all__ = (
+    "WAYS",
+    "collect",
+    "impatient",
+    "read_async",
+    "read_plain",
+    "results",
+    "taken",
+    "taken_async",
+    "unnamed",
+)
 
 MOST = 5000
 """More elements than any test delivers: what goes on after them goes on for ever."""
@@ -25,29 +35,39 @@ MOST = 5000
 
 def read_plain(ds: ad.Dataset, most: int = MOST) -> list[Any]:
     """Read with `next`, at most `most` elements, and leave."""
-    found: list[Any] = []
     with ds.iterate() as elements:
-        while len(found) < most:
-            try:
-                found.append(next(elements))
-            except StopIteration:
-                break
-            except Exception as error:
-                found.append(failed(error))
+        return taken(elements, most)
+
+
+def taken(elements: Iterator[Any], most: int = MOST) -> list[Any]:
+    """At most so many more elements of an iterator, failures in their places."""
+    found: list[Any] = []
+    while len(found) < most:
+        try:
+            found.append(next(elements))
+        except StopIteration:
+            break
+        except Exception as error:
+            found.append(failed(error))
     return found
 
 
 async def collect(ds: ad.Dataset, most: int = MOST) -> list[Any]:
     """Read with `anext`, at most `most` elements, and leave."""
-    found: list[Any] = []
     async with ds.iterate() as elements:
-        while len(found) < most:
-            try:
-                found.append(await anext(elements))
-            except StopAsyncIteration:
-                break
-            except Exception as error:
-                found.append(failed(error))
+        return await taken_async(elements, most)
+
+
+async def taken_async(elements: AsyncIterator[Any], most: int = MOST) -> list[Any]:
+    """The same as `taken`, by `anext`."""
+    found: list[Any] = []
+    while len(found) < most:
+        try:
+            found.append(await anext(elements))
+        except StopAsyncIteration:
+            break
+        except Exception as error:
+            found.append(failed(error))
     return found
 
 

@@ -23,7 +23,7 @@ from asyncdata.runtime import forks
 
 __all__ = (
     "ActorPoolHandle",
-    "PassingActors",
+    "ActorsBeforeCopy",
     "RunPoolHandle",
     "actors_of",
     "connection",
@@ -82,9 +82,9 @@ class ActorPoolHandle(PoolHandle[ActorPool], RemoteExecutor):
         self.functions: weakref.WeakValueDictionary[bytes, RemoteFunction] = weakref.WeakValueDictionary()
 
     def workers(
-        self, count: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool, passing: bool = False
+        self, count: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool, copied_next: bool = False
     ) -> Workers:
-        return ClusterWorkers(self, self.pool, self.function(work), count, work, epoch, copied, passing)
+        return ClusterWorkers(self, self.pool, self.function(work), count, work, epoch, copied, copied_next)
 
     def function(self, work: GroupWork) -> RemoteFunction:
         """Return the work of a stage as it travels; `PlanError` if it cannot."""
@@ -92,7 +92,7 @@ class ActorPoolHandle(PoolHandle[ActorPool], RemoteExecutor):
         return self.functions.setdefault(function.name, function)
 
 
-class PassingActors(RemoteExecutor):
+class ActorsBeforeCopy(RemoteExecutor):
     """The same actors for a step whose results the next step copies: arrays among them come as views."""
 
     name: ClassVar[str] = ActorPoolHandle.name
@@ -101,7 +101,7 @@ class PassingActors(RemoteExecutor):
         self.actors = actors
 
     def workers(self, count: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool) -> Workers:
-        return self.actors.workers(count, work, epoch, copied, passing=not copied)
+        return self.actors.workers(count, work, epoch, copied, copied_next=not copied)
 
 
 def sent(work: GroupWork) -> bytes:

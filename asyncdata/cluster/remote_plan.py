@@ -25,8 +25,8 @@ __all__ = ("RemotePlan", "RunPlacement")
 
 log = logging.getLogger("asyncdata")
 
-INTERLEAVED: Final = 2
-AHEAD: Final = 16
+INTERLEAVED_CHUNKS: Final = 2
+CHUNKS_AHEAD: Final = 16
 """Chunks of a dataset that are here at most, besides one on its way. Datasets whose elements are given out in turn are
 read equally quickly; where one follows the other, the more is here of the next, the longer its worker works."""
 
@@ -73,7 +73,7 @@ class RunPlacement:
     maps: tuple[Map, ...] = ()
     """Of these the input is any dataset that is opened."""
 
-    chunks: int = INTERLEAVED
+    chunks: int = INTERLEAVED_CHUNKS
     """How many chunks of each dataset are here at most."""
 
     @property
@@ -82,7 +82,7 @@ class RunPlacement:
 
     def in_turn(self) -> RunPlacement:
         """Return the same for datasets that are given out one after another, of which more is read ahead."""
-        return replace(self, chunks=AHEAD)
+        return replace(self, chunks=CHUNKS_AHEAD)
 
     def followed_by(self, node: Map) -> RunPlacement:
         """Return the same with one more map."""

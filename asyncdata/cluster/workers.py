@@ -44,7 +44,7 @@ class ClusterWorkers(PickledWorkers):
         work: GroupWork,
         epoch: tuple[Any, ...],
         copied: bool,
-        passing: bool,
+        copied_next: bool,
     ) -> None:
         super().__init__(MARGIN * count, work, epoch, copied)
         self.owner = owner
@@ -52,7 +52,7 @@ class ClusterWorkers(PickledWorkers):
         self.turn = pool.turn
         self.function = function
         self.views = not (copied or pool.cluster.copy)
-        self.passing = passing
+        self.copied_next = copied_next
         """Whether the next step copies arrays: those of this step then need not be anybody's own."""
         self.calls: dict[Group, PendingCall] = {}
         self.deaths: dict[Group, int] = {}
@@ -70,8 +70,8 @@ class ClusterWorkers(PickledWorkers):
 
     def opened(self, reply: CallReply) -> TaskResult | RemoteError:
         assert reply.parcel is not None
-        answer: TaskResult | RemoteError = reply.parcel.open(not (self.views or self.passing))
-        if self.passing and reply.parcel.buffers and not self.views and keeps_views(answer):
+        answer: TaskResult | RemoteError = reply.parcel.open(not (self.views or self.copied_next))
+        if self.copied_next and reply.parcel.buffers and not self.views and keeps_views(answer):
             answer = reply.parcel.open(True)
         if isinstance(answer, RemoteError):
             return answer

@@ -7,7 +7,7 @@ import operator
 from concurrent.futures import Executor
 from typing import Final
 
-from asyncdata.cluster.handle import ActorPoolHandle, PassingActors, actors_of, runs_of, sent
+from asyncdata.cluster.handle import ActorPoolHandle, ActorsBeforeCopy, actors_of, runs_of, sent
 from asyncdata.cluster.remote_plan import RunPlacement
 from asyncdata.errors import PlanError
 from asyncdata.executors.group_work import GroupWork
@@ -48,7 +48,7 @@ def placed(node: Node, actors: ActorPoolHandle | None, runs: RunPlacement | None
     """Return a plan with the actors as executor of what may go there. What is to run as it was built does."""
     inputs = node.inputs if node.sealed else [placed(part, actors, runs) for part in node.inputs]
     if type(node) in COPYING:
-        inputs = [*map(passing, inputs)]
+        inputs = [*map(before_copy, inputs)]
     if any(map(operator.is_not, inputs, node.inputs)):
         node = node.with_inputs(*inputs)
     if isinstance(node, Interleave) and node.workers is not None and runs is not None:
@@ -62,14 +62,14 @@ def placed(node: Node, actors: ActorPoolHandle | None, runs: RunPlacement | None
         return node
     sendable(node)
     if isinstance(node, Map):
-        node = node.with_inputs(*map(passing, node.inputs))
+        node = node.with_inputs(*map(before_copy, node.inputs))
     return dataclasses.replace(with_getter(node), executor=actors, workers=actors.cluster.calls)
 
 
-def passing(node: Node) -> Node:
+def before_copy(node: Node) -> Node:
     """Return a node whose results the next step copies or sends on, so that they need not be copied before."""
     if isinstance(node, Called) and isinstance(node.executor, ActorPoolHandle) and node.rows is None:
-        return dataclasses.replace(node, executor=PassingActors(node.executor))
+        return dataclasses.replace(node, executor=ActorsBeforeCopy(node.executor))
     return node
 
 

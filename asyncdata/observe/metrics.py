@@ -36,7 +36,7 @@ OF_PIPELINES: Final = (
     Metric("elapsed_seconds", True, "s", "Seconds since the first was asked for.", "seconds"),
     Metric("waiting_seconds", True, "s", "Seconds that the consumer waited.", "waiting_seconds"),
     Metric("running", False, "", "1 while the pipeline runs, else 0.", "running"),
-    Metric("stalled_seconds", False, "s", "For how long an element is waited for now.", "waits_seconds"),
+    Metric("stalled_seconds", False, "s", "How long the consumer has been waiting, 0 if it is not.", "waits_seconds"),
     Metric("buffer_bytes", False, "By", "What buffers that tune themselves may hold now.", "held_bytes"),
     Metric("buffer_limit_bytes", False, "By", "What they may hold at most.", "budget_bytes"),
 )

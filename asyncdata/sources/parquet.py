@@ -76,7 +76,7 @@ class ParquetFile(NumberedFile):
         except (OSError, ValueError) as error:
             yield ParsedChunk([told_as(error, self.shown)], offset, lost=True)
             return
-        contents.tell(metadata.num_row_groups, lambda group: spans(metadata, group, needed))
+        contents.set_groups(metadata.num_row_groups, lambda group: spans(metadata, group, needed))
         for group in range(offset, metadata.num_row_groups):
             try:
                 parts = await contents.group(group)

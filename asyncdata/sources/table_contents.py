@@ -44,7 +44,7 @@ class TableContents:
         self._spans: Callable[[int], list[Span]] | None = None
         self._at_once = isinstance(store, ObjectStore) and not store.web
         self._share = scope.budget.share()
-        self._ahead: dict[int, Ahead] = {}
+        self._ahead: dict[int, PendingGroup] = {}
 
     async def begin(self) -> Entry:
         """Return what is to be read."""
@@ -55,12 +55,12 @@ class TableContents:
     async def read(self, start: int, length: int) -> bytes:
         """Return some bytes of what was there at the beginning; `DataLossError` if another file is there now."""
         with retries_counted(self.scope.meter.retried):
-            found = await self.counted(start, length)
+            found = await self.read_exactly(start, length)
         self.scope.meter.read += len(found)
         return found
 
-    async def counted(self, start: int, length: int) -> bytes:
-        """Return these bytes, and have requests that are made again counted."""
+    async def read_exactly(self, start: int, length: int) -> bytes:
+        """Return exactly these bytes; `DataLossError` if the file ends before."""
         found = bytearray()
         runner = self.scope if length > BLOCK_BYTES else None  # more is requested ahead only where that is needed
         async with aclosing(self.store.stream(self.path, max(1, min(length, LARGEST_BLOCK)), start, runner)) as stream:
@@ -73,18 +73,18 @@ class TableContents:
             raise DataLossError(f"it ends within bytes {start} to {start + length}")
         return bytes(memoryview(found)[:length])
 
-    def tell(self, groups: int, spans: Callable[[int], list[Span]]) -> None:
-        """Say how many row groups there are, and where the bytes of each lie that are needed."""
+    def set_groups(self, groups: int, spans: Callable[[int], list[Span]]) -> None:
+        """Set how many row groups there are, and a function that returns which bytes of one are needed."""
         self._groups, self._spans = groups, spans
 
     async def group(self, number: int) -> Parts:
-        """Return the parts of a row group, each with where it begins; `tell` comes before."""
+        """Return the parts of a row group, each with where it begins; `set_groups` comes before."""
         assert self._spans is not None
         if not self._at_once:
             return [(start, await self.read(start, size)) for start, size in self._spans(number)]
-        own = self._ahead.pop(number, None)
+        pending = self._ahead.pop(number, None)
         self._request(range(number + 1, min(number + 1 + AHEAD, self._groups)), self._spans)
-        return await (self._pieces(self._spans(number)) if own is None else own.ready)
+        return await (self._pieces(self._spans(number)) if pending is None else pending.ready)
 
     def _request(self, numbers: range, spans: Callable[[int], list[Span]]) -> None:
         """Request row groups ahead, as many as there is memory for."""
@@ -96,7 +96,7 @@ class TableContents:
                 continue
             if total > MOST_AHEAD or self._share.claim(total) < total:
                 return
-            self._ahead[number] = Ahead(partial(self._pieces, needed), self.scope.spawn)
+            self._ahead[number] = PendingGroup(partial(self._pieces, needed), self.scope.spawn)
 
     async def _pieces(self, spans: Sequence[Span]) -> Parts:
         """Request some parts by as many requests at once as their size needs."""
@@ -125,19 +125,19 @@ class TableContents:
 
     async def aclose(self) -> None:
         """End the requests that are under way, without waiting."""
-        for ahead in self._ahead.values():
-            ahead.cancel.cancel()
+        for pending in self._ahead.values():
+            pending.cancel.cancel()
         self._ahead.clear()
 
 
-class Ahead:
-    """A row group that was requested, or that is there."""
+class PendingGroup:
+    """A row group that is being fetched, or has been."""
 
     def __init__(
         self, run: Callable[[], Awaitable[Parts]], spawn: Callable[[Callable[[], Awaitable[None]]], Ended]
     ) -> None:
         self.ready: asyncio.Future[Parts] = asyncio.get_running_loop().create_future()
-        self.ready.add_done_callback(looked_at)
+        self.ready.add_done_callback(retrieve_error)
         self._run = run
         self.cancel = spawn(self._fetch)
 
@@ -156,7 +156,7 @@ class Ahead:
                 self.ready.set_result(parts)
 
 
-def looked_at(ready: asyncio.Future[Parts]) -> None:
-    """Have asyncio not complain of an error in a row group that nobody reads any more."""
+def retrieve_error(ready: asyncio.Future[Parts]) -> None:
+    """Retrieve the error of a row group that nobody reads, so that asyncio does not log it."""
     if not ready.cancelled():
         ready.exception()

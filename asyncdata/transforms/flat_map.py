@@ -103,21 +103,20 @@ class FlatMap(Node):
     def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:
         """Run one dataset after the other."""
         begin, *begun = self.parse_position(position or (None,), list)
-        by_place = self.input.in_order and not self.input.shared
         run = self.in_turn if self.elsewhere is None else self.ahead
-        return run(scope, inputs, want, begin, begun, by_place)
+        return run(scope, inputs[0], want, begin, begun)
+
+    @property
+    def by_place(self) -> bool:
+        """Whether a position names elements of the input by their places."""
+        return self.input.in_order and not self.input.shared
 
     async def in_turn(
-        self,
-        scope: Scope,
-        inputs: Sequence[Opener],
-        want: Demand,
-        begin: Position,
-        begun: list[Position],
-        by_place: bool,
+        self, scope: Scope, opener: Opener, want: Demand, begin: Position, begun: list[Position]
     ) -> Blocks:
         """Read one element, run its dataset to the end, then read the next."""
-        async with aclosing(inputs[0](scope, Demand(), Start.of(begin))) as outer:
+        by_place = self.by_place
+        async with aclosing(opener(scope, Demand(), Start.of(begin))) as outer:
             async for block in outer:
                 plan = await inner_plan(self.function, block)
                 later, is_empty = begun[1:], True
@@ -141,19 +140,12 @@ class FlatMap(Node):
                 if is_empty:
                     await breathe()
 
-    async def ahead(
-        self,
-        scope: Scope,
-        inputs: Sequence[Opener],
-        want: Demand,
-        begin: Position,
-        begun: list[Position],
-        by_place: bool,
-    ) -> Blocks:
+    async def ahead(self, scope: Scope, opener: Opener, want: Demand, begin: Position, begun: list[Position]) -> Blocks:
         """Run several datasets at once, and give what the first one gives, to its end; then the next."""
         assert self.elsewhere is not None
+        by_place = self.by_place
         window = Window(self.input, self.function, self.elsewhere, self.elsewhere.at_once)
-        opened = ParallelInputs(window, scope, inputs[0], InterleavePosition(begin, waiting=begun))
+        opened = ParallelInputs(window, scope, opener, InterleavePosition(begin, waiting=begun))
         try:
             while (slot := await opened.next()) is not None:
                 begun = begun[1:]

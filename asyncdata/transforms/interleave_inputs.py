@@ -279,8 +279,8 @@ class SerialInputs:
         await self.outer.aclose()
 
 
-class Made:
-    """An element, and what the function has made of it, once it has."""
+class PendingDataset:
+    """An element, and the dataset that the function has made of it, once it has."""
 
     __slots__ = ("block", "plan")
 
@@ -311,7 +311,7 @@ class ParallelInputs:
         self.reading = 0
         self.ahead = 0
         self.first = (node.block_length + 1, 0)
-        self.made: deque[Made] = deque()
+        self.made: deque[PendingDataset] = deque()
         self.standby: deque[CycleSlot | Refused] = deque()
         self.numbers = count()
         self.read_all = self.ended = False
@@ -335,7 +335,7 @@ class ParallelInputs:
                 block = await anext(self.outer, None)
                 if block is None:
                     break
-                made = Made(block)
+                made = PendingDataset(block)
                 self.made.append(made)
                 if self.node.function.is_async:
                     self.start(partial(self.make, made))
@@ -356,7 +356,7 @@ class ParallelInputs:
 
         self.tasks[number] = self.scope.spawn(task)
 
-    async def make(self, made: Made) -> None:
+    async def make(self, made: PendingDataset) -> None:
         """Have the function make a dataset, which stands by when all before it do."""
         made.plan = await inner_plan(self.node.function, made.block)
         self.line_up()

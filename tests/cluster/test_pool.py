@@ -218,8 +218,9 @@ def test_time_without_anything_to_do_does_not_count() -> None:
     pool.answer("a")
     pool.now = 100.0
     pool.submit("b")
-    pool.pool.look()
+    pool.pool.look()  # raises no StageError, though 100 seconds have passed since an actor started
     pool.answer("b")
+    assert [len(pool.replies[name]) for name in "ab"] == [1, 1]
 
 
 def test_actors_that_end_before_anything_is_done_end_the_pipeline_at_last() -> None:

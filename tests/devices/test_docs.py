@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,10 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), 
 
 def test_the_simulated_accelerator() -> None:
     ds = ad.Dataset.range(8).map(lambda x: {"image": np.full((4, 4), x)}).batch(2)
-    exec(EXAMPLES[-1], {"ad": ad, "ds": ds})
+    names: dict[str, Any] = {"ad": ad, "ds": ds}
+    exec(EXAMPLES[-1], names)
+    assert names["batch"]["image"].shape == (2, 4, 4)  # the last of four
+    assert names["accelerator"].races == []
 
 
 @pytest.mark.torch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -13,24 +12,7 @@ from typing import Any
 import pytest
 
 import asyncdata as ad
-
-PROGRAMS = Path(__file__).parent / "programs"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROGRAMS.parents[2])}
-
-
-def run(processes: int, *arguments: str) -> None:
-    """Run the program that uses PyTorch's distributed checkpoints."""
-    program = PROGRAMS / "distributed_checkpoint.py"
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
-    done = subprocess.run(
-        [sys.executable, *launcher, program, *arguments],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+from tests.integrations.distributed import ENVIRONMENT, PROGRAMS, run_processes
 
 
 def seen(folder: Path, name: str, ranks: int) -> list[list[list[int]]]:
@@ -40,13 +22,13 @@ def seen(folder: Path, name: str, ranks: int) -> list[list[list[int]]]:
 @pytest.mark.torch
 def test_a_distributed_checkpoint_keeps_the_place_of_each_process(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    run(2, str(tmp_path), "first")
-    run(2, str(tmp_path), "same")
+    run_processes(2, "distributed_checkpoint.py", str(tmp_path), "first")
+    run_processes(2, "distributed_checkpoint.py", str(tmp_path), "same")
     first, rest = seen(tmp_path, "first", 2), seen(tmp_path, "same", 2)
     for rank in range(2):
         share = ad.Dataset.range(40).shuffle(seed=1).shard(2, rank).map(int).batch(3)
         assert first[rank] + rest[rank] == [batch.tolist() for batch in share]
-    run(1, str(tmp_path), "fewer")
+    run_processes(1, "distributed_checkpoint.py", str(tmp_path), "fewer")
     (alone,) = seen(tmp_path, "fewer", 1)
     assert sorted(x for share in [*first, alone] for batch in share for x in batch) == [*range(40)]
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import asyncdata as ad
+from tests.integrations.distributed import run_processes
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("ignore")]
 
@@ -167,24 +165,9 @@ def test_accelerate_takes_a_stateful_dataloader(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["loader", "resumed", "prepared"])
 def test_processes_of_accelerate_have_each_element_once(way: str, tmp_path: Path) -> None:
-    run_twice("accelerate_shares.py", way, str(tmp_path))
+    run_processes(2, "accelerate_shares.py", way, str(tmp_path))
 
 
 @pytest.mark.parametrize("stop", [5, 7])
 def test_processes_of_lightning_go_on_where_each_of_them_was(stop: int, tmp_path: Path) -> None:
-    run_twice("lightning_shares.py", str(tmp_path), str(stop))
-
-
-def run_twice(name: str, *arguments: str) -> None:
-    """Run a program in two processes that know each other."""
-    program = Path(__file__).parent / "programs" / name
-    environment = {**os.environ, "PYTHONPATH": str(program.parents[3])}
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", program, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_processes(2, "lightning_shares.py", str(tmp_path), str(stop))

@@ -14,7 +14,7 @@ import asyncdata as ad
 from tests.laws import pipelines as steps
 from tests.laws.pipelines import Pipeline, pipelines
 from tests.reference import failed, is_lost
-from tests.running import MOST, impatient
+from tests.running import MOST, impatient, taken, taken_async
 
 Leg: TypeAlias = tuple[int, bool, Literal["thread", "current"], ad.Options]
 """How far one run goes, whether it is read with `async for`, where it runs, and how it is rewritten."""
@@ -31,30 +31,15 @@ def run(ds: ad.Dataset[Any], leg: Leg, state: Any) -> tuple[list[Any], Any]:
     """Deliver some elements from a state on, and return them with the state after them."""
     most, is_async, placement, rewritten = leg
     ds = ds.with_options(ad.Options(placement=placement)).with_options(rewritten)
-    found: list[Any] = []
 
-    async def read() -> Any:
+    async def read() -> tuple[list[Any], Any]:
         async with ds.iterate(state=state) as elements:
-            while len(found) < most:
-                try:
-                    found.append(await anext(elements))
-                except StopAsyncIteration:
-                    break
-                except Exception as error:
-                    found.append(failed(error))
-            return elements.state_dict()
+            return await taken_async(elements, most), elements.state_dict()
 
     if is_async:
-        return found, asyncio.run(read())
+        return asyncio.run(read())
     with ds.iterate(state=state) as elements:
-        while len(found) < most:
-            try:
-                found.append(next(elements))
-            except StopIteration:
-                break
-            except Exception as error:
-                found.append(failed(error))
-        return found, elements.state_dict()
+        return taken(elements, most), elements.state_dict()
 
 
 def read_in_legs(pipe: Pipeline, legs: list[Leg]) -> list[Any]:

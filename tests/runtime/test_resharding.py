@@ -17,7 +17,8 @@ import asyncdata as ad
 from asyncdata import PlanError, ResumeError
 from asyncdata.checkpoint import inspect_state, load, merge_states, save
 from asyncdata.runtime.resharding import Resharding, Share
-from tests.reference import Boom
+from tests.reference import Boom, Failed
+from tests.running import taken
 from tests.states import edited
 
 Build = Callable[[int, int], ad.Dataset[Any]]
@@ -403,16 +404,8 @@ def test_what_is_dealt_in_several_parts_comes_to_all_alike() -> None:
 
 def read_on(ds: ad.Dataset[Any], state: Any, most: int = MANY) -> tuple[list[Any], Any]:
     """Read some elements from a state on, failures in their places, and return them and the state after them."""
-    found: list[Any] = []
     with ds.iterate(state=state) as elements:
-        while len(found) < most:
-            try:
-                found.append(next(elements))
-            except StopIteration:
-                break
-            except Boom as error:
-                found.append(str(error))
-        return found, json.loads(json.dumps(elements.state_dict()))
+        return taken(elements, most), json.loads(json.dumps(elements.state_dict()))
 
 
 EACH = [10 * x + place for x in range(9) for place in range(4)]
@@ -443,7 +436,7 @@ def test_what_was_begun_goes_on_in_its_slot_or_when_its_turn_comes(
     merged = merge_states(states)
     gone.update(broken)
     rest, _ = read_on(build(1, 0), merged)
-    numbers = [int(x) for x in rest if type(x) is not str]
+    numbers = [int(x) for x in rest if not isinstance(x, Failed)]
     assert sorted(numbers) == [x for x in EACH if x // 10 not in gone and x not in found]
     assert len(rest) - len(numbers) == len(gone)
     for place in range(len(rest)):
