@@ -5,8 +5,8 @@
 Actors are simulated, event by event, in virtual time: each has one call running and one at hand, calls take lognormal
 times (a quarter of the mean up or down), results are delivered in order, and two calls for each actor are on their way
 or wait for an earlier one. The trainer spends its processor time on one result after the other; how much comes from
-`cluster.py --json` (`--costs`), else from the run named below. The network is not simulated: 100 batches of 10 MB a
-second are 8 Gbit/s.
+`cluster.py --json` (`--costs`; `cluster_costs.json` is one such run). The network is not simulated: 100 batches of 10
+MB a second are 8 Gbit/s.
 
 Pipelines over files are run as they are, with ranges of 100 elements in the place of files: order, positions and states
 are those of so many files, and reading is not measured. Listing is worked out from what a name costs here and from
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ("main",)
 
-RECORDED = {"batch of 10 MB": 2.65e-3, "cheap element": 0.76e-6}
-"""Seconds of the trainer's processor, recorded by `cluster.py --quick` with Ray 2.60 on two cores at load 25."""
+RECORDED = Path(__file__).with_name("cluster_costs.json")
+"""What `cluster.py --json` recorded on two quiet cores."""
 
 ROWS = {
     "batch of 10 MB": ("rows to batches of 10 MB, views: trainer's processor", 1e-3),
@@ -193,10 +193,8 @@ def add_files(report: Report, quick: bool) -> tuple[list[Curve], list[Curve]]:
     return [*[Curve(name, points) for name, points in times.items()], listing], [Curve("state", sizes), held]
 
 
-def costs_in(file: Path | None) -> dict[str, float]:
-    """Return what `cluster.py` recorded in a file, or in the run that is named above."""
-    if file is None:
-        return RECORDED
+def costs_in(file: Path) -> dict[str, float]:
+    """Return the seconds of the trainer's processor that `cluster.py` recorded in a file."""
     rows = {row["name"]: row["measured"] for row in json.loads(file.read_text())["rows"]}
     return {name: rows[row] * unit for name, (row, unit) in ROWS.items()}
 
@@ -207,10 +205,10 @@ def plotted(folder: Path, name: str, curves: Sequence[Curve], across: str, up: s
     (folder / name).write_text(drawn(curves, across, up), encoding="utf-8")
 
 
-def own_arguments() -> tuple[Path | None, Path | None]:
+def own_arguments() -> tuple[Path, Path | None]:
     """Take away and return the options that other benchmarks do not have."""
     parser = ArgumentParser(add_help=False)
-    parser.add_argument("--costs", type=Path)
+    parser.add_argument("--costs", type=Path, default=RECORDED)
     parser.add_argument("--plot", type=Path)
     found, sys.argv[1:] = parser.parse_known_args()
     return found.costs, found.plot
