@@ -481,7 +481,7 @@ def load_shares(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """
     files = sorted(Path(folder).glob(SHARE_FILES))
     if not files:
-        raise ResumeError(f"{os.fspath(folder)}: no state: save_share writes {SHARE_FILES}, and there is none")
+        raise ResumeError(f"{os.fspath(folder)}: no state found: save_share writes files {SHARE_FILES}")
     return {"ranks": [load(file) for file in files]}
 
 

@@ -276,7 +276,7 @@ def test_one_state_of_all_where_nothing_is_shared(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_all_states_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ad.ResumeError, match=r"no state: save_share writes asyncdata\*.json"):
+    with pytest.raises(ad.ResumeError, match=r"no state found: save_share writes files asyncdata\*.json"):
         load_shares(tmp_path)
     shares_in(tmp_path, 3, [1, 1, 1])
     (tmp_path / "asyncdata-1-of-3.json").unlink()

@@ -11,12 +11,18 @@ __all__ = ("require",)
 
 
 def require(module: str, needed_by: str, install: str = "") -> Any:
-    """Return a module, or raise an error that says what needs it and what to `install` with pip."""
+    """Return a module, or raise an error that says what needs it and what to `install` with pip.
+
+    A folder of the package's name, such as Ray's own `/tmp/ray` where a program runs in `/tmp`, is not the package.
+    """
+    package = module.partition(".")[0]
     try:
-        return import_module(module)
+        found = import_module(module)
+        if not hasattr(found, "__path__") or getattr(found, "__file__", None) is not None:
+            return found
+        cause, problem = None, f"which is not installed (the folder {next(iter(found.__path__))} only has its name)"
     except ImportError as error:
-        package = module.partition(".")[0]
         absent = isinstance(error, ModuleNotFoundError) and error.name in (module, package)
-        problem = "which is not installed" if absent else f"whose import failed ({error})"
-        install = install or f"{package}, or 'asyncdata[integrations]'"
-        raise MissingDependencyError(f"{needed_by} needs {package}, {problem}: pip install {install}") from error
+        cause, problem = error, "which is not installed" if absent else f"whose import failed ({error})"
+    install = install or f"{package}, or 'asyncdata[integrations]'"
+    raise MissingDependencyError(f"{needed_by} needs {package}, {problem}: pip install {install}") from cause

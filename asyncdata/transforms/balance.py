@@ -86,8 +86,8 @@ class Balance(Unary):
         if self.ranks > 1 and not self.input.in_order:
             first = next(node for node in nodes_of(self.input) if not node.in_order)
             raise PlanError(
-                f"{METHOD} deals what every rank reads alike, and what comes before it depends on when elements come: "
-                f"leave {first.label()} out"
+                f"every rank of {METHOD} must read the same elements in the same order, and the order after "
+                f"{first.label()} depends on timing: leave it out"
             )
         return Balancer(self)
 
@@ -148,8 +148,8 @@ def check_alike(plan: Node) -> None:
     for node in nodes_of(plan):
         if node.chance is not None and node.chance.drawn and not node.preserves_tickets:
             raise PlanError(
-                f"{METHOD} deals what every rank reads in the same order: give {node.label()} a seed, the same on all "
-                "ranks"
+                f"every rank of {METHOD} must read the same elements in the same order: give {node.label()} a "
+                "seed, the same on all ranks"
             )
 
 

@@ -28,3 +28,13 @@ def test_a_package_whose_import_fails(line: str, tmp_path: Path, monkeypatch: py
         ad.MissingDependencyError, match=r"half_installed, whose import failed \(.*no_such_backend.*\): pip install"
     ):
         require("half_installed", "to_keras()")
+
+
+def test_a_folder_that_has_the_name_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only_a_folder").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        ad.MissingDependencyError,
+        match=r"needs only_a_folder, which is not installed \(the folder .*: pip install",
+    ):
+        require("only_a_folder", "to_keras()")
