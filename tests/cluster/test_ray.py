@@ -139,7 +139,7 @@ def test_what_ray_says_is_told_apart(ray: Any) -> None:
 
 
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_ADDRESS": "local"}  # no cluster of anybody else's
     return subprocess.run(
         [sys.executable, *arguments, *(["-c", program] if program else [])],
         capture_output=True,
