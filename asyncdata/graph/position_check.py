@@ -107,7 +107,7 @@ def check_buffers(plan: Node, position: Any) -> None:
         return
     sizes = {node.size for node in nodes if isinstance(node, (Shuffle, ShuffleRepeat))}
     for value in parts_of(position):
-        if "seen" in value and value.get("size") not in {None, *sizes}:
+        if "seen" in value and value.get("size") not in (None, *sizes):
             raise ResumeError(
                 f"{render(plan):.200}: the state has a buffer of {value['size']!r:.40} elements, which no step has "
                 "(the state is damaged; start without it)"

@@ -130,3 +130,13 @@ def resumed(position: Any) -> list[Any]:
             next(elements)
         state = elements.state_dict()
     return list(ds.iterate(state=edited(state, position=position)))
+
+
+@pytest.mark.parametrize("size", [[], {}, [7], "7", 8], ids=str)
+def test_a_buffer_of_a_size_that_no_step_has_is_refused(size: Any) -> None:
+    ds = ad.Dataset.range(5).shuffle(7, seed=0)
+    with ds.iterate() as elements:
+        next(elements)
+        state = edited(elements.state_dict(), position={"seen": 5, "input": "end", "drained": 1, "size": size})
+    with pytest.raises(ad.ResumeError):
+        list(ds.iterate(state=state))
