@@ -17,6 +17,7 @@ AsyncDataError
 from __future__ import annotations
 
 import errno
+import os
 from asyncio import QueueFull
 from multiprocessing import current_process
 
@@ -106,6 +107,6 @@ def unstarted(processes: str, error: Exception) -> StageError:
             "this process is a daemon, as workers of PyTorch's DataLoader are, and may start none: give the DataLoader "
             "num_workers=0, as the pipeline has workers of its own, or leave out what asks for processes",
         )
-    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+    if any(os.strerror(number) in str(error) for number in (errno.EMFILE, errno.ENFILE)):  # an ImportError has no errno
         annotate(refusal, "allow more open files, `ulimit -n`, or take fewer processes")
     return refusal

@@ -268,6 +268,8 @@ class CacheDir:
                 self.flock.flock(descriptor, self.flock.LOCK_SH)
             finally:
                 os.close(descriptor)
+            with self.account():  # what is complete has its own name only then
+                pass
 
 
 class Account:

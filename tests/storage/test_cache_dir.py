@@ -285,6 +285,26 @@ def test_what_another_has_written_since_it_was_looked_for_is_not_written_again(t
     newer.abort()
 
 
+def test_who_waits_for_an_object_finds_it_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = ad.CacheDir(tmp_path)
+    keeping = module.Keeping(cache, "key", Entry("http://server/a", 3, "1"))
+    assert keeping.begin()
+    keeping.write(b"abc")
+    found = list[bool]()
+    waiting = threading.Thread(target=lambda: (cache.wait("key"), found.append(cache.find("key") is not None)))
+    replace = os.replace
+
+    def slow(source: str, target: str) -> None:
+        waiting.start()
+        waiting.join(0.2)  # it may not end before the object has its name
+        replace(source, target)
+
+    monkeypatch.setattr(module.os, "replace", slow)
+    keeping.finish()
+    waiting.join(60)
+    assert found == [True]
+
+
 @pytest.mark.parametrize(
     ("given", "problem"),
     [

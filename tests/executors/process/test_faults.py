@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import pickle
@@ -23,6 +24,7 @@ import numpy as np
 import pytest
 
 import asyncdata as ad
+from asyncdata.errors import unstarted
 from asyncdata.executors.process import pool
 from asyncdata.executors.process.pool import PendingGroup, PoolHandle, pool_of
 from asyncdata.executors.process.shm_arena import SlotReader, Slots, pack
@@ -187,6 +189,12 @@ def test_processes_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatc
             list(ds)
     monkeypatch.undo()
     assert [number for number, _ in ds] == [0, 1, 2]
+
+
+def test_an_import_that_finds_too_many_files_open_says_what_to_do() -> None:
+    problem = ImportError(f"_posixshmem.so: cannot open shared object file: {os.strerror(errno.EMFILE)}")
+    assert any("ulimit -n" in note for note in unstarted("the worker processes", problem).__notes__)
+    assert not getattr(unstarted("the worker processes", ImportError("no such file")), "__notes__", [])
 
 
 def test_a_job_that_is_done_just_as_it_is_dropped_is_no_error() -> None:
