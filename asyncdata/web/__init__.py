@@ -1,4 +1,4 @@
-"""Data from async services into pipelines: channels, what takes data in, streams and queues of others."""
+"""Data from async services into pipelines: channels, ingest applications, streams and queues of other services."""
 
 from __future__ import annotations
 

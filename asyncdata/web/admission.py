@@ -1,4 +1,4 @@
-"""Whom an ingest application serves: clients on this machine, or whom the user's function admits."""
+"""Which clients an ingest application serves: those on this machine, or those that the user's function admits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asyncdata.web.decoding import BodyError
 __all__ = ("Authenticate", "admit")
 
 Authenticate: TypeAlias = Callable[[Mapping[str, str]], bool | Awaitable[bool]]
-"""Says of the headers of a request, by lower-case name, whether it may be served."""
+"""Takes the headers of a request, by lower-case name, and returns whether to serve it."""
 
 
 async def admit(authenticate: Authenticate | None, client: Any, headers: Mapping[str, str]) -> None:
@@ -27,10 +27,10 @@ async def admit(authenticate: Authenticate | None, client: Any, headers: Mapping
 
 
 def admit_this_machine(client: Any, origin: str | None) -> None:
-    """Raise for other machines, and for pages of other hosts that a browser on this machine shows."""
+    """Raise for clients on other machines, and for pages of other hosts in a browser on this machine."""
     if not is_loopback(None if client is None else client[0]):
         raise BodyError(403, "only clients on this machine are served: ingest_app(authenticate=) admits others")
     if origin is not None and not is_loopback(urlsplit(origin).hostname or ""):
         raise BodyError(
-            403, f"pages of {origin:.80} are not served, only those of this machine: ingest_app(authenticate=)"
+            403, f"only pages of this machine are served, not {origin:.80}: ingest_app(authenticate=) admits others"
         )

@@ -1,4 +1,4 @@
-"""Channel: items that come from async code on any event loop or thread, and go into a pipeline."""
+"""Channel: a queue of items from async code, on any event loop or thread, to a pipeline."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Channel(Closable):
     """A bounded queue from async code to a pipeline: `Dataset.from_channel(channel)` gives what is sent, in order.
 
     `send` and `send_nowait` may be called on any event loop and in any thread, while the pipeline runs in a thread of
-    its own. It holds at most `max_items` items and `max_bytes` bytes; when it is full `send` waits, so that a slow
-    consumer holds up whoever sends. Each item goes to one iteration. What a pipeline has read ahead when it is left,
-    and what is in the channel when the process ends, is lost.
+    its own. It holds at most `max_items` items and `max_bytes` bytes. When it is full, `send` waits, so a slow
+    consumer slows the senders down. Each item goes to one iteration. Two kinds of items are lost: those that a pipeline
+    has read ahead when it is left, and those that are in the channel when the process ends.
 
     >>> import asyncio
     >>> import asyncdata as ad
@@ -44,49 +44,51 @@ class Channel(Closable):
         self._queue = ChannelQueue(items, check_count("Channel", "max_bytes", max_bytes, 1))
 
     async def send(self, items: Iterable[Any], *, version: int | None = None, nbytes: int | None = None) -> None:
-        """Send some items, all at once, as soon as there is room for all of them; in the order of the calls.
+        """Send some items together, as soon as the channel has space for all of them, in the order of the calls.
 
-        `version` says which policy or model made them, for `from_channel(min_version=)`. `nbytes` is what they weigh
-        together; without it the first speaks for the others. `PlanError` if they would not fit into an empty channel,
-        `ClosedError` if it is closed. One that is cancelled has sent nothing.
+        `version` is the number of the policy or model that made them, for `from_channel(min_version=)`. `nbytes` is
+        their total size; without it all count as large as the first. `PlanError` if they would not fit into an empty
+        channel, `ClosedError` if it is closed. A call that is cancelled has sent nothing.
         """
         chunk = self._queue.weighed(list(items), version, nbytes)
         if not self._queue.put(chunk):
             await self._queue.put_later(chunk)
 
     def send_nowait(self, items: Iterable[Any], *, version: int | None = None, nbytes: int | None = None) -> None:
-        """Send some items now; `ChannelFull` if there is no room for all of them, or others wait for room.
+        """Send some items now; `ChannelFull` if there is no space for all of them, or other senders wait for space.
 
         >>> import asyncdata as ad
         >>> channel = ad.Channel(max_items=2)
         >>> channel.send_nowait([1, 2])
         >>> channel.send_nowait([3])
         Traceback (most recent call last):
-        asyncdata.errors.ChannelFull: the channel holds 2 of 2 items, ... and has no room for 1 more ...
+        asyncdata.errors.ChannelFull: the channel holds 2 of 2 items, ... and has no space for 1 more ...
         """
         chunk = self._queue.weighed(list(items), version, nbytes)
         if not self._queue.put(chunk):
             raise ChannelFull(self._queue.full(chunk))
 
     def close(self) -> None:
-        """Say that nothing more will be sent: iterations end after what is there. Who waits gets `ClosedError`."""
+        """End the input: iterations end after the items that are there. Senders that wait get `ClosedError`."""
         self._queue.end(None)
 
     async def aclose(self) -> None:
-        """Do what `close` does, which never blocks."""
+        """Do the same as `close`, which never blocks."""
         self.close()
 
     def fail(self, error: BaseException) -> None:
-        """Close it; after what is there each iteration raises `error`, and ends."""
+        """Close it with an error: after the items that are there, each iteration raises `error` and ends."""
         self._queue.end(error)
 
     @property
     def closed(self) -> bool:
-        """Whether it takes nothing more."""
+        """Whether it accepts no more items."""
         return self._queue.closed
 
     def stats(self) -> dict[str, int]:
-        """Return how many items and bytes it holds, how many were sent, taken and dropped as stale, and who waits.
+        """Return how many items and bytes it holds, and how many items were sent, taken and dropped as stale.
+
+        `waiting` counts the calls of `send` that wait for space.
 
         >>> import asyncdata as ad
         >>> channel = ad.Channel()
@@ -104,13 +106,13 @@ class Channel(Closable):
 
 
 def queue_of(channel: Channel) -> ChannelQueue:
-    """Return what a pipeline reads."""
+    """Return the queue that a pipeline reads."""
     return channel._queue  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 @final
 class Chunk:
-    """Items that were sent together, of which the first `taken` are gone."""
+    """Items that were sent together, of which the first `taken` were read."""
 
     __slots__ = ("items", "nbytes", "since", "taken", "version")
 
@@ -123,7 +125,7 @@ class Chunk:
 
 
 class Taken(NamedTuple):
-    """Items that follow each other in the channel, of which the first is number `start`."""
+    """Consecutive items of the channel; the first one is number `start`."""
 
     start: int
     items: list[Any]
@@ -131,7 +133,7 @@ class Taken(NamedTuple):
 
 @final
 class Sender:
-    """Somebody who waits for room, on a loop of his own."""
+    """A call of `send` that waits for space, on its own loop."""
 
     __slots__ = ("chunk", "signal", "woken")
 
@@ -150,7 +152,7 @@ class Sender:
 
 @final
 class ChannelQueue:
-    """What is in a channel. Its lock is held for a few instructions; nobody waits for anything with it."""
+    """The content of a channel. Its lock is held for a few instructions, and never while waiting."""
 
     def __init__(self, max_items: int, max_bytes: int) -> None:
         self.max_items = max_items
@@ -163,10 +165,10 @@ class ChannelQueue:
         self.closed = False
         self.error: BaseException | None = None
 
-    # those who send
+    # for senders
 
     def weighed(self, items: list[Any], version: int | None, nbytes: int | None) -> Chunk:
-        """Return items as they are kept; `PlanError` if there will never be room for so many."""
+        """Return items as they are stored; `PlanError` if they do not fit even into an empty channel."""
         weight = (len(items) * weight_of(items[0]) if items else 0) if nbytes is None else nbytes
         if len(items) > self.max_items or weight > self.max_bytes:
             raise PlanError(
@@ -176,10 +178,10 @@ class ChannelQueue:
         return Chunk(items, weight, version, time.monotonic())
 
     def put(self, chunk: Chunk, sender: Sender | None = None) -> bool:
-        """Add what is sent, unless there is no room or somebody else waits for it longer."""
+        """Add items, unless there is no space or another sender has waited longer for it."""
         with self.lock:
             if self.closed:
-                raise ClosedError("the channel is closed, and takes nothing more")
+                raise ClosedError("the channel is closed, and accepts no more items")
             if (self.senders and self.senders[0] is not sender) or not self.fits(chunk):
                 if sender is not None:
                     sender.woken = False
@@ -198,7 +200,7 @@ class ChannelQueue:
         return True
 
     async def put_later(self, chunk: Chunk) -> None:
-        """Add what is sent as soon as there is room, and those who waited before have had their turn."""
+        """Add items as soon as there is space, after all senders that waited before."""
         sender = Sender(chunk)
         with self.lock:
             self.senders.append(sender)
@@ -215,19 +217,19 @@ class ChannelQueue:
         return self.items + len(chunk.items) <= self.max_items and self.bytes + chunk.nbytes <= self.max_bytes
 
     def wake_sender(self) -> None:
-        """Wake whoever waits longest, if there is room for what he sends."""
+        """Wake the sender that has waited longest, if there is space for its items."""
         if self.senders and not self.senders[0].woken and (self.closed or self.fits(self.senders[0].chunk)):
             self.senders[0].wake()
 
     def full(self, chunk: Chunk) -> str:
-        """Say why there was no room."""
+        """Return the message that says why there was no space."""
         return (
             f"the channel holds {self.items} of {self.max_items} items, {self.bytes} of {self.max_bytes} bytes, and "
-            f"has no room for {len(chunk.items)} more of {chunk.nbytes} bytes: send them again later, or await send()"
+            f"has no space for {len(chunk.items)} more of {chunk.nbytes} bytes: send them again later, or await send()"
         )
 
     def end(self, error: BaseException | None) -> None:
-        """Take nothing more; the first to end it says why."""
+        """Accept no more items; only the first call counts."""
         with self.lock:
             if self.closed:
                 return
@@ -239,11 +241,11 @@ class ChannelQueue:
         for reader in self.readers:
             reader.notify()
 
-    # those who read
+    # for readers
 
     @contextmanager
     def read_by(self, reader: LoopSignal) -> Generator[None]:
-        """Notify a reader of what is sent meanwhile."""
+        """Notify a reader of items that are sent within the block."""
         with self.lock:
             self.readers = [*self.readers, reader]
         try:
@@ -253,11 +255,11 @@ class ChannelQueue:
                 self.readers = [other for other in self.readers if other is not reader]
 
     def ready(self) -> bool:
-        """Return whether there is something to take, or will be nothing any more."""
+        """Return whether there are items, or the channel has ended."""
         return self.items > 0 or self.closed
 
     def take(self, limit: int, stale: Callable[[float, int | None], bool] | None) -> Taken | None:
-        """Return at most so many items, none that came too early or of an old version; `None` if there is none."""
+        """Return at most `limit` items, none of them stale; `None` if there is none."""
         with self.lock:
             if stale is not None:
                 self.drop(stale)
@@ -274,7 +276,7 @@ class ChannelQueue:
         return Taken(start, found) if found else None
 
     def head(self, found: list[Any], limit: int) -> list[Any]:
-        """Return what was found and what may follow of the first chunk; its bytes are free when it is used up."""
+        """Return `found`, extended from the first chunk up to the limit; a chunk that is used up frees its bytes."""
         chunk = self.chunks[0]
         more = len(chunk.items) - chunk.taken
         if len(found) + more > limit:
@@ -291,7 +293,7 @@ class ChannelQueue:
         return found
 
     def drop(self, stale: Callable[[float, int | None], bool]) -> None:
-        """Leave out what stands first and is stale."""
+        """Drop stale chunks at the front."""
         while self.chunks and stale(self.chunks[0].since, self.chunks[0].version):
             chunk = self.chunks.popleft()
             count = len(chunk.items) - chunk.taken
@@ -301,7 +303,7 @@ class ChannelQueue:
             self.wake_sender()
 
     def stats(self) -> dict[str, int]:
-        """Return what there is, has been, and waits."""
+        """Return the counts of items, bytes and senders."""
         with self.lock:
             return {
                 "items": self.items,

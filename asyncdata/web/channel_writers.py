@@ -1,4 +1,4 @@
-"""Where an ingest application puts what it takes in: a channel in memory, or one that keeps it on the disk."""
+"""Where an ingest application puts the items that it accepts: a channel in memory, or one on the disk."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ KNOWN_KEYS: Final = 1 << 16
 
 
 class Payload(NamedTuple):
-    """The content of one request, whole and checked."""
+    """The content of one request, complete and checked."""
 
     content_type: str
     body: bytes
-    """As it came; empty where `ChannelWriter.keeps_bodies` is false."""
+    """The bytes as they came; empty if `ChannelWriter.keeps_bodies` is false."""
     nbytes: int
     items: list[Any]
     key: str | None = None
@@ -28,21 +28,21 @@ class Payload(NamedTuple):
 
 
 class ChannelWriter(Protocol):
-    """Takes all items of a request, or none."""
+    """Accepts all items of a request, or none."""
 
     @property
     def keeps_bodies(self) -> bool:
-        """Whether it needs the bytes of a body next to its items."""
+        """Whether it needs the bytes of a body as well as its items."""
         ...
 
     async def put(self, payload: Payload) -> bool:
-        """Take it: `False` if something with its key was taken before. `ChannelFull`, `ClosedError` or `PlanError`."""
+        """Accept it: `False` if its key was accepted before. Raises `ChannelFull`, `ClosedError` or `PlanError`."""
         ...
 
 
 @final
 class MemoryWriter:
-    """Takes items for a `Channel`."""
+    """Sends items to a `Channel`."""
 
     keeps_bodies = False
 
@@ -63,7 +63,7 @@ class MemoryWriter:
 
 @final
 class DiskWriter:
-    """Takes bodies for a `DurableChannel`, and returns when they are on the disk."""
+    """Sends bodies to a `DurableChannel`, and returns when they are on the disk."""
 
     keeps_bodies = True
 
@@ -77,7 +77,7 @@ class DiskWriter:
 
 
 def writer_of(channel: object) -> ChannelWriter:
-    """Return what takes items for a channel."""
+    """Return the writer for a channel."""
     if isinstance(channel, Channel):
         return MemoryWriter(channel)
     if isinstance(channel, DurableChannel):

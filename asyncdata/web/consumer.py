@@ -19,13 +19,13 @@ from asyncdata.web.stored import Stored
 __all__ = ("Consumer",)
 
 STEP_SECONDS: Final = 5.0
-"""What the function may take to return when its iterator is closed."""
+"""How long the function may take to return after its iterator was closed."""
 
 log = logging.getLogger("asyncdata")
 
 
 class Readable(Protocol):
-    """A dataset, as far as a consumer needs it."""
+    """The part of a dataset's interface that a consumer needs."""
 
     @property
     def plan(self) -> Node: ...
@@ -37,10 +37,10 @@ class Readable(Protocol):
 class Consumer:
     """Runs `consume(iterator)` while an application runs: a plain function in a thread, a coroutine function in a task.
 
-    `async with Consumer(dataset, consume):` starts it, in the lifespan of an application, or `ingest_app(consumer=)`
-    does. At the end it waits for `consume` to return, which it does when the channel is closed and read to its end; for
-    at most `drain_seconds`. Then the iterator is closed, which ends the loop over it. Of a `DurableChannel` nothing is
-    lost by that, so its iterator is closed at once. What `consume` raises is logged, and raised at the end.
+    `async with Consumer(dataset, consume):` in the lifespan of an application starts it, or `ingest_app(consumer=)`
+    does. At the end it waits at most `drain_seconds` for `consume` to return, which happens when the channel is closed
+    and read to its end. Then the iterator is closed, which ends the loop over it. With a `DurableChannel` no items are
+    lost by that, so its iterator is closed at once. An exception in `consume` is logged, and raised at the end.
 
     >>> import asyncio
     >>> import asyncdata as ad
@@ -132,10 +132,10 @@ class Consumer:
         return done
 
     def _failure(self, done: asyncio.Future[None]) -> BaseException | None:
-        """Return what the function raised of its own."""
+        """Return the exception of the function, unless closing its iterator caused it."""
         failure = None if done.cancelled() else done.exception()
         return None if self._closing and isinstance(failure, ClosedError) else failure
 
     def _report(self, done: asyncio.Future[None]) -> None:
         if (failure := self._failure(done)) is not None:
-            log.error("the consumer %r failed, and nobody reads the channel now", self._consume, exc_info=failure)
+            log.error("the consumer %r failed, so the channel has no reader now", self._consume, exc_info=failure)

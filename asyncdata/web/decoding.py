@@ -12,7 +12,7 @@ from asyncdata.runtime.optional_packages import require
 __all__ = ("BodyDecoder", "BodyError", "Decode", "format_of")
 
 Decode: TypeAlias = Callable[[bytes], Any]
-"""Makes an item of its bytes: of a line of NDJSON, of the whole body otherwise."""
+"""Makes an item from bytes: from a line of NDJSON, otherwise from the complete body."""
 
 FORMATS: Final = {
     "application/json": "json",
@@ -28,7 +28,7 @@ BYTE: Final = re.compile(r" ?\(byte (\d+)\)")
 
 
 class BodyError(ValueError):
-    """A body that cannot be taken: which status says so, and in which line it is wrong if it has lines."""
+    """A body that is refused, with the status of the reply, and the number of the wrong line if the body has lines."""
 
     def __init__(self, status: int, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class BodyError(ValueError):
 
 
 def format_of(content_type: str) -> str:
-    """Return how a body of a content type is written; `BodyError` if nobody can tell."""
+    """Return the format of a body by its content type; `BodyError` for an unknown one."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in FORMATS:
         raise BodyError(415, f"Content-Type must be one of {', '.join(FORMATS)}, got {kind or 'none'}")
@@ -45,10 +45,10 @@ def format_of(content_type: str) -> str:
 
 
 class BodyDecoder:
-    """Takes a body as it arrives, and makes items of it: lines at once, anything else when it is complete.
+    """Decodes a body as it arrives: lines at once, anything else when it is complete.
 
-    `decode` makes an item of its bytes, else it is what JSON and MessagePack say: an array is one item for each element
-    where it is the whole body.
+    `decode` makes an item from its bytes. Without it an item is a value of JSON or MessagePack, and a body that is an
+    array has one item for each element.
     """
 
     def __init__(self, form: str, decode: Decode | None, max_body_bytes: int, max_item_bytes: int) -> None:
@@ -63,7 +63,7 @@ class BodyDecoder:
         self.items: list[Any] = []
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes; `BodyError` as soon as they cannot be taken."""
+        """Decode the next bytes; `BodyError` as soon as they are wrong or too many."""
         self.size += len(data)
         if self.size > self.max_body_bytes:
             raise BodyError(413, f"the body has more than {self.max_body_bytes} bytes; send it in parts")
@@ -80,7 +80,7 @@ class BodyDecoder:
                 raise self.too_long(self.lines + 1)
 
     def finish(self) -> list[Any]:
-        """Return the items of the whole body."""
+        """Return the items of the complete body."""
         body = b"".join(self.rest)
         if self.form == "ndjson":
             self.take_lines(body)
@@ -98,7 +98,7 @@ class BodyDecoder:
         if self.decode is None and len(data) <= self.max_item_bytes:
             try:
                 found: list[Any] = json_decoder().decode_lines(data)
-            except (ValueError, RecursionError):  # it is said below of which line
+            except (ValueError, RecursionError):  # the code below names the line
                 found = []
             if len(found) == count:
                 self.items += found
@@ -123,7 +123,7 @@ class BodyDecoder:
             raise BodyError(400, f"line {self.lines}: {BYTE.sub('', str(error))}{where}", self.lines) from None
 
     def made(self, data: bytes, line: int | None) -> Any:
-        """Return what the user's function makes of some bytes."""
+        """Return what the user's function makes from some bytes."""
         try:
             return None if self.decode is None else self.decode(data)
         except Exception as error:
@@ -131,7 +131,7 @@ class BodyDecoder:
             raise BodyError(400, f"{place}{type(error).__name__}: {error}", line) from error
 
     def parsed(self, body: bytes) -> Any:
-        """Return what JSON or MessagePack say."""
+        """Return the value of a body of JSON or MessagePack."""
         decoder = json_decoder() if self.form == "json" else msgpack_decoder()
         try:
             return decoder.decode(body)
@@ -141,7 +141,7 @@ class BodyDecoder:
             raise BodyError(400, str(error), line) from None
 
     def too_long(self, number: int) -> BodyError:
-        """Return what says that an item is too long, in the line of this number if there are lines."""
+        """Return the error for an item that is too long, in the line of this number if there are lines."""
         line = number if self.form == "ndjson" else None
         where = "the item" if line is None else f"line {line}"
         return BodyError(413, f"{where} has more than {self.max_item_bytes} bytes", line)

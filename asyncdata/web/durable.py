@@ -1,4 +1,4 @@
-"""DurableChannel: what is sent is on the disk before it is acknowledged, and read from there by a pipeline."""
+"""DurableChannel: items are on the disk before they are acknowledged, and a pipeline reads them from there."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from asyncdata.web.recovery import Recovered, recover
 __all__ = ("DurableChannel", "trim")
 
 GROUP_BYTES: Final = 8 << 20
-"""What is written at once, at most, unless it is one record."""
+"""The most bytes that are written at once, unless they are one record."""
 
 WAITING_BYTES: Final = 64 << 20
-"""What may wait for the disk."""
+"""The most bytes that may wait for the disk."""
 
 KNOWN_KEYS: Final = 1 << 16
 KEY_SHARE: Final = 256
-"""Of so many bytes of the channel one key is known, so that keys take no more than a sixteenth of it."""
+"""One key is remembered for so many bytes of the channel, so that keys take no more than a sixteenth of it."""
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -44,12 +44,12 @@ Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[bool]"]
 
 
 class OpenElsewhereError(PlanError):
-    """Somebody has the channel open to send."""
+    """The channel is already open to send."""
 
 
 @dataclass(eq=False)
 class Pending:
-    """A record that is not on the disk yet, and who waits for that; the first of them sent it."""
+    """A record that is not on the disk yet, and the calls that wait for that; the first of these sent it."""
 
     frame: bytes
     digest: bytes | None
@@ -58,11 +58,12 @@ class Pending:
 
 @final
 class DurableChannel(Closable):
-    """A channel that keeps what is sent in a folder: nothing that was acknowledged is lost when the process is killed.
+    """A channel in a folder: no acknowledged item is lost when the process is killed.
 
-    `Dataset.from_channel(path)` reads it, in this process or another one, and continues from a state exactly where the
-    trainer was. `trim(state)` removes what no state needs, once the trainer has saved `state`. It holds at most
-    `max_bytes`, in segments of `segment_bytes`. One process at a time may have it open to send; any may read.
+    `Dataset.from_channel(path)` reads it, in this process or another one, and resumes from a state exactly where the
+    trainer was. Once the trainer has saved a state, `trim(state)` removes what that state does not need. The channel
+    holds at most `max_bytes`, in segments of `segment_bytes`. One process at a time may have it open to send; any
+    process may read.
 
     >>> import asyncio, tempfile
     >>> import asyncdata as ad
@@ -85,8 +86,8 @@ class DurableChannel(Closable):
         lock = FileLock.take(self._folder.path / "writer")
         if lock is None:
             raise OpenElsewhereError(
-                f"{self._folder.path} is open to send already, here or in another process: only one may; workers of a "
-                "server take a folder each, DurableChannel.for_worker(path)"
+                f"{self._folder.path} is open to send already, here or in another process, and may be open only once; "
+                "workers of a server need a folder each: DurableChannel.for_worker(path)"
             )
         self._lock = lock
         most_keys = min(KNOWN_KEYS, self._max_bytes // KEY_SHARE)
@@ -103,7 +104,7 @@ class DurableChannel(Closable):
         self._oldest = (self._folder.segments() or [0])[0]
         self._closed = "it was ended" if found.ended else ""
         self._full = False
-        """Whether somebody was refused for want of room since a segment was begun."""
+        """Whether a call was refused for lack of space since the last segment was begun."""
         self._inherited = False
         self._signal = ThreadSignal()
         forks.register(self)
@@ -114,10 +115,10 @@ class DurableChannel(Closable):
     def for_worker(
         cls, path: str | os.PathLike[str], max_bytes: int = 1 << 30, segment_bytes: int = 64 << 20
     ) -> DurableChannel:
-        """Open the first of the folders `0`, `1`, ... below `path` that nobody has open to send.
+        """Open the first of the folders `0`, `1`, ... below `path` that is not open to send.
 
-        So each worker process of a server has a channel of its own, and a worker that takes the place of another one
-        continues with that one's. A key is known to the worker that stored it.
+        So each worker process of a server has a channel of its own, and a worker that replaces another one continues
+        with its channel. A key is known only to the worker that stored it.
         """
         for number in range(MOST_WORKERS):
             try:
@@ -133,7 +134,7 @@ class DurableChannel(Closable):
 
     @property
     def closed(self) -> bool:
-        """Whether it takes nothing more."""
+        """Whether it accepts nothing more."""
         return bool(self._closed)
 
     async def send(
@@ -146,10 +147,10 @@ class DurableChannel(Closable):
     ) -> bool:
         """Store the body of a request, and return when it is on the disk: `True`, or `False` for a known key.
 
-        Of a `key` that was stored before nothing is stored again: a client that got no answer sends it once more. The
-        last 65,536 keys are known, or as many as `max_bytes / 256`. `content_type` says how items are read from `body`,
-        as for `ingest_app`. `ChannelFull` if there is no room, `ClosedError` if it is closed. One that is cancelled may
-        be stored all the same.
+        A body whose `key` was stored before is not stored again, so a client that got no answer can repeat it. The
+        channel remembers the last 65,536 keys, or `max_bytes / 256` if that is less. `content_type` says how items are
+        read from `body`, as for `ingest_app`. `ChannelFull` if there is no space, `ClosedError` if it is closed. The
+        body of a call that is cancelled may be stored nevertheless.
         """
         try:
             form = format_of(content_type)
@@ -168,7 +169,7 @@ class DurableChannel(Closable):
         return await future
 
     def _enqueue(self, new: Pending) -> bool:
-        """Have a record stored, or wait for the one with its key; `False` if that is on the disk already."""
+        """Queue a record, or wait for the one with the same key; `False` if that is on the disk already."""
         with self._guard:
             self._check()
             if new.digest is not None and new.digest in self._log.known:
@@ -187,13 +188,13 @@ class DurableChannel(Closable):
         """Raise if nothing may be sent."""
         if self._inherited:
             raise ClosedError(
-                f"{self.path}: the process that forked this one has the channel open, and only that may send"
+                f"{self.path}: the channel is open in the process that forked this one, and only that process may send"
             )
         if self._closed:
-            raise ClosedError(f"{self.path}: the channel is closed, and takes nothing more: {self._closed}")
+            raise ClosedError(f"{self.path}: the channel is closed, and accepts nothing more: {self._closed}")
 
     def _check_room(self, size: int) -> None:
-        """Raise if there is no room for a record of so many bytes."""
+        """Raise if there is no space for a record of so many bytes."""
         if size > self._max_bytes:
             raise PlanError(f"a record of {size} bytes does not fit into DurableChannel(max_bytes={self._max_bytes})")
         if self._waiting_bytes + size > max(WAITING_BYTES, size):
@@ -206,13 +207,14 @@ class DurableChannel(Closable):
             self._signal.notify()
             raise ChannelFull(
                 f"{self.path}: it holds {self._log.end - self._oldest} of {self._max_bytes} bytes; send it again when "
-                "the trainer has read and trimmed what is there"
+                "the trainer has read and trimmed some of them"
             )
 
     def trim(self, state: Mapping[str, Any]) -> int:
-        """Remove what a pipeline that continues from `state` does not read again; return how many bytes that frees.
+        """Remove what a pipeline that resumes from `state` does not read again; return how many bytes that frees.
 
-        Call it when `state` is saved, or what it is part of. Whole segments are removed, and the last one stays.
+        Call it when `state`, or the checkpoint that contains it, is saved. Only complete segments are removed, and the
+        last one stays.
         """
         freed = trimmed(self._folder, state)
         with self._guard:
@@ -220,11 +222,11 @@ class DurableChannel(Closable):
         return freed
 
     def close(self) -> None:
-        """Store what was sent, and let another writer have the folder; who reads waits for what comes next."""
+        """Store what was sent, and release the folder for another writer; readers wait for what comes next."""
         self._finish("it was closed")
 
     def end(self) -> None:
-        """Close it, and say that nothing will ever be sent again: who reads comes to an end after what is there."""
+        """Close it for ever: readers end after the items that are there."""
         with self._guard:
             self._check()
             self._pending.append(Pending(framed(Record(Kind.END, "bytes", time.time(), None, b"", b"")), None))
@@ -244,7 +246,7 @@ class DurableChannel(Closable):
         await asyncio.to_thread(self.close)
 
     def stats(self) -> dict[str, int]:
-        """Return how many bytes it holds and how many wait for the disk, and how many keys it knows."""
+        """Return how many bytes it holds, how many wait for the disk, and how many keys it remembers."""
         with self._guard:
             stored, waiting = self._log.end - self._oldest, self._waiting_bytes
             return {"bytes": stored, "waiting_bytes": waiting, "known_keys": len(self._log.known)}
@@ -258,7 +260,9 @@ class DurableChannel(Closable):
         return f"<DurableChannel {self.path}>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a DurableChannel belongs to its process; in another one read it by Dataset.from_channel(path)")
+        raise TypeError(
+            "a DurableChannel belongs to its process; in another process read it with Dataset.from_channel(path)"
+        )
 
     # the thread that writes
 
@@ -266,7 +270,7 @@ class DurableChannel(Closable):
         return bool(self._pending or self._closed or self._full)
 
     def _run(self) -> None:
-        """Store what was sent in groups: what comes while the disk is busy is the next one."""
+        """Store records in groups: those that come while the disk is busy are the next group."""
         try:
             while True:
                 self._signal.until(self._has_work)
@@ -307,19 +311,19 @@ class DurableChannel(Closable):
         answer(group, failure)
 
     def _refusal(self, error: OSError) -> BaseException:
-        """Return what to raise for records that could not be stored; close it if others could not be either."""
+        """Return the error for records that could not be stored; close the channel if no others can be stored."""
         if error.errno in FULL and not self._log.broken:
             refusal: BaseException = ChannelFull(f"{self.path}: the disk is full ({error}); send it again later")
         else:
             with self._guard:
-                self._closed = f"{error}; nothing is known of what could not be stored, open the channel anew"
+                self._closed = f"{error}; it is unknown what was stored of the last records, open the channel again"
             refusal = ClosedError(f"{self.path}: {self._closed}")
         refusal.__cause__ = error
         return refusal
 
 
 def answer(group: Iterable[Pending], failure: BaseException | None) -> None:
-    """Tell all who wait for some records, each on his loop."""
+    """Settle the futures that wait for some records, each on its loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[bool], bool]]] = defaultdict(list)
     for one in group:
         for place, (loop, future) in enumerate(one.waiters):
@@ -327,7 +331,7 @@ def answer(group: Iterable[Pending], failure: BaseException | None) -> None:
     for loop, futures in by_loop.items():
         try:
             loop.call_soon_threadsafe(settle, futures, failure)
-        except RuntimeError:  # it was closed, and nobody waits there any more
+        except RuntimeError:  # the loop was closed, so nothing waits on it any more
             continue
 
 
@@ -342,7 +346,7 @@ def settle(futures: list[tuple[asyncio.Future[bool], bool]], failure: BaseExcept
 
 
 def trimmed(folder: ChannelFolder, state: Mapping[str, Any]) -> int:
-    """Remove the segments of which a state needs nothing; return how many bytes that frees."""
+    """Remove the segments that a state does not need; return how many bytes that frees."""
     if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"trim needs the state of a pipeline, from DatasetIterator.state_dict, got {state!r:.80}")
     offsets = [*offsets_in(state, folder.id)]
@@ -350,7 +354,7 @@ def trimmed(folder: ChannelFolder, state: Mapping[str, Any]) -> int:
 
 
 def trim(path: str | os.PathLike[str], state: Mapping[str, Any]) -> int:
-    """Do what `DurableChannel.trim` does, in a trainer that has only the path of the channel."""
+    """Do the same as `DurableChannel.trim`, in a trainer that has only the path of the channel."""
     return trimmed(ChannelFolder(path), state)
 
 
@@ -366,13 +370,13 @@ class LogWriter:
         self.end = found.end
         self.start = found.segment
         self.keys_only = False
-        """Whether the last segment holds keys alone."""
+        """Whether the last segment holds only keys."""
         self.broken = False
-        """Whether nobody knows what the last segment holds."""
+        """Whether the content of the last segment is unknown."""
         self.file = -1
 
     def append(self, group: Sequence[Pending]) -> None:
-        """Have some records on the disk, or none of them; `OSError` says why not."""
+        """Write all of some records to the disk, or none of them; `OSError` says why not."""
         if self.start < 0 or self.end - self.start >= self.segment_bytes:
             self.begin_segment()
         if self.file < 0:
@@ -385,7 +389,7 @@ class LogWriter:
         try:
             os.fdatasync(self.file)
         except OSError:
-            self.broken = True  # what the system has of it in memory, it may have dropped
+            self.broken = True  # the system may have dropped its pages in memory
             raise
         self.end += len(data)
         self.keys_only = len(frames) == 1 and not group
@@ -402,7 +406,7 @@ class LogWriter:
                 del self.known[next(iter(self.known))]
 
     def write(self, data: bytes) -> None:
-        """Write behind what is there; leave nothing there if it cannot be written whole."""
+        """Append data; remove what was written of it if it cannot be written completely."""
         place, left = self.end - self.start, memoryview(data)
         try:
             while left:
@@ -415,9 +419,9 @@ class LogWriter:
             raise
 
     def end_segment(self) -> None:
-        """Have what is stored in segments that may all be removed, if there is room for the one that follows."""
+        """End the last segment so that it may be removed, if there is space for the next one."""
         if 0 <= self.start < self.end and not self.keys_only:
-            with suppress(OSError):  # it is tried again by whoever is refused next
+            with suppress(OSError):  # the next call that is refused tries it again
                 self.begin_segment()
                 self.append(())
 

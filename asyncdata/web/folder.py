@@ -1,4 +1,4 @@
-"""The folder of a durable channel: its segments, up to where they are on the disk, and who waits for more."""
+"""The folder of a durable channel: its segments, up to where they are on the disk, and the readers that wait."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ OFFSET: Final = struct.Struct("<QI")
 
 @final
 class ChannelFolder:
-    """Where a durable channel lies.
+    """The folder of a durable channel.
 
-    A segment is named by the offset of its first byte in the whole log, so that offsets outlive what is trimmed.
+    A segment is named by the offset of its first byte in the complete log, so offsets stay valid after trimming.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -40,20 +40,20 @@ class ChannelFolder:
     def create(self) -> None:
         """Make the folder, if it is not there."""
         if not hasattr(os, "mkfifo"):
-            raise PlanError("a DurableChannel needs a system with named pipes, which this one has not")
+            raise PlanError("a DurableChannel needs named pipes, which this system does not have")
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / "wake").mkdir(exist_ok=True)
         description = self.path / "channel.json"
         if not description.exists():
             if any(self.path.glob(f"*{SUFFIX}")):
-                raise PlanError(f"{self.path} has {SUFFIX} files and is no channel: give a folder of its own")
+                raise PlanError(f"{self.path} has {SUFFIX} files and is no channel: give the channel its own folder")
             new = description.with_suffix(".new")
             new.write_text(json.dumps({"format": 1, "id": secrets.token_hex(8)}))
             new.rename(description)
             self.sync()
 
     def sync(self) -> None:
-        """Have the names of the files on the disk."""
+        """Write the names of the files to the disk."""
         folder = os.open(self.path, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -62,13 +62,13 @@ class ChannelFolder:
 
     @property
     def id(self) -> str:
-        """What distinguishes this channel from others, wherever its folder is moved."""
+        """The channel's identifier, which stays when its folder is moved."""
         try:
             description: Any = json.loads((self.path / "channel.json").read_text())
             return str(description["id"])
         except FileNotFoundError:
             raise PlanError(
-                f"from_channel: {self.path} is no channel; open a DurableChannel there first, which makes it"
+                f"from_channel: {self.path} is no channel; first open a DurableChannel there, which creates it"
             ) from None
         except (ValueError, TypeError, KeyError) as error:
             raise DataLossError(f"{self.path}/channel.json is damaged: {error!r}") from None
@@ -87,7 +87,7 @@ class ChannelFolder:
         found = self.committed.read()
         if found is None:
             raise DataLossError(
-                f"{self.committed.path} is missing or damaged: open the DurableChannel once, which mends it"
+                f"{self.committed.path} is missing or damaged: open the DurableChannel once, which repairs it"
             )
         return found
 
@@ -102,7 +102,7 @@ class ChannelFolder:
         return freed
 
     def wake_all(self) -> None:
-        """Wake whoever waits for more."""
+        """Wake all readers that wait."""
         with os.scandir(self.path / "wake") as found:
             for entry in found:
                 if not entry.name.startswith("."):
@@ -110,7 +110,7 @@ class ChannelFolder:
 
 
 def wake(path: str) -> None:
-    """Wake one reader; forget one that has died."""
+    """Wake one reader; remove the pipe of one that has died."""
     try:
         pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -119,7 +119,7 @@ def wake(path: str) -> None:
                 os.unlink(path)
         return
     try:
-        with suppress(BlockingIOError):  # it has not even read that it was woken before
+        with suppress(BlockingIOError):  # it has not read the earlier wake-ups yet
             os.write(pipe, b"\0")
     finally:
         os.close(pipe)
@@ -135,19 +135,19 @@ class WakeFile:
         os.mkfifo(new)
         try:
             self.descriptor = os.open(new, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            new.rename(self.path)  # not before it is open: who wakes removes pipes that nobody has open
+            new.rename(self.path)  # only now that it is open: a waker removes pipes that no process has open
         except BaseException:
             new.unlink()
             raise
 
     def clear(self) -> None:
-        """Take note of having been woken."""
+        """Consume the wake-ups."""
         with suppress(BlockingIOError):
             while os.read(self.descriptor, 4096):
                 pass
 
     def close(self) -> None:
-        """Wait no more."""
+        """Remove the pipe."""
         os.close(self.descriptor)
         self.path.unlink(missing_ok=True)
 
@@ -171,7 +171,7 @@ class OffsetFile:
         return None
 
     def write(self, offset: int) -> None:
-        """Put another offset into it, in one call."""
+        """Write another offset, in one call."""
         offset_bytes = offset.to_bytes(8, "little")
         file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
         try:
@@ -194,17 +194,17 @@ class LogReader:
         self.file = self.start = -1
         if self.offset < first:
             raise ResumeError(
-                f"from_channel({folder.path.name}): the state goes on at byte {self.offset}, and what lies before byte "
-                f"{first} was trimmed; start without the state"
+                f"from_channel({folder.path.name}): the state resumes at byte {self.offset}, but everything before "
+                f"byte {first} was trimmed; start without the state"
             )
         if self.offset > folder.end():
             raise ResumeError(
-                f"from_channel({folder.path.name}): the state goes on at byte {self.offset}, and the channel ends at "
-                f"byte {folder.end()}: it has lost what was stored; start without the state"
+                f"from_channel({folder.path.name}): the state resumes at byte {self.offset}, but the channel ends at "
+                f"byte {folder.end()}: it has lost stored items; start without the state"
             )
 
     def read(self) -> list[Frame]:
-        """Return the next frames; none if there are none now, or it was closed."""
+        """Return the next frames; an empty list if there are none now, or the reader was closed."""
         with self.lock:
             end = self.folder.end()
             if self.closed or self.offset >= end:
@@ -213,7 +213,7 @@ class LogReader:
             return self.frames(stop) if self.file >= 0 else [self.lost(stop, "is missing")]
 
     def open_segment(self, end: int) -> int:
-        """Open the segment in which the next frame lies, and return where it ends as far as it may be read."""
+        """Open the segment of the next frame, and return up to where it may be read."""
         starts = self.folder.segments()
         start = next((one for one in reversed(starts) if one <= self.offset), -1)
         if start != self.start:
@@ -225,7 +225,7 @@ class LogReader:
         return min([end, *(one for one in starts if one > self.offset)])
 
     def frames(self, stop: int) -> list[Frame]:
-        """Return the frames in the next bytes before `stop`, at least one; or what is said of bytes that are lost."""
+        """Return the frames in the next bytes before `stop`, at least one; or one error for bytes that are lost."""
         size = READ_BYTES
         while True:
             data = os.pread(self.file, min(size, stop - self.offset), self.offset - self.start)
@@ -242,11 +242,11 @@ class LogReader:
                 self.offset += at
                 return found
             if one <= len(data) or self.offset + one > stop or len(data) < min(size, stop - self.offset):
-                return [self.lost(stop, "is cut short")]
+                return [self.lost(stop, "is truncated")]
             size = one
 
     def lost(self, stop: int, what: str) -> Frame:
-        """Go on at `stop`, and return what is said of what lies before."""
+        """Continue at `stop`, and return the error for the bytes before it."""
         begin, self.offset = self.offset, stop
         return Frame(begin, stop, DataLossError(f"{self.folder.path}: the log from byte {begin} to byte {stop} {what}"))
 
@@ -254,7 +254,7 @@ class LogReader:
         return f"{self.folder.path}: the record at byte {offset}"
 
     def close(self) -> None:
-        """Read nothing more; wait for a read that another thread has begun, which is short."""
+        """Stop reading; wait for a read that another thread has begun, which is short."""
         with self.lock:
             self.closed = True
             self.close_segment()
@@ -267,7 +267,7 @@ class LogReader:
 
 
 def offsets_in(state: object, channel: str) -> Iterator[int]:
-    """Yield each place in a channel that a saved state tells, wherever in it that stands."""
+    """Yield each offset in a channel that a saved state contains, at any depth."""
     waiting: list[object] = [state]
     while waiting:
         value = waiting.pop()

@@ -1,4 +1,4 @@
-"""What is posted to an ingest application: requests read to their end or limit, taken whole, and answered."""
+"""Requests to an ingest application: they are read to their end or limit, accepted completely or not, and answered."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ VERSION: Final = re.compile(r"-?[0-9]{1,18}")
 
 DRAIN_BYTES: Final = 16 << 20
 DRAIN_SECONDS: Final = 1.0
-"""What is read of a body after it was refused, so that its client comes to read why."""
+"""How much is read of a body after it was refused, so that its client comes to read the reply."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may take, and all that are received at once."""
+    """Limits of one request, and of all that are received at once."""
 
     body_bytes: int
     item_bytes: int
@@ -58,10 +58,10 @@ class Limits:
 
 @dataclass
 class Counts:
-    """What an application has taken and refused since it was started."""
+    """What an application has accepted and refused since it was started."""
 
     requests: dict[int, int] = field(default_factory=dict[int, int])
-    """How many requests, and messages of WebSockets, were answered with which status."""
+    """The number of requests, and of messages of WebSockets, by the status of the reply."""
     items: int = 0
     bytes: int = 0
     duplicates: int = 0
@@ -74,7 +74,7 @@ class Counts:
 
 
 class Ingest:
-    """The endpoint that takes requests: an ASGI application."""
+    """The endpoint that receives requests: an ASGI application."""
 
     def __init__(
         self, writer: ChannelWriter, decode: Decode | None, limits: Limits, authenticate: Authenticate | None = None
@@ -103,7 +103,7 @@ class Ingest:
             await reply_to(send, status, reply, more, body)
 
     async def take(self, scope: Message, headers: Mapping[str, str], body: RequestBody) -> dict[str, Any]:
-        """Put the items of a request into the channel, and return what to say of it."""
+        """Put the items of a request into the channel, and return the reply."""
         check_length(headers.get("content-length", "0"), self.limits.body_bytes)
         content_type, key = headers.get("content-type", ""), key_of(headers)
         version = version_of(scope.get("query_string", b""))
@@ -116,7 +116,7 @@ class Ingest:
             self.receiving -= decoder.size
 
     async def read(self, body: RequestBody, decoder: BodyDecoder) -> bytes:
-        """Read a body to its end, decoding what comes, and return it where the channel keeps it."""
+        """Read and decode a body to its end, and return its bytes if the channel needs them."""
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(self.limits.body_seconds):
@@ -133,7 +133,7 @@ class Ingest:
         return b"".join(parts)
 
     async def put(self, payload: Payload) -> dict[str, Any]:
-        """Have the channel take all items, and return what to say of them."""
+        """Put all items into the channel, and return the reply."""
         accepted = {"accepted": len(payload.items)}
         try:
             taken = not payload.items or await self.writer.put(payload)
@@ -153,21 +153,21 @@ class RequestBody:
     def __init__(self, receive: Receive) -> None:
         self.receive = receive
         self.more = True
-        """Whether there may be more of it."""
+        """Whether more parts may come."""
         self.gone = False
-        """Whether the client has left, and reads no reply."""
+        """Whether the client has disconnected, and reads no reply."""
 
     async def next(self) -> bytes:
-        """Return the next part; `BodyError` if the client left before the end."""
+        """Return the next part; `BodyError` if the client disconnected before the end."""
         message = await self.receive()
         if message["type"] == "http.disconnect":
             self.more, self.gone = False, True
-            raise BodyError(400, "the client left before the end of the body")
+            raise BodyError(400, "the client disconnected before the end of the body")
         self.more = message.get("more_body", False)
         return message.get("body", b"")
 
     async def drain(self) -> None:
-        """Read a little of what nobody wants: a connection that is closed before that loses the reply on its way."""
+        """Read some of a refused body: if the connection is closed before that, the reply is lost on its way."""
         left = DRAIN_BYTES
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
@@ -178,7 +178,7 @@ class RequestBody:
 
 
 def check_length(length: str, most: int) -> None:
-    """Raise if a body says that it is too long."""
+    """Raise if the length of a body is too large, or is no number."""
     if not length.isdecimal() or len(length) > 18:
         raise BodyError(400, f"Content-Length should be a number, got {length!r:.80}")
     if int(length) > most:
@@ -186,7 +186,7 @@ def check_length(length: str, most: int) -> None:
 
 
 def key_of(headers: Mapping[str, str]) -> str | None:
-    """Return the idempotency key, in quotes as the standard has it or without."""
+    """Return the idempotency key, with or without the quotes of the standard."""
     header = headers.get("idempotency-key")
     if header is None:
         return None
@@ -197,7 +197,7 @@ def key_of(headers: Mapping[str, str]) -> str | None:
 
 
 def version_of(query: bytes) -> int | None:
-    """Return the version that a query names."""
+    """Return the version in a query."""
     if not query:
         return None
     versions = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("version")
@@ -209,7 +209,7 @@ def version_of(query: bytes) -> int | None:
 
 
 def refusal(error: Exception) -> tuple[int, dict[str, Any]]:
-    """Return the status and the reply that say why nothing was taken."""
+    """Return the status and the reply for a refused request."""
     answer: dict[str, Any] = {"error": str(error), "accepted": 0}
     if isinstance(error, BodyError):
         return error.status, {**answer, "line": error.line}

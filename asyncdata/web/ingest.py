@@ -1,4 +1,4 @@
-"""ingest_app: an ASGI application that takes data in by HTTP and WebSocket, and hands it to a channel."""
+"""ingest_app: an ASGI application that receives data by HTTP and WebSocket, and sends it to a channel."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ def ingest_app(
 ) -> Any:
     """Return an ASGI application that puts what is posted to `/ingest` into a channel.
 
-    Mount it in FastAPI or Starlette, or run it with uvicorn. The body is JSON (of an array each element is an item),
-    NDJSON (an item in each line), MessagePack or, as `application/octet-stream`, one item of bytes. `decode` makes an
-    item of its bytes instead: of a line, or of the body. All items of a request are taken, or none. `?version=7` says
-    which policy or model made them.
+    Mount it in FastAPI or Starlette, or run it with uvicorn. The body is JSON (each element of an array is an item),
+    NDJSON (one item per line), MessagePack or, as `application/octet-stream`, one item of bytes. `decode` makes an
+    item from its bytes instead: from a line, or from the body. Either all items of a request are accepted, or none.
+    `?version=7` says which policy or model made them.
 
-    A `DurableChannel` has the body on the disk, as it came, before the reply; `from_channel(path, decode=)` makes its
-    items, and `decode` here only refuses what is malformed. A request with an `Idempotency-Key` that was taken before
-    is answered with `"duplicate": true` and not taken again, so a client that got no reply sends it once more. Of a
-    `DurableChannel` keys outlive the process.
+    A `DurableChannel` has the body on the disk, as it came, before the reply. There `decode` only refuses malformed
+    bodies, and `from_channel(path, decode=)` makes the items. A request whose `Idempotency-Key` was accepted before is
+    not accepted again, and the reply has `"duplicate": true`. So a client that got no reply can repeat a request. The
+    keys of a `DurableChannel` outlive the process.
 
-    `authenticate`, plain or `async`, is given the headers of a request, by lower-case name, and says whether it may be
-    served; 401 if not. Without it only clients on this machine (loopback) are served, and others get 403.
+    `authenticate`, plain or `async`, gets the headers of a request, by lower-case name, and returns whether to serve
+    it; if not, the reply is 401. Without it only clients on this machine (loopback) are served, and others get 403.
 
-    Too much at once is refused, and a client sends it again: 413 for a body of more than `max_body_bytes` or an item of
-    more than `max_item_bytes`, 408 for one that takes longer than `body_seconds`, 429 where the channel is full, 503
-    where it is closed or the bodies that are being received hold more than `receiving_bytes`. The application closes
-    the channel when it is shut down.
+    Other refusals: 413 for a body of more than `max_body_bytes` or an item of more than `max_item_bytes`, 408 for a
+    body that takes longer than `body_seconds`, 429 if the channel is full, and 503 if it is closed or the bodies that
+    are being received have more than `receiving_bytes` together. After 429 and 503 a client sends the request again.
+    The application closes the channel when it is shut down.
 
-    Each message of a WebSocket to `/ingest` is taken as a request is, and acknowledged in its turn: text is NDJSON,
-    bytes are of `?content_type=`. Message n has the idempotency key `KEY/n` with `?key=KEY`, and a client that comes
-    again tells by `?first=n` where it goes on. `/health` says whether all is well, `/metrics` tells Prometheus how much
-    was taken, and `/openapi.json` what is taken and answered.
+    Each message of a WebSocket to `/ingest` is handled like a request, and acknowledged in order. Text is NDJSON; bytes
+    have the type `?content_type=`. With `?key=KEY` message n has the idempotency key `KEY/n`, and a client that
+    reconnects gives by `?first=n` the number of its first message. `/health` says whether items are accepted and read,
+    `/metrics` has counts for Prometheus, and `/openapi.json` describes requests and replies.
 
-    With a `consumer` the application also starts what reads the channel, and lets it end when it is shut down.
+    With a `consumer` the application also runs the reader of the channel, and ends it when it is shut down.
 
     >>> import asyncdata as ad
     >>> app = ad.web.ingest_app(ad.Channel())  # doctest: +SKIP

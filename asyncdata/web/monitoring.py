@@ -1,4 +1,4 @@
-"""What an ingest application says of itself: whether it is well, and how much it has taken."""
+"""Health and metrics of an ingest application."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HELP: Final = {
 
 @final
 class Health:
-    """`GET /health`: 200 while items are taken and what trains on them runs, else 503. Everybody may ask."""
+    """`GET /health`: 200 while items are accepted and the consumer runs, else 503; without authentication."""
 
     def __init__(self, channel: AnyChannel, consumer: Consumer | None) -> None:
         self.channel = channel
@@ -43,13 +43,13 @@ class Health:
         if self.channel.closed:
             return "the channel is closed"
         if self.consumer is not None and self.consumer.ended:
-            return "what reads the channel has ended"
+            return "the consumer of the channel has ended"
         return None
 
 
 @final
 class Metrics:
-    """`GET /metrics`: counts in Prometheus's text format, for whom the application serves."""
+    """`GET /metrics`: counts in Prometheus's text format, for the clients that the application serves."""
 
     def __init__(self, channel: AnyChannel, ingest: Ingest) -> None:
         self.channel = channel

@@ -104,7 +104,7 @@ def test_a_full_channel_holds_up_who_sends_in_turn(run: Run) -> None:
         tasks = [asyncio.create_task(channel.send(items)) for items in ("e", "fgh", "i")]
         await asyncio.sleep(0)
         assert channel.stats()["waiting"] == 3
-        with pytest.raises(ad.ChannelFull, match=r"holds 4 of 4 items.* no room for 1 more"):
+        with pytest.raises(ad.ChannelFull, match=r"holds 4 of 4 items.* no space for 1 more"):
             channel.send_nowait("x")
         tasks[1].cancel()
         async with ad.Dataset.from_channel(channel).iterate() as items:

@@ -128,7 +128,7 @@ def test_a_consumer_that_fails_is_seen(caplog: pytest.LogCaptureFixture) -> None
 
     with caplog.at_level(logging.ERROR, "asyncdata"), pytest.raises(ValueError, match="no gradient"):
         asyncio.run(serve())
-    assert "nobody reads the channel now" in caplog.text
+    assert "the channel has no reader now" in caplog.text
     assert failed.is_set()
 
 
@@ -138,7 +138,7 @@ def test_health_tells_of_a_consumer_that_has_ended() -> None:
     with client_of(ingest_app(channel, consumer=consumer)) as client:
         while (reply := client.get("/health")).status_code == 200:
             pass
-        assert reply.json() == {"status": "unavailable", "reason": "what reads the channel has ended"}
+        assert reply.json() == {"status": "unavailable", "reason": "the consumer of the channel has ended"}
 
 
 def test_a_consumer_that_takes_too_long_is_left(caplog: pytest.LogCaptureFixture) -> None:
