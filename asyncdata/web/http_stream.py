@@ -1,4 +1,4 @@
-"""Streams of others by HTTP: server-sent events, which continue where they were, and NDJSON."""
+"""HTTP streams of other services: server-sent events, which resume where they were, and NDJSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ITEM_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True)
 class HttpStream:
-    """The items of a URL, whenever it is read."""
+    """The items of a URL; each iteration connects anew."""
 
     url: str
     decode: Decode | None
@@ -37,14 +37,14 @@ class HttpStream:
 
 
 class Parser(Protocol):
-    """Makes events of bytes."""
+    """Makes events from bytes."""
 
     def feed(self, data: bytes) -> list[Event]: ...
 
 
 @final
 class LineParser:
-    """Makes an event without an id of each line of NDJSON."""
+    """Makes an event without an id from each line of NDJSON."""
 
     def __init__(self) -> None:
         self.rest = b""
@@ -58,7 +58,7 @@ class LineParser:
 
 @final
 class HttpStreamReader:
-    """Reads a stream, connects again where it breaks, and tells where it is: behind how many events of which id."""
+    """Reads a stream and reconnects when it breaks. Its state is an id, and the number of events since that id."""
 
     def __init__(self, stream: HttpStream) -> None:
         self.stream = stream
@@ -85,7 +85,7 @@ class HttpStreamReader:
         self.id, self.since = str(state["id"]), int(state["since"])
         if not self.id:
             raise ResumeError(
-                "no event had an id when the state was saved, so nobody knows where it goes on; start without the state"
+                "no event had an id when the state was saved, so the stream cannot resume; start without the state"
             )
 
     async def __anext__(self) -> Any:
@@ -103,7 +103,7 @@ class HttpStreamReader:
         return json_decoder().decode(event.data) if decode is None else decode(event.data)
 
     async def read(self) -> None:
-        """Read what comes next; connect before that, and again where the stream breaks."""
+        """Read the next bytes; connect before that, and again if the stream breaks."""
         transport = require("httpx", "from_http_stream", "'asyncdata[web]'").TransportError
         try:
             if self.chunks is None:
@@ -122,7 +122,7 @@ class HttpStreamReader:
             raise
 
     def take(self, events: list[Event]) -> None:
-        """Keep what came, but for what had been given since the last id."""
+        """Queue the events, except those that were given already since the last id."""
         self.again.received()
         if isinstance(self.parser, EventParser) and self.parser.retry is not None:
             self.again.first = self.parser.retry
@@ -131,7 +131,7 @@ class HttpStreamReader:
         self.ready += events[left:]
 
     async def connect(self) -> None:
-        """Ask for the stream, from the last id on."""
+        """Request the stream, from the last id on."""
         httpx = require("httpx", "from_http_stream", "'asyncdata[web]'")
         if self.client is None:
             timeout = httpx.Timeout(30.0, read=self.stream.idle_seconds)
@@ -167,7 +167,7 @@ class HttpStreamReader:
         self.chunks = self.response.aiter_bytes()
 
     async def over(self) -> None:
-        """Go on at the end of a body: of lines it is the end of the data, of events a connection that was closed."""
+        """Handle the end of a body: with lines it is the end of the data, with events a closed connection."""
         if isinstance(self.parser, LineParser):
             self.ended = True
             self.take(self.parser.feed(b"\n"))
@@ -175,12 +175,12 @@ class HttpStreamReader:
             await self.broken(ConnectionError(f"{self.name}: the server closed the connection"))
 
     async def broken(self, error: ConnectionError) -> None:
-        """Wait until the connection may be made again; raise if it may not."""
+        """Wait until it may reconnect; raise if it may not."""
         await self.disconnect()
         self.ended = True
         if isinstance(self.parser, LineParser) and self.since:
             raise ConnectionError(
-                f"{error}; it broke off after {self.since} lines, and lines have no ids from which a server could go on"
+                f"{error}; it broke off after {self.since} lines, and lines have no ids from which it could resume"
             ) from error
         await self.again.wait(error)
         self.ended = False
@@ -192,7 +192,7 @@ class HttpStreamReader:
             await response.aclose()
 
     async def aclose(self) -> None:
-        """Read nothing more."""
+        """Stop reading, and close the connection."""
         self.ended = True
         await self.disconnect()
         client, self.client = self.client, None

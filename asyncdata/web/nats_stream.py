@@ -1,4 +1,4 @@
-"""NATS JetStream: the messages of a stream after a offset, or those that a durable consumer shares out."""
+"""NATS JetStream: the messages of a stream after an offset, or those that a durable consumer distributes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXTRA: Final = "'asyncdata[nats]'"
 
 @dataclass(frozen=True)
 class NatsStream:
-    """The messages of a stream, whenever it is read."""
+    """The messages of a stream; each iteration connects anew."""
 
     url: str
     stream: str
@@ -33,7 +33,7 @@ class NatsStream:
 
 @final
 class NatsReader(QueueReader[int]):
-    """Reads a stream by a pull consumer, of its own or a durable one."""
+    """Reads a stream through a pull consumer, its own or a durable one."""
 
     kind: ClassVar[type] = int
 
@@ -71,7 +71,7 @@ class NatsReader(QueueReader[int]):
         self.subscription = await self.jetstream.pull_subscribe_bind(consumer=consumer, stream=self.source.stream)
 
     async def kept(self) -> tuple[int, int]:
-        """Return the numbers of the first and the last message that the stream keeps."""
+        """Return the numbers of the first and the last message that the stream holds."""
         state = (await self.jetstream.stream_info(self.source.stream)).state
         return state.first_seq, state.last_seq
 
@@ -84,17 +84,17 @@ class NatsReader(QueueReader[int]):
         """Raise if messages that are still to be read were removed, or the stream is another one."""
         if self.next < first:
             raise ResumeError(
-                f"{self.name}: it goes on at message {self.next}, and those before {first} were removed; start without "
-                "the state"
+                f"{self.name}: the state resumes at message {self.next}, but messages before {first} were removed; "
+                "start without the state"
             )
         if self.next > last + 1:
             raise ResumeError(
-                f"{self.name}: it goes on at message {self.next}, and the stream ends at {last}: it is another one; "
-                "start without the state"
+                f"{self.name}: the state resumes at message {self.next}, but the stream ends at {last}: it is another "
+                "stream; start without the state"
             )
 
     async def consumer(self) -> str:
-        """Return the name of the consumer to read by; make it unless it is there."""
+        """Return the name of the consumer; create it if there is none."""
         api = require("nats.js.api", "from_nats", EXTRA)
         missing = require("nats.js.errors", "from_nats", EXTRA).NotFoundError
         durable, stream = self.source.durable, self.source.stream
@@ -118,7 +118,7 @@ class NatsReader(QueueReader[int]):
         try:
             found: list[Any] = await self.subscription.fetch(MESSAGES, WAIT_SECONDS)
         except nobody:
-            await self.connection.flush()  # which tells whether there is a connection
+            await self.connection.flush()  # raises if there is no connection
             return []
         offsets = [message.metadata.sequence.stream for message in found]
         if self.source.durable is None:
@@ -130,13 +130,13 @@ class NatsReader(QueueReader[int]):
         return [(offset, message.data) for offset, message in zip(offsets, found, strict=True)]
 
     async def check_whole(self, offsets: Sequence[int]) -> None:
-        """Raise if messages were removed before they were read; what is of other subjects is missing too."""
+        """Raise if messages were removed before they were read; messages of other subjects are missing too."""
         if self.offset and offsets[0] > self.next:
             first, _ = await self.kept()
             if first > self.next:
                 raise DataLossError(
-                    f"{self.name}: messages from {self.next} to {first - 1} were removed before they were read: let "
-                    "the stream keep more, or read faster"
+                    f"{self.name}: messages from {self.next} to {first - 1} were removed before they were read: raise "
+                    "the limits of the stream, or read faster"
                 )
 
     async def disconnect(self) -> None:
@@ -146,4 +146,4 @@ class NatsReader(QueueReader[int]):
 
 
 async def ignore_error(error: Exception) -> None:
-    """Log nothing: what goes wrong is raised where messages are read."""
+    """Log nothing: errors are raised where messages are read."""

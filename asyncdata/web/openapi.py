@@ -1,4 +1,4 @@
-"""What an ingest application takes and answers, as an OpenAPI description."""
+"""The requests and replies of an ingest application, as an OpenAPI description."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACCEPTED: dict[str, Any] = {
     "required": ["accepted"],
     "properties": {
         "accepted": {"type": "integer", "minimum": 0, "description": "how many items the body has"},
-        "duplicate": {"type": "boolean", "description": "they had been taken before, by the same idempotency key"},
+        "duplicate": {"type": "boolean", "description": "they were accepted before, with the same idempotency key"},
     },
 }
 
@@ -25,7 +25,7 @@ REFUSED: dict[str, Any] = {
     "properties": {
         "error": {"type": "string"},
         "accepted": {"type": "integer", "const": 0},
-        "line": {"type": "integer", "minimum": 1, "description": "which line is wrong"},
+        "line": {"type": "integer", "minimum": 1, "description": "the number of the wrong line"},
     },
 }
 
@@ -35,15 +35,16 @@ STATUSES = {
     "403": "only clients on the server's machine are served",
     "408": "the body took too long",
     "413": "the body or an item is too large",
-    "415": "no such type of content is taken",
+    "415": "the type of content is not supported",
     "429": "the channel is full; send the request again after Retry-After seconds",
-    "503": "the channel is closed, or too much is being received; send the request again after Retry-After seconds",
+    "503": "the channel is closed, or too many bytes are being received; send the request again after Retry-After "
+    "seconds",
 }
 
 
 @final
 class OpenApi:
-    """`GET /openapi.json`: the description, for everybody."""
+    """`GET /openapi.json`: the description, without authentication."""
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         await respond(send, 200, json.dumps(description()).encode(), [JSON])
@@ -52,16 +53,16 @@ class OpenApi:
 def description() -> dict[str, Any]:
     """Return the description."""
     health = {
-        "200": {"description": "items are taken"},
-        "503": {"description": "no items are taken, or nobody reads them"},
+        "200": {"description": "items are accepted"},
+        "503": {"description": "no items are accepted, or the consumer has ended"},
     }
     return {
         "openapi": "3.1.0",
         "info": {"title": "asyncdata ingest", "version": "1"},
         "paths": {
             "/ingest": {"post": ingest()},
-            "/health": {"get": {"summary": "Tell whether items are taken.", "responses": health}},
-            "/metrics": {"get": {"summary": "Count what was taken, for Prometheus.", "responses": metrics()}},
+            "/health": {"get": {"summary": "Say whether items are accepted.", "responses": health}},
+            "/metrics": {"get": {"summary": "Count what was accepted, for Prometheus.", "responses": metrics()}},
         },
     }
 
@@ -71,13 +72,13 @@ def ingest() -> dict[str, Any]:
     refused = {"application/json": {"schema": REFUSED}}
     retry = {"Retry-After": {"schema": {"type": "integer"}}}
     responses: dict[str, Any] = {
-        "200": {"description": "all items are taken", "content": {"application/json": {"schema": ACCEPTED}}}
+        "200": {"description": "all items are accepted", "content": {"application/json": {"schema": ACCEPTED}}}
     }
     for status, what in STATUSES.items():
         more = {"headers": retry} if status in ("429", "503") else {}
         responses[status] = {"description": what, "content": refused, **more}
     return {
-        "summary": "Take all items of the body, or none.",
+        "summary": "Accept all items of the body, or none.",
         "parameters": [
             {
                 "name": "Idempotency-Key",

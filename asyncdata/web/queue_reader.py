@@ -1,4 +1,4 @@
-"""What readers of queues on servers share: messages are read many at a time, in order, and each has an offset."""
+"""The base of readers of queues on servers: messages are read many at a time, in order, and each has an offset."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from asyncdata.web.reconnecting import Reconnecting
 __all__ = ("MESSAGES", "WAIT_SECONDS", "Begin", "Message", "Queue", "QueueReader")
 
 MESSAGES: Final = 1000
-"""What is asked for at once, at most."""
+"""The most messages that are requested at once."""
 
 WAIT_SECONDS: Final = 5.0
-"""How long a server waits for a message before it says that there is none."""
+"""How long a server waits for a message before it answers that there is none."""
 
 Begin: TypeAlias = Literal["oldest", "new"]
 
 Offset = TypeVar("Offset", str, int)
 
 Message: TypeAlias = tuple[Offset, Any]
-"""What a message says, behind its offset."""
+"""An offset, and the content of the message there."""
 
 
 class QueueReader(Generic[Offset]):
-    """Reads a queue from an offset on, and connects again where the connection breaks.
+    """Reads a queue from an offset on, and reconnects when the connection breaks.
 
-    Where a consumer `group` shares the messages out, the server keeps the offset, and there is no state.
+    If a consumer `group` shares the messages, the server stores the offset, and there is no state.
     """
 
     kind: ClassVar[type]
-    """Of an offset."""
+    """The type of an offset."""
 
     def __init__(self, name: str, group: str | None, follow: bool, give_up_seconds: float) -> None:
         self.name = name
@@ -38,25 +38,25 @@ class QueueReader(Generic[Offset]):
         self.follow = follow
         self.again = Reconnecting(name, give_up_seconds)
         self.offset: Offset | None = None
-        """That of the last message that was read, or behind which to begin; `None` before that is known."""
+        """The offset of the last message that was read, or after which to begin; `None` before that is known."""
         self.expected: Offset | None = None
-        """That of the first message to read, where a state says so: it must be there still."""
+        """The offset of the first message to read, if a state has it: that message must still be there."""
         self.connected = False
 
     # what differs between kinds of queues
 
     async def connect(self) -> None:
-        """Connect; find `offset` if there is none, unless a message is `expected`, and else see that it is still good.
+        """Connect, and find `offset` if there is none and no message is `expected`; otherwise check it.
 
-        `ResumeError` if what followed it may be gone.
+        `ResumeError` if messages after it may have been removed.
         """
         raise NotImplementedError
 
     async def receive(self) -> list[Message[Offset]]:
-        """Return what follows `offset`, or begins with what is `expected`.
+        """Return the messages after `offset`, or from the `expected` one on.
 
-        Nothing if nothing came for a while, or if there is nothing now and `follow` is off. What a group is given is
-        acknowledged before that.
+        The list is empty if no message came for a while, or if there is none now and `follow` is off. Messages for a
+        group are acknowledged before they are returned.
         """
         raise NotImplementedError
 
@@ -65,22 +65,22 @@ class QueueReader(Generic[Offset]):
         raise NotImplementedError
 
     def transient_errors(self) -> tuple[type[Exception], ...]:
-        """Return the errors after which it is connected again."""
+        """Return the errors after which the reader reconnects."""
         raise NotImplementedError
 
-    # what does not
+    # what is common to them
 
     def state(self, at: Offset | None, after: Offset | None) -> dict[str, Any] | ResumeError:
-        """Return what leads back to the message `at` an offset, or to what follows another; or why nothing does."""
+        """Return the state of the message `at` an offset, or `after` one; or the error that says why there is none."""
         if self.group is None:
             return {"queue": self.name, "at": at, "after": after}
         return ResumeError(
-            f"{self.name}: what was given to {self.group!r} is acknowledged, and not given again; a reader without it "
-            "goes on from states"
+            f"{self.name}: messages for {self.group!r} are acknowledged and not delivered again, so there is no state; "
+            "a reader without it resumes from states"
         )
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Go on from a state; `ResumeError` if it is of another queue."""
+        """Resume from a state; `ResumeError` if it is of another queue."""
         at, after = state["at"], state["after"]
         if self.group is not None or state["queue"] != self.name or {type(at), type(after)} != {self.kind, type(None)}:
             raise ResumeError(
@@ -90,7 +90,7 @@ class QueueReader(Generic[Offset]):
         self.offset, self.expected = after, at
 
     async def ensure_connected(self) -> None:
-        """Connect unless it is connected; then the offset is known."""
+        """Connect if it is not connected; after that the offset is known."""
         transient = self.transient_errors()
         while not self.connected:
             try:
@@ -100,7 +100,7 @@ class QueueReader(Generic[Offset]):
                 await self.broken(error)
 
     async def messages(self) -> list[Message[Offset]]:
-        """Return the next messages, at least one; nothing at the end."""
+        """Return the next messages, at least one; an empty list at the end."""
         transient = self.transient_errors()
         while True:
             await self.ensure_connected()
@@ -117,29 +117,29 @@ class QueueReader(Generic[Offset]):
                 return found
 
     def check_expected(self, first: Offset) -> None:
-        """Raise if what comes first is not what a state says."""
+        """Raise if the first message is not the one that a state expects."""
         expected, self.expected = self.expected, None
         if expected is not None and first != expected:
             raise ResumeError(
-                f"{self.name}: the state goes on at {expected}, which is no longer there, and the next message is at "
+                f"{self.name}: the state resumes at {expected}, which is no longer there; the next message is at "
                 f"{first}: start without the state"
             )
 
     async def broken(self, error: Exception) -> None:
-        """Wait until the connection may be made again; raise if it may not."""
+        """Wait until it may reconnect; raise if it may not."""
         await self.close()
         failure = ConnectionError(f"{self.name}: {type(error).__name__}: {error}")
         failure.__cause__ = error
         await self.again.wait(failure)
 
     async def close(self) -> None:
-        """Read nothing more on this connection."""
+        """Stop reading, and close the connection."""
         self.connected = False
         await self.disconnect()
 
 
 class Queue(Protocol):
-    """A queue on a server, whenever it is read."""
+    """A queue on a server."""
 
     def reader(self) -> QueueReader[Any]:
         """Return a reader that is not connected yet."""

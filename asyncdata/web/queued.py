@@ -31,13 +31,13 @@ class Queued(Pumped):
         if place.state is not None:
             self.parse_position(json.loads(place.state), reader.resume)
         elif place.number:
-            raise ResumeError(f"{self.label()}: the state tells no place in the queue")
+            raise ResumeError(f"{self.label()}: the state has no offset in the queue")
         return QueueBridge(scope, reader, place.first)
 
     @property
     def resume_note(self) -> str:
         reader = self.queue.reader()
-        return f"{reader.name} goes on at its offset" if reader.group is None else f"{reader.name} keeps no state"
+        return f"{reader.name} resumes at its offset" if reader.group is None else f"{reader.name} has no state"
 
     def label(self) -> str:
         return self.queue.reader().name
@@ -45,12 +45,12 @@ class Queued(Pumped):
 
 @final
 class QueueBridge(IteratorBridge):
-    """Gives what a reader reads, on the engine's loop. Messages that are given together have one snapshot."""
+    """Gives the messages of a reader, on the engine's loop. Messages that are given together have one snapshot."""
 
     def __init__(self, scope: Scope, reader: QueueReader[Any], first: int) -> None:
         self.reader = reader
         self.number = first
-        """Of the next message."""
+        """The number of the next message."""
         self.ready: list[Message[Any]] = []
         self.taken = 0
         self.snapshots: list[SourceSnapshot] = []
@@ -59,7 +59,7 @@ class QueueBridge(IteratorBridge):
         scope.owned.adopt(scope.loop.create_task(self.close_at_end()))
 
     async def close_at_end(self) -> None:
-        """Close the connection when nothing more is read."""
+        """Close the connection when reading ends."""
         try:
             await self.stopped.wait()
         finally:
@@ -87,7 +87,7 @@ class QueueBridge(IteratorBridge):
         return [message for _, message in part]
 
     async def read(self) -> None:
-        """Read messages; it is the end if there are none."""
+        """Read messages; if there are none, the queue has ended."""
         self.ready, self.taken = [], 0
         await self.reader.ensure_connected()
         self.connected = True
@@ -95,7 +95,7 @@ class QueueBridge(IteratorBridge):
         self.over = not self.ready
 
     def failed(self, error: Exception) -> list[Any]:
-        """Return an error in the place of the next message; from behind it that message comes."""
+        """Return an error in the place of the next message; after it that message comes."""
         if self.connected:
             at, after = self.reader.expected, self.reader.offset
             self.snapshots = [self.snapshot(at, after)]
@@ -104,7 +104,7 @@ class QueueBridge(IteratorBridge):
         return [Failure(error, True)]
 
     def snapshot(self, at: Any = None, after: Any = None) -> SourceSnapshot:
-        """Return what leads back to the next message."""
+        """Return the state from which the next message can be read again."""
         state = self.reader.state(at, after)
         return SourceSnapshot(self.number, state if isinstance(state, ResumeError) else json.dumps(state))
 

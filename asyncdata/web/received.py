@@ -22,27 +22,27 @@ __all__ = ("Freshness", "Received")
 
 @dataclass(frozen=True)
 class Freshness:
-    """How old items may be, and of which version they must be at least."""
+    """The largest age and the smallest version of items."""
 
     max_age: float | None = None
     min_version: int | Callable[[], int] | None = None
 
     @staticmethod
     def of(max_age: object, min_version: object) -> Freshness | None:
-        """Return what the user asked for; `None` if everything is fresh."""
+        """Return the limits that the user asked for; `None` without limits."""
         if max_age is None and min_version is None:
             return None
         if max_age is not None and (not isinstance(max_age, (int, float)) or max_age <= 0):
             raise PlanError(f"from_channel(max_age=) must be a number of seconds above 0, got {max_age!r:.80}")
         if min_version is not None and not isinstance(min_version, int) and not callable(min_version):
             raise PlanError(
-                "from_channel(min_version=) must be an integer, or a function that returns the one of now, "
+                "from_channel(min_version=) must be an integer, or a function that returns the current one, "
                 f"got {min_version!r:.80}"
             )
         return Freshness(max_age, cast("int | Callable[[], int] | None", min_version))
 
     def now(self, clock: Callable[[], float]) -> Callable[[float, int | None], bool]:
-        """Return what tells which items are stale by now, from when they came and their version if they have one."""
+        """Return a function that says whether items are stale now, by their time and their version, if any."""
         oldest = None if self.max_age is None else clock() - self.max_age
         least = self.min_version() if callable(self.min_version) else self.min_version
 
@@ -55,7 +55,7 @@ class Freshness:
 
 @dataclass(frozen=True, eq=False)
 class Received(Node):
-    """What is sent to a channel, until that is closed."""
+    """The items that are sent to a channel, until it is closed."""
 
     channel: Channel = field(repr=False, metadata=ELSEWHERE)
     freshness: Freshness | None = field(default=None, repr=False, metadata=ELSEWHERE)
@@ -77,7 +77,7 @@ class Received(Node):
 
     @property
     def resume_note(self) -> str:
-        return "from_channel(Channel) cannot go on from a state, as it keeps nothing"
+        return "from_channel(Channel) cannot resume from a state, because it does not store items"
 
     def label(self) -> str:
         return "from_channel(Channel)"
@@ -87,19 +87,19 @@ class Received(Node):
 
     def gone(self) -> ResumeError:
         return ResumeError(
-            "from_channel(Channel): a Channel does not keep what was read, so a run cannot go on from a state; start "
-            "without it"
+            "from_channel(Channel): a Channel does not store items that were read, so a run cannot resume from a "
+            "state; start without it, or use a DurableChannel"
         )
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
-        """Yield what was sent, at most what is wanted, and wait where there is nothing."""
+        """Yield the items that were sent, as many as are wanted, and wait for more."""
         if position is not None:
             raise self.gone()
         queue = queue_of(self.channel)
         if queue.closed and not queue.items and (queue.taken or queue.dropped):
             raise PlanError(
                 "from_channel(Channel): the channel is closed and was read to its end, and it can be read only once; "
-                "for several epochs keep the elements by cache()"
+                "for several epochs store the elements with cache()"
             )
         signal = LoopSignal(scope.loop, threadsafe=True)
         with queue.read_by(signal):

@@ -1,4 +1,4 @@
-"""When to connect again to what gives items for as long as it runs, and when to give that up."""
+"""When to reconnect to an endless stream, and when to give up."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ log = logging.getLogger("asyncdata")
 
 @final
 class Reconnecting:
-    """Waits longer after each attempt, until so many seconds have passed since something came.
+    """Waits longer after each attempt, until `give_up_seconds` have passed since the last item.
 
-    What never gave anything is not tried again: its address may be wrong.
+    A stream that has never sent anything is not tried again: its address may be wrong.
     """
 
     def __init__(self, what: str, give_up_seconds: float) -> None:
@@ -28,10 +28,10 @@ class Reconnecting:
         self.first = FIRST_SECONDS
         self.attempts = 0
         self.came: float | None = None
-        """When something came last, by the loop's clock."""
+        """The time of the last item, by the loop's clock."""
 
     def received(self) -> None:
-        """Take note that something came."""
+        """Record that something came."""
         self.came, self.attempts = asyncio.get_running_loop().time(), 0
 
     async def wait(self, error: Exception) -> None:
@@ -40,6 +40,6 @@ class Reconnecting:
         if self.came is None or asyncio.get_running_loop().time() + wait > self.came + self.seconds:
             raise error
         if not self.attempts:
-            log.warning("%s: the connection broke (%s); it is made again", self.what, error)
+            log.warning("%s: the connection broke (%s); reconnecting", self.what, error)
         self.attempts += 1
         await asyncio.sleep(wait)

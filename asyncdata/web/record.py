@@ -1,4 +1,4 @@
-"""Records of a durable channel: the body of a request, when it came, and its key, as bytes, a frame each."""
+"""Records of a durable channel: the body, time and key of a request as bytes, one frame each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = (
 )
 
 FRAMING: Final = 16
-"""Bytes that a frame has next to its record."""
+"""The bytes that a frame has besides its record."""
 
 HEAD: Final = struct.Struct("<2sBBHxxdq")
 MAGIC: Final = b"ac"
@@ -37,13 +37,13 @@ FORMS: Final = ("bytes", "json", "ndjson", "msgpack")
 
 
 class Kind(IntEnum):
-    """What a record is."""
+    """The kind of a record."""
 
     DATA = 0
     KEYS = 1
-    """The digests of the keys that came before this segment: its first record."""
+    """The first record of a segment: the digests of the keys before it."""
     END = 2
-    """Nothing more will come."""
+    """The end of the channel."""
 
 
 class Record(NamedTuple):
@@ -64,9 +64,9 @@ class Record(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes) -> Record:
-        """Return what was packed; `ValueError` if it is no record."""
+        """Unpack a record; `ValueError` if it is none."""
         if len(data) < HEAD.size or data[:2] != MAGIC:
-            raise ValueError("it is no record of a channel")
+            raise ValueError("it is not a record of a channel")
         _, kind, form, length, since, version = HEAD.unpack_from(data)
         if form >= len(FORMS) or HEAD.size + length > len(data):
             raise ValueError("it is a record of another version of asyncdata")
@@ -76,12 +76,12 @@ class Record(NamedTuple):
 
 
 def framed(record: Record) -> bytes:
-    """Return a record as it stands in a segment."""
+    """Return a record as it is stored in a segment."""
     return frame(record.packed())
 
 
 def digest_of(key: str) -> bytes:
-    """Return what is remembered of an idempotency key."""
+    """Return the digest of an idempotency key."""
     return blake2b(key.encode(), digest_size=DIGEST).digest()
 
 
@@ -96,7 +96,7 @@ def digests_in(body: bytes) -> Iterator[bytes]:
 
 
 class Frame(NamedTuple):
-    """A record between `begin` and `end`, offsets into what was read; or what is wrong with it."""
+    """A record between the offsets `begin` and `end`, or the error that says what is wrong with it."""
 
     begin: int
     end: int
@@ -108,7 +108,7 @@ class DamagedFrameError(DataLossError):
 
 
 def frame_of(data: bytes, at: int, where: str) -> Frame | int:
-    """Return the frame that begins at an offset, or up to where there must be bytes for it to be complete.
+    """Return the frame that begins at an offset; if `data` ends within it, the offset up to which bytes are needed.
 
     `DamagedFrameError` if its length is damaged.
     """

@@ -1,4 +1,4 @@
-"""What a durable channel was left like: where its log ends, and which idempotency keys it knows."""
+"""Recovery of a durable channel: where its log ends, and which idempotency keys it knows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ("Recovered", "recover")
 
 @dataclass
 class Recovered:
-    """How a log goes on: at `end`, in the segment that begins at `segment`, in a new one if that is -1."""
+    """Where a log continues: at `end`, in the segment that begins at `segment`, or in a new one if that is -1."""
 
     end: int = 0
     segment: int = -1
@@ -23,10 +23,10 @@ class Recovered:
 
 
 def recover(folder: ChannelFolder, most_keys: int) -> Recovered:
-    """Mend what a writer left that was killed, and return how the log goes on.
+    """Repair the folder after a writer was killed, and return where the log continues.
 
-    What was written whole and not acknowledged stays: its client may have gone, and sends it again by its key if not.
-    What was written in part goes. Damage to what had been acknowledged stays where it is, for who reads to see.
+    Records that were written completely stay, even if they were not acknowledged: a client that repeats one uses its
+    key. Records that were written in part are removed. Damage to acknowledged records stays, and readers report it.
     """
     found, committed = Recovered(), folder.committed.read() or 0
     starts = folder.segments()
@@ -34,7 +34,7 @@ def recover(folder: ChannelFolder, most_keys: int) -> Recovered:
         found.end = committed
     else:
         learn_keys(folder, starts, found)
-        go_on(folder, starts[-1], committed, found)
+        find_end(folder, starts[-1], committed, found)
     while len(found.known) > most_keys:
         del found.known[next(iter(found.known))]
     folder.committed.write(found.end)
@@ -42,11 +42,11 @@ def recover(folder: ChannelFolder, most_keys: int) -> Recovered:
     return found
 
 
-def go_on(folder: ChannelFolder, start: int, committed: int, found: Recovered) -> None:
+def find_end(folder: ChannelFolder, start: int, committed: int, found: Recovered) -> None:
     """Find where the last segment ends, and cut off what was written in part."""
     data = folder.segment(start).read_bytes()
-    good = whole(data, committed - start)
-    if good < committed - start:  # damaged, and perhaps cut off: offsets are never used twice
+    good = complete_until(data, committed - start)
+    if good < committed - start:  # damaged, and perhaps truncated: offsets are never used twice
         found.end = max(committed, start + len(data))
         return
     file = os.open(folder.segment(start), os.O_WRONLY | os.O_CLOEXEC)
@@ -59,8 +59,8 @@ def go_on(folder: ChannelFolder, start: int, committed: int, found: Recovered) -
     found.end, found.segment = start + good, start
 
 
-def whole(data: bytes, committed: int) -> int:
-    """Return where the frames end that are complete; before `committed` one may be damaged."""
+def complete_until(data: bytes, committed: int) -> int:
+    """Return where the complete frames end; a frame before `committed` may be damaged."""
     at = 0
     try:
         while isinstance(one := frame_of(data, at, "it"), Frame):
@@ -73,7 +73,7 @@ def whole(data: bytes, committed: int) -> int:
 
 
 def learn_keys(folder: ChannelFolder, starts: list[int], found: Recovered) -> None:
-    """Find the keys that were stored: the first record of a segment tells those before it."""
+    """Find the keys that were stored: the first record of a segment has those before it."""
     records: list[list[Record]] = []
     for start in reversed(starts):
         records.append(records_of(folder.segment(start).read_bytes()))
@@ -89,7 +89,7 @@ def learn_keys(folder: ChannelFolder, starts: list[int], found: Recovered) -> No
 
 
 def records_of(data: bytes) -> list[Record]:
-    """Return the records of a segment without their bodies, as far as they are complete."""
+    """Return the complete records of a segment, without their bodies."""
     found, at = list[Record](), 0
     try:
         while isinstance(one := frame_of(data, at, "it"), Frame):

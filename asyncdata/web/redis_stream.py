@@ -1,4 +1,4 @@
-"""Redis Streams: entries after an offset, or those that a consumer group shares out."""
+"""Redis Streams: entries after an offset, or those that a consumer group distributes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST: Final = "0-0"
 
 @dataclass(frozen=True)
 class RedisStream:
-    """The entries of a stream, whenever it is read."""
+    """The entries of a stream; each iteration connects anew."""
 
     url: str
     stream: str
@@ -34,7 +34,7 @@ class RedisStream:
 
 @final
 class RedisReader(QueueReader[str]):
-    """Reads a stream by `XREAD`, or by `XREADGROUP` for a group."""
+    """Reads a stream with `XREAD`, or with `XREADGROUP` for a group."""
 
     kind: ClassVar[type] = str
 
@@ -43,7 +43,7 @@ class RedisReader(QueueReader[str]):
         self.source = source
         self.client: Any = None
         self.pending = False
-        """Whether the group may have entries that this consumer was sent and did not acknowledge."""
+        """Whether the group may have entries that this consumer received and did not acknowledge."""
 
     def transient_errors(self) -> tuple[type[Exception], ...]:
         errors = require("redis.exceptions", "from_redis_stream", EXTRA)
@@ -67,15 +67,15 @@ class RedisReader(QueueReader[str]):
         return found[0][0].decode() if found else FIRST
 
     async def check_kept(self, offset: str) -> None:
-        """Raise if entries after an offset may have been removed: the one at that offset is gone, and was older."""
+        """Raise if entries after an offset may have been removed, because the older one at that offset was."""
         if offset != FIRST and not await self.client.xrange(self.source.stream, offset, offset):
             raise ResumeError(
-                f"{self.name}: it goes on after entry {offset}, which is no longer in the stream: what followed may "
-                "have been removed too; start without the state"
+                f"{self.name}: the state resumes after entry {offset}, which is no longer in the stream: later entries "
+                "may have been removed too; start without the state"
             )
 
     async def join(self, group: str) -> None:
-        """Make the group, unless it is there."""
+        """Create the group if there is none."""
         errors = require("redis.exceptions", "from_redis_stream", EXTRA)
         begin = "$" if self.source.start == "new" else "0"
         try:
@@ -92,10 +92,10 @@ class RedisReader(QueueReader[str]):
             found = await self.client.xrange(self.source.stream, self.expected, count=MESSAGES)
         else:
             found = await self.after(self.offset)
-        return [(offset.decode(), fields_of(entry)) for offset, entry in found if entry]  # none: it was deleted
+        return [(offset.decode(), fields_of(entry)) for offset, entry in found if entry]  # deleted entries are empty
 
     async def after(self, offset: str) -> list[tuple[bytes, Any]]:
-        """Return the entries after the last one, and make sure that none of them was removed meanwhile."""
+        """Return the entries after an offset, and check that none of them was removed in between."""
         stream = self.source.stream
         block = int(WAIT_SECONDS * 1000) if self.source.follow else None
         both = self.client.pipeline(transaction=False)
@@ -104,8 +104,8 @@ class RedisReader(QueueReader[str]):
         found, last = await both.execute()
         if found and not last and offset != FIRST:
             raise DataLossError(
-                f"{self.name}: entry {offset} was removed before what follows it was read, and that may have been "
-                "removed too: let the stream keep more (XADD MAXLEN), or read faster"
+                f"{self.name}: entry {offset} was removed before the next ones were read, and these may have been "
+                "removed too: raise the limit of the stream (XADD MAXLEN), or read faster"
             )
         return found[0][1] if found else []
 

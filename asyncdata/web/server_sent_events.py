@@ -14,17 +14,17 @@ BOM: Final = b"\xef\xbb\xbf"
 
 
 class Event(NamedTuple):
-    """An event: its data, and the id by which a client asks for what comes after it; empty if there was none yet."""
+    """An event: its data, and the id with which a client requests the events after it; empty if there was none yet."""
 
     data: bytes
     id: str
     is_marked: bool
-    """Whether it has that id itself, and not an event before it."""
+    """Whether the id is its own, and not that of an event before it."""
 
 
 @final
 class EventParser:
-    """Takes a stream as it arrives; what an event must not be longer than, one that goes on may not be either."""
+    """Parses a stream as it arrives. The limit for an event also holds for an incomplete one."""
 
     def __init__(self, max_event_bytes: int) -> None:
         self.most = max_event_bytes
@@ -35,10 +35,10 @@ class EventParser:
         self.id = ""
         self.is_marked = False
         self.retry: float | None = None
-        """Seconds that the server wants a client to wait before it connects again."""
+        """Seconds that the server wants a client to wait before it reconnects."""
 
     def feed(self, data: bytes) -> list[Event]:
-        """Take the next bytes, and return the events that they complete; `DataLossError` for one that is too long."""
+        """Parse the next bytes, and return the events that they complete; `DataLossError` for one that is too long."""
         *lines, self.rest = LINE_END.split(self.rest + data)
         found: list[Event] = []
         for line in lines:
@@ -54,7 +54,7 @@ class EventParser:
         return found
 
     def take(self, line: bytes) -> None:
-        """Take a line of an event; what no standard knows is left out."""
+        """Parse a line of an event; unknown fields are ignored."""
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         match name:

@@ -1,4 +1,4 @@
-"""Which source reads which channel."""
+"""The sources for channels, streams and queues, from the arguments of the methods."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def channel_source(channel: object, freshness: Freshness | None, decode: Any, ac
         if decode is not None or ack != "state" or not check_flag("from_channel", "follow", follow):
             raise PlanError(
                 "from_channel(decode=, ack=, follow=) are for a DurableChannel: a Channel holds items, not bytes, "
-                "gives each once and ends when it is closed"
+                "gives each item once, and ends when it is closed"
             )
         return Received(channel, freshness)
     if ack not in ("state", "delivered"):

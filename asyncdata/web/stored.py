@@ -35,7 +35,7 @@ NO_LIMIT = 1 << 62
 
 @dataclass(frozen=True, eq=False)
 class Stored(Node):
-    """The items of what a durable channel has stored and will store."""
+    """The items that a durable channel has stored and will store."""
 
     path: str = field(metadata=ELSEWHERE, repr=False)
     decode: Decode | None = field(default=None, repr=False, metadata=REPLACEABLE)
@@ -55,14 +55,14 @@ class Stored(Node):
 
     @property
     def folder(self) -> ChannelFolder:
-        """Where it is."""
+        """The folder of the channel."""
         return ChannelFolder(self.path)
 
     def read_before(self, position: Position) -> int | None:
         return None if position == "end" else self.parse_position(position, StreamPlace.of).number
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        """Yield elements that were read before: each knows the place of its record."""
+        """Yield elements that were read before: the ticket of each has the offset of its record."""
         found: dict[Ticket, Any] = {}
         folder = self.folder
         by_place: dict[int, list[RestorableItem]] = {}
@@ -87,14 +87,14 @@ class Stored(Node):
             yield block
 
     def offset(self, folder: ChannelFolder, state: str) -> int:
-        """Return the place in a state; `ResumeError` if it is of another channel."""
+        """Return the offset in a state; `ResumeError` if it is of another channel."""
         saved = json.loads(state)
         if saved["channel"] != folder.id:
             raise ResumeError(f"{self.label()}: the state is of another channel than the one in {folder.path}")
         return int(saved["offset"])
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
-        """Yield the items of records that are on the disk, and wait for more."""
+        """Yield the items of the records on the disk, and wait for more."""
         place, folder = self.parse_position(position, StreamPlace.of), self.folder
         with self.exclusive(folder):
             output = OutputBuffer(self.label(), folder.id, place)
@@ -122,10 +122,13 @@ class Stored(Node):
 
     @contextmanager
     def exclusive(self, folder: ChannelFolder) -> Generator[None]:
-        """Keep others from reading what is gone once it is delivered."""
+        """Exclude other readers, if items are deleted when they are delivered."""
         lock = FileLock.take(folder.path / "reader") if self.ack == "delivered" else None
         if self.ack == "delivered" and lock is None:
-            raise ConcurrentUseError(f"{self.label()}: {folder.path} is read already, and each element is given once")
+            raise ConcurrentUseError(
+                f"{self.label()}: {folder.path} has a reader already; with ack='delivered' each element is given once, "
+                "so only one may read"
+            )
         try:
             yield
         finally:
@@ -135,7 +138,7 @@ class Stored(Node):
     async def frames(
         self, scope: Scope, folder: ChannelFolder, offset: int | None
     ) -> AsyncGenerator[list[Frame], None]:
-        """Yield the frames that are there, again and again, and wait where there are none."""
+        """Yield the frames that are there, repeatedly, and wait if there are none."""
         reader, wake, woken = LogReader(folder, offset), WakeFile(folder), asyncio.Event()
         scope.loop.add_reader(wake.descriptor, lambda: (wake.clear(), woken.set()))
         segment = -1
@@ -161,7 +164,7 @@ class Stored(Node):
             reader.close()
 
     def add_frame(self, output: OutputBuffer, frame: Frame) -> None:
-        """Add the items of a frame, unless they are stale or the channel's own."""
+        """Add the items of a frame, unless they are stale or the frame has no data."""
         record = frame.record
         if isinstance(record, Record):
             if record.kind != Kind.DATA:
@@ -174,7 +177,7 @@ class Stored(Node):
         output.add(frame, self.items(frame))
 
     def items(self, frame: Frame) -> list[Any]:
-        """Return the items of a frame, or what is wrong with it as a failure."""
+        """Return the items of a frame, or one failure that says what is wrong with it."""
         if not isinstance(frame.record, Record):
             return [Failure(frame.record)]
         decoder = BodyDecoder(frame.record.form, self.decode, NO_LIMIT, NO_LIMIT)
@@ -186,14 +189,14 @@ class Stored(Node):
 
 
 def is_end(frame: Frame) -> bool:
-    """Return whether nothing will ever come behind a frame."""
+    """Return whether a frame is the end of the channel."""
     return isinstance(frame.record, Record) and frame.record.kind == Kind.END
 
 
 class OutputBuffer:
-    """Items that were read and are still to be given, and from where in the log each can be read again.
+    """Items that were read and not yet delivered, and the offset in the log from which each can be read again.
 
-    Of the first record the items that were given before are left out.
+    Items of the first record that were delivered before are left out.
     """
 
     def __init__(self, label: str, channel: str, place: StreamPlace) -> None:
@@ -202,22 +205,22 @@ class OutputBuffer:
         self.start = self.stop = place.number
         self.skip = place.skip
         self.end = 0
-        """Where the last record ends that items were taken of."""
+        """Where the last record ends whose items were added."""
         self.items: list[Any] = []
         self.taken = 0
         self.snapshots: list[SourceSnapshot] = []
 
     @property
     def waiting(self) -> int:
-        """How many items are still to be given."""
+        """How many items are not yet delivered."""
         return self.stop - self.start
 
     def add(self, frame: Frame, items: list[Any]) -> None:
         """Add the items of a frame."""
         if self.skip > len(items):
             raise ResumeError(
-                f"{self.label}: {self.skip} items of the record at byte {frame.begin} had been given when the state "
-                f"was saved, and it has {len(items)} now; decode= must give as many as it gave then"
+                f"{self.label}: {self.skip} items of the record at byte {frame.begin} had been delivered when the "
+                f"state was saved, but it has only {len(items)} now; decode= must return as many as before"
             )
         self.note(self.stop - self.skip, frame.begin)
         for place, item in enumerate(items):
@@ -228,18 +231,18 @@ class OutputBuffer:
         self.skip_frame(frame)
 
     def skip_frame(self, frame: Frame) -> None:
-        """Go on behind a frame."""
+        """Continue after a frame."""
         self.skip, self.end = 0, frame.end
         self.note(self.stop, frame.end)
 
     def note(self, number: int, offset: int) -> None:
-        """Note that the items from a number on can be read from an offset on."""
+        """Record that the items from a number on can be read from an offset on."""
         if self.snapshots and self.snapshots[-1].number == number:
             self.snapshots.pop()
         self.snapshots.append(SourceSnapshot(number, self.state % offset))
 
     def next(self, limit: int) -> Block:
-        """Return at most so many items."""
+        """Return at most `limit` items."""
         start, stop = self.start, min(self.stop, self.start + limit)
         taken = self.taken + stop - start
         whole = not self.taken and taken == len(self.items)

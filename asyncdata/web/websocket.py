@@ -1,4 +1,4 @@
-"""WebSockets of an ingest application: each message is taken as a request is, and acknowledged in its turn."""
+"""WebSockets of an ingest application: each message is handled like a request, and acknowledged in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from asyncdata.web.http import Ingest, Message, Receive, Send, headers_of, refus
 __all__ = ("IngestSocket",)
 
 IN_FLIGHT: Final = 256
-"""Messages of a socket that are not acknowledged yet, at most."""
+"""The most messages of a socket that are not acknowledged yet."""
 
 REFUSED: Final = 1008
 LATER: Final = 1013
@@ -25,13 +25,13 @@ LATER: Final = 1013
 
 @final
 class IngestSocket:
-    """The endpoint that takes WebSockets: an ASGI application."""
+    """The endpoint for WebSockets: an ASGI application."""
 
     def __init__(self, ingest: Ingest) -> None:
         self.ingest = ingest
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        await receive()  # that it wants to connect
+        await receive()  # the request to connect
         try:
             await admit(self.ingest.authenticate, scope.get("client"), headers_of(scope))
             messages = Messages(self.ingest, scope.get("query_string", b""))
@@ -49,9 +49,9 @@ class IngestSocket:
 
 @final
 class Messages:
-    """The messages of one socket: what they are, how many came, and which wait for their acknowledgement.
+    """The messages of one socket: their type and number, and those that wait for their acknowledgement.
 
-    They are taken in order, and the next one is begun before the last one is on the disk.
+    They are handled in order, and the next one is begun before the last one is on the disk.
     """
 
     def __init__(self, ingest: Ingest, query: bytes) -> None:
@@ -65,10 +65,10 @@ class Messages:
         self.waiting: deque[asyncio.Task[Message]] = deque()
         self.space = asyncio.Semaphore(IN_FLIGHT)
         self.refused = self.ended = False
-        """Whether one was refused that its client is to send again, and so all after it; whether the client left."""
+        """Whether a message was refused that the client must repeat, with all after it; whether the client left."""
 
     async def take_all(self, receive: Receive, send: Send) -> None:
-        """Take messages and acknowledge them, until the client leaves or is to come again later."""
+        """Accept and acknowledge messages, until the client leaves or must come again later."""
         more = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             receiving = group.create_task(self.receive_all(receive, group, more))
@@ -76,7 +76,7 @@ class Messages:
             receiving.cancel()
 
     async def receive_all(self, receive: Receive, group: asyncio.TaskGroup, more: asyncio.Event) -> None:
-        """Begin to take each message as it comes."""
+        """Begin to handle each message as it comes."""
         while True:
             await self.space.acquire()
             message = await receive()
@@ -89,7 +89,7 @@ class Messages:
             more.set()
 
     async def take(self, message: Message, number: int) -> dict[str, Any]:
-        """Put the items of a message into the channel, and return what to say of it."""
+        """Put the items of a message into the channel, and return the reply."""
         text: str | None = message.get("text")
         kind, data = (self.binary, message["bytes"]) if text is None else ("application/x-ndjson", text.encode())
         limits = self.ingest.limits
@@ -109,12 +109,12 @@ class Messages:
         return {"message": number, **reply}
 
     def check_order(self) -> None:
-        """Raise if a message before was refused, and this one would come before it."""
+        """Raise if an earlier message was refused, so that this one would come before it."""
         if self.refused:
             raise ClosedError("a message before this one was refused; send it again, and then this one")
 
     async def answer(self, send: Send, more: asyncio.Event) -> None:
-        """Acknowledge each message in its turn; take all that was sent, also by a client that has left."""
+        """Acknowledge each message in order; handle all that were sent, even if the client has left."""
         left = False
         while True:
             while not self.waiting:

@@ -1,4 +1,4 @@
-"""Streams of others by WebSocket: each message is an item."""
+"""WebSocket streams of other services: each message is an item."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from asyncdata.web.reconnecting import Reconnecting
 __all__ = ("Subscribe", "WebSocketStream")
 
 Subscribe: TypeAlias = str | bytes | Callable[[Any], str | bytes]
-"""What is sent first: a message, or what makes one of the last item that came, `None` if none did."""
+"""The first message to send, or a function that makes it from the last item that came (`None` if none did)."""
 
 MESSAGE_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)
 class WebSocketStream:
-    """The messages of a URL, whenever it is read."""
+    """The messages of a URL; each iteration connects anew."""
 
     url: str
     decode: Decode | None
@@ -35,7 +35,7 @@ class WebSocketStream:
 
 @final
 class WebSocketReader:
-    """Reads messages, and connects again where the connection breaks."""
+    """Reads messages, and reconnects when the connection breaks."""
 
     def __init__(self, stream: WebSocketStream) -> None:
         self.stream = stream
@@ -54,7 +54,8 @@ class WebSocketReader:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         raise ResumeError(
-            f"a WebSocket keeps nothing to go on with after {state['messages']} messages; start without the state"
+            f"a WebSocket does not store its messages, so it cannot resume after {state['messages']} of them; start "
+            "without the state"
         )
 
     async def __anext__(self) -> Any:
@@ -67,7 +68,7 @@ class WebSocketReader:
                 self.ended = True
             except (exceptions.ConnectionClosed, OSError, TimeoutError) as error:
                 await self.broken(ConnectionError(f"{self.name}: {error}"))
-            except exceptions.WebSocketException:  # no such address, or not for us
+            except exceptions.WebSocketException:  # the address is wrong, or access is refused
                 self.ended = True
                 raise
             else:
@@ -76,7 +77,7 @@ class WebSocketReader:
         raise StopAsyncIteration
 
     def item(self, message: str | bytes) -> Any:
-        """Return what a message is: text is JSON, bytes are as they are, unless the user decodes both."""
+        """Return the item of a message: text is JSON, bytes stay as they are; the user's function decodes both."""
         self.again.received()
         self.count += 1
         if self.stream.decode is not None:
@@ -86,7 +87,7 @@ class WebSocketReader:
         return self.last
 
     async def connect(self) -> Any:
-        """Connect, say what is wanted, and return the connection."""
+        """Connect, subscribe, and return the connection."""
         client = require("websockets.asyncio.client", "from_websocket", "'asyncdata[web]'")
         self.socket = await client.connect(
             self.stream.url, additional_headers=dict(self.stream.headers), max_size=MESSAGE_BYTES
@@ -97,13 +98,13 @@ class WebSocketReader:
         return self.socket
 
     async def broken(self, error: ConnectionError) -> None:
-        """Wait until the connection may be made again; raise if it may not."""
+        """Wait until it may reconnect; raise if it may not."""
         self.socket, self.ended = None, True
         await self.again.wait(error)
         self.ended = False
 
     async def aclose(self) -> None:
-        """Read nothing more."""
+        """Stop reading, and close the connection."""
         self.ended = True
         socket, self.socket = self.socket, None
         if socket is not None:

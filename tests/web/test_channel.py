@@ -218,7 +218,7 @@ def test_what_cannot_be_done_says_so() -> None:
     with ds.iterate() as items:
         next(items)
         state = items.state_dict()
-    with pytest.raises(ad.ResumeError, match="does not keep"):
+    with pytest.raises(ad.ResumeError, match="does not store"):
         next(iter(ds.iterate(state=state)))
     with pytest.raises(ad.StructureError, match="cannot be looked at"):
         ds.head()

@@ -191,7 +191,7 @@ def test_delivered_is_given_once_and_removed(tmp_path: Path) -> None:
     assert read_plain(ds, 25) == list(range(25))
     with ds.iterate() as items:
         assert next(items) == 25
-        with pytest.raises(ad.ConcurrentUseError, match="read already"):
+        with pytest.raises(ad.ConcurrentUseError, match="has a reader already"):
             list(ds)
     assert results(ds) == list(range(26, 60))
     assert results(ds) == []
@@ -294,7 +294,7 @@ def test_a_failing_sync_closes_the_channel(monkeypatch: pytest.MonkeyPatch, tmp_
         monkeypatch.setattr(os, "fdatasync", fails)
         with pytest.raises(ad.ClosedError, match="the disk is gone"):
             asyncio.run(channel.send(b"y"))
-        with pytest.raises(ad.ClosedError, match="open the channel anew"):
+        with pytest.raises(ad.ClosedError, match="open the channel again"):
             asyncio.run(channel.send(b"z"))
 
 

@@ -258,7 +258,7 @@ def test_a_websocket_that_breaks_is_asked_for_what_comes_next(monkeypatch: pytes
         with ds.iterate() as items:
             next(items)
             state = items.state_dict()
-        with pytest.raises(ad.ResumeError, match="keeps nothing"):
+        with pytest.raises(ad.ResumeError, match="does not store its messages"):
             list(ds.iterate(state=state))
 
 
