@@ -1,4 +1,4 @@
-"""Seeing what a running pipeline does: statistics, bottleneck, progress, traces, a live dashboard, metrics."""
+"""Observation of running pipelines: statistics, bottleneck, progress, traces, a live dashboard, metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which step limits a pipeline, by what was measured, and what to do about it."""
+"""The step that limits a pipeline, found from its statistics, and what to change."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from asyncdata.runtime.host_resources import lock_is_held, usable_cores
 __all__ = ("Bottleneck", "Load", "bottleneck_of")
 
 ENOUGH: Final = 0.05
-"""The share of its time that a consumer may wait before the input is to blame."""
+"""The share of its time that a consumer may wait before the input counts as the limit."""
 
 IDLE: Final = 0.6
-"""The load below which no resource is the limit: then work is not done at the same time."""
+"""The load below which no resource is the limit: then steps wait for each other."""
 
 COMPUTES: Final = 0.1
-"""The part of its time that a function computes, also on a busy machine, unless it waits for something."""
+"""The smallest share of its time that a computing function computes, even on a busy machine."""
 
 MOST_CALLS: Final = 64
 CHEAP: Final = 50e-6
 HANDED: Final = 200e-6
 GROUP: Final = 16e-3
 BYTE: Final = 2e-10
-"""Seconds of the processor to give a group of elements to a worker process and to take its results back, those that a
-group is worked on, and those for each byte that travels, there or back."""
+"""Processor seconds to send a group of elements to a worker process and to receive its results (`HANDED`), seconds of
+work in a group (`GROUP`), and seconds for each byte that is sent in either direction (`BYTE`)."""
 FILL: Final = 0.5
 
 
 @dataclass(frozen=True)
 class Load:
-    """How busy something is that a step uses, as a share of the time: 1 if it can do no more."""
+    """How busy a resource of a step is, as a share of the time; 1 is the most."""
 
     step: str
     resource: str
-    """`"thread"`: the one that runs the pipeline; `"workers"`, `"lock"`: the interpreter's, `"waiting"`, `"device"`,
-    `"buffer"`, `"fill"`, or `"consumer"`: whoever reads."""
+    """`"thread"` (of the pipeline), `"workers"`, `"lock"` (of the interpreter), `"waiting"`, `"device"`, `"buffer"`,
+    `"fill"`, or `"consumer"` (the reader)."""
     load: float
 
 
@@ -62,17 +62,17 @@ class Bottleneck:
     step: str
     """The step as `Dataset.explain` shows it; `"consumer"` if the input is fast enough."""
     resource: str
-    """What of it is the limit: see `Load.resource`."""
+    """The resource of the step that is the limit: see `Load.resource`."""
     load: float
-    """How busy that is, as a share of the time."""
+    """How busy the resource is, as a share of the time."""
     gain: float
-    """How many times as fast the pipeline would be with the change, as far as the other loads tell; 1 if unknown."""
+    """How many times as fast the pipeline would be with the change, predicted from the other loads; 1 if unknown."""
     evidence: str
     """What was measured."""
     change: str
-    """What to do."""
+    """What to change."""
     loads: tuple[Load, ...]
-    """All that was compared, the busiest first."""
+    """All loads that were compared, the busiest first."""
 
     def __str__(self) -> str:
         gain = f" would give about {self.gain:.1f} times the pace" if self.gain >= 1.05 else ""
@@ -83,7 +83,7 @@ class Bottleneck:
 
 
 def bottleneck_of(stats: Statistics) -> Bottleneck:
-    """Return what limits a pipeline that has done this."""
+    """Return what limits a pipeline with these statistics."""
     judge = Judge(stats)
     if stats.elements == 0 or not stats.engine_seconds:
         return judge.found(Load("", "nothing", 0.0), "nothing was read yet", "read some elements first")
@@ -99,7 +99,7 @@ def bottleneck_of(stats: Statistics) -> Bottleneck:
 
 
 class Judge:
-    """Compares how busy all is that the steps use."""
+    """Compares the loads of all resources that the steps use."""
 
     def __init__(self, stats: Statistics) -> None:
         self.stats = stats
@@ -109,7 +109,7 @@ class Judge:
         loads = [self.thread(), *self.workers(), *self.waiting()]
         self.loads = tuple(sorted(loads, key=lambda one: -one.load))
 
-    # what is busy
+    # loads
 
     def thread(self) -> Load:
         """Return the load of the thread that runs the pipeline, with the step that takes most of it."""
@@ -123,7 +123,7 @@ class Judge:
         return Load(step, "thread", min(1.0, total / self.seconds))
 
     def workers(self) -> list[Load]:
-        """Return the loads of the workers of steps; threads that together compute on one core hold the lock."""
+        """Return the loads of the workers of steps; threads that together compute on one core share the lock."""
         found: list[Load] = []
         threads = [step for step in self.stats.steps if step.where == "thread"]
         locked = (self.stats.thread_seconds + sum([step.cpu_seconds for step in threads])) / self.seconds
@@ -134,7 +134,7 @@ class Judge:
             holds = (
                 lock_is_held() and step.where == "thread" and self.computes(step) and step.workers > 1 and locked < 1.25
             )
-            load = load * step.workers if holds else load  # one of them at a time can do anything
+            load = load * step.workers if holds else load  # only one of them runs at a time
             device = step.kind == "device"
             found.append(Load(step.step, "device" if device else "lock" if holds else "workers", min(1.0, load)))
         return found
@@ -147,7 +147,7 @@ class Judge:
         return step.where == "process" or step.cpu_seconds > min(COMPUTES * step.worker_seconds, self.seconds / 2)
 
     def waiting(self) -> list[Load]:
-        """Return for which shares of the time steps without workers waited for something that is no step."""
+        """Return the shares of the time in which steps without workers waited for something outside the pipeline."""
         found: list[Load] = []
         for step in self.stats.steps:
             if step.queued is None and not step.workers:
@@ -155,10 +155,10 @@ class Judge:
                 found.append(Load(step.step, "waiting", min(1.0, max(0.0, idle / self.seconds))))
         return found
 
-    # what to do
+    # changes
 
     def found(self, limit: Load, evidence: str, change: str, most: float = 1.0) -> Bottleneck:
-        """Return the bottleneck; the change makes it so many times as fast at most, then others may be the limit."""
+        """Return the bottleneck; the change makes it at most `most` times as fast, until another load is the limit."""
         others = [one.load for one in self.loads if one.step != limit.step or one.resource != limit.resource]
         next_one = max([*others, self.consumer.load, 1e-3])
         gain = max(1.0, min(most, limit.load / next_one))
@@ -166,7 +166,7 @@ class Judge:
         return Bottleneck(limit.step, limit.resource, limit.load, gain, evidence, change, loads)
 
     def filling(self) -> Bottleneck | None:
-        """Return that most of the time so far went by until there was a first element, if a shuffle is to blame."""
+        """Return the bottleneck if a shuffle took most of the time so far to fill its buffer."""
         stats = self.stats
         shuffles = [step for step in stats.steps if step.step.startswith("shuffle(")]
         if not shuffles or stats.first_seconds < FILL * stats.seconds:
@@ -180,7 +180,7 @@ class Judge:
         return self.found(Load(step, "fill", share), evidence, change)
 
     def uneven(self, busiest: Load) -> Bottleneck:
-        """Return the bottleneck where nothing is busy all of the time, and the reader waits all the same."""
+        """Return the bottleneck if no resource is busy all of the time, but the reader waits."""
         last, stats = self.stats.steps[-1], self.stats
         wait = (
             f"the reader waits {stats.waiting:.0%} of the time, though nothing is busy for more than {busiest.load:.0%}"
@@ -192,12 +192,12 @@ class Judge:
         buffers = [step for step in stats.steps if step.kind == "buffer" and step.room_seconds > ENOUGH * self.seconds]
         if buffers:
             step = min(buffers, key=lambda one: one.queue_size or 0)
-            change = f"the buffer of {step.step} is full at times and empty at others: prefetch(AUTOTUNE) in its place"
+            change = f"the buffer of {step.step} is sometimes full and sometimes empty: prefetch(AUTOTUNE) in its place"
             return self.found(Load(step.step, "buffer", stats.waiting), wait, change)
         return self.advise(busiest)
 
     def advise(self, limit: Load) -> Bottleneck:
-        """Return the bottleneck with what to do about a resource that is busy."""
+        """Return the bottleneck with the change for a busy resource."""
         step = self.by_label[limit.step]
         if limit.resource == "thread":
             return self.advise_thread(limit, step)
@@ -209,28 +209,28 @@ class Judge:
         return self.advise_workers(limit, step)
 
     def advise_workers(self, limit: Load, step: StepStatistics) -> Bottleneck:
-        """Return what to do where the workers of a step can do no more."""
+        """Return the change if the workers of a step are always busy."""
         share = step.worker_seconds / max(1, step.workers) / self.seconds
         busy = f"{step.step} keeps {counted(step)} busy {min(1.0, share):.0%} of the time"
         if limit.resource == "lock":
             return self.advise_processes(limit, step, f"{busy} and holds the interpreter lock")
         if step.retries > ENOUGH * step.items:
-            busy = f"{busy}, with {step.retries:,} calls or requests made again"
+            busy = f"{busy}, with {step.retries:,} repeated calls or requests"
         if not self.computes(step):
             return self.advise_calls(limit, step, f"{busy}, waiting")
         if step.workers >= usable_cores():
-            return self.found(limit, busy, "more would find no core: do less for each element, or cache what comes out")
+            return self.found(limit, busy, "no core is free for more: less work per element, or a cache of the results")
         return self.advise_cores(limit, step, busy, f"num_parallel_calls={usable_cores()}", usable_cores())
 
     def advise_calls(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:
-        """Return that more calls should be made at once, of a function that waits."""
+        """Advise to make more calls of a waiting function at once."""
         now = max(1, step.workers)
         gain = self.found(limit, evidence, "", max(MOST_CALLS, now) / now).gain
         calls = min(max(MOST_CALLS, now), ceil(now * gain * 1.2))
         return self.found(limit, evidence, f"num_parallel_calls={calls}", calls / now)
 
     def advise_processes(self, limit: Load, step: StepStatistics, evidence: str) -> Bottleneck:
-        """Return that calls should be made in processes."""
+        """Advise to make calls in processes."""
         if not lock_is_held():
             return self.advise_cores(limit, step, evidence, f"num_parallel_calls={usable_cores()}", usable_cores())
         groups = min(1.0, self.cost(step) / GROUP)
@@ -241,9 +241,9 @@ class Judge:
     def advise_cores(
         self, limit: Load, step: StepStatistics, evidence: str, change: str, calls: int, handed: float = 0.0
     ) -> Bottleneck:
-        """Return that more should be computed at once, by so many calls, as far as there are cores for it.
+        """Advise to compute more at once, in so many calls, if there are cores for them.
 
-        What the rest of this process computes for each element goes on, and handing one over takes some seconds more.
+        The rest of this process still computes for each element, and sending an element takes `handed` seconds more.
         """
         items, cost, total = max(1, step.items), self.cost(step), usable_cores()
         rest = max(0.0, self.stats.process_seconds / items - cost)
@@ -252,20 +252,20 @@ class Judge:
         pace = min(calls / cost, cores / (cost + rest + handed)) if cost else float("inf")
         found = self.found(limit, evidence, change, min(pace * self.seconds / items, total))
         if found.gain < 1.05 and cores < 0.9 * total:
-            left = f"{change} where cores are free: other programs left {cores:.1f} of {total}"
+            left = f"{change}, when cores are free: other programs left {cores:.1f} of {total}"
             return replace(found, change=left)
         return found
 
     def cost(self, step: StepStatistics) -> float:
-        """Return for how many seconds the functions of a step compute for each element, about."""
+        """Return for about how many seconds the functions of a step compute per element."""
         own = step.own_seconds - self.stats.queued_seconds if step.where == "inline" else 0.0
         return max(step.cpu_seconds, own) / max(1, step.items)
 
     def advise_thread(self, limit: Load, step: StepStatistics) -> Bottleneck:
-        """Return what to do where the thread that runs the pipeline can do no more."""
+        """Return the change if the thread that runs the pipeline is always busy."""
         share = step.own_seconds / self.seconds
         if step.where in {"thread", "task"} and step.p50 is not None and step.p50 < CHEAP and share < limit.load / 2:
-            handing = f"to hand elements over to {counted(step)} takes longer than {step.step} itself"
+            handing = f"passing elements to {counted(step)} takes longer than {step.step} itself"
             evidence = f"{handing}, {limit.load:.0%} of the time"
             change = "leave num_parallel_calls out, or map(batch=) a function of many elements"
             return self.found(limit, evidence, change)
@@ -274,21 +274,21 @@ class Judge:
             return self.advise_calls(limit, step, f"{evidence}, waiting")
         if step.kind == "function":
             return self.advise_processes(limit, step, evidence)
-        change = "do less in it, or Options(placement='process'), where it does not take turns with what reads it"
+        change = "less work in it, or Options(placement='process'), where it does not take turns with its reader"
         return self.found(limit, evidence, change)
 
     def advise_waiting(self, limit: Load, step: StepStatistics) -> Bottleneck:
-        """Return what to do where a source, or what merges sources, waits."""
-        evidence = f"{step.step} is waited for {limit.load:.0%} of the time, and does not compute meanwhile"
+        """Return the change if a source waits, or a step that merges sources."""
+        evidence = f"the pipeline waits for {step.step} {limit.load:.0%} of the time, in which it does not compute"
         if step.read_bytes:
             evidence += f"; it reads {memory(int(step.read_bytes / self.seconds))} a second"
         if step.retries:
-            evidence += f"; {step.retries:,} of its requests failed and were made again"
+            evidence += f"; {step.retries:,} of its requests failed and were repeated"
         if step.step.startswith("rate_limit("):
-            return self.found(limit, evidence, "that is the rate; a higher per_second", float("inf"))
+            return self.found(limit, evidence, "that is the rate that you set; a higher per_second", float("inf"))
         if step.kind == "source":
             change = "read several at once: num_parallel_reads=, or interleave(..., num_parallel_calls=AUTOTUNE)"
         else:
             wider = "a larger cycle_length with num_parallel_calls=AUTOTUNE"
-            change = f"read more of its inputs at once: {wider}, and files of like size"
+            change = f"read more of its inputs at once: {wider}, and files of similar size"
         return self.found(limit, evidence, change, float(MOST_CALLS))

@@ -1,4 +1,4 @@
-"""The consumer's side: for how long it has read, for how long it waited, and what it was raised."""
+"""The consumer's side: how long it has read, how long it waited, and which errors it got."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDEST: Final = 500
 
 
 class ConsumerTimes:
-    """Seconds since the first element was asked for, until it came, and those of waiting, which are those in `with`."""
+    """The consumer's seconds: since its first request, until the first element, and of waiting (within `with`)."""
 
     __slots__ = ("begin", "begun", "ended", "errors", "first", "now", "waited", "waiting")
 
@@ -25,9 +25,9 @@ class ConsumerTimes:
         self.begin = self.begun = self.ended = 0.0
         self.first = self.waited = 0.0
         self.waiting = False
-        """Whether it waits just now."""
+        """Whether it waits now."""
         self.errors: deque[str] = deque(maxlen=RECALLED)
-        """How the last exceptions read that it was raised."""
+        """The texts of the last exceptions that it got."""
 
     def __enter__(self) -> None:
         self.begin = self.now()
@@ -43,24 +43,24 @@ class ConsumerTimes:
         self.first = self.first or self.waited
 
     def raises(self, error: BaseException) -> None:
-        """Take note of how an exception reads that the consumer is about to see; nothing keeps the exception."""
+        """Store the text of an exception that the consumer is about to get, not the exception itself."""
         try:
             words = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
-        except Exception:  # noqa: BLE001  a user's exception may not be able to say what it is
+        except Exception:  # noqa: BLE001  the `__str__` of a user's exception may fail
             words = type(error).__name__
         self.errors.append(words if len(words) <= WIDEST else f"{words[: WIDEST // 2]} … {words[-WIDEST // 2 :]}")
 
     def end(self) -> None:
-        """Count no further."""
+        """Stop counting."""
         self.ended = self.ended or self.now()
 
     @property
     def waits(self) -> float:
-        """For how many seconds it has been waiting for what it asked for last; 0 if it does not."""
+        """For how many seconds it has been waiting for its last request; 0 if it does not wait."""
         begin = self.begin
         return max(0.0, self.now() - begin) if self.waiting else 0.0
 
     @property
     def seconds(self) -> float:
-        """How many have passed."""
+        """Seconds since its first request, until the end or now."""
         return (self.ended or self.now()) - self.begun if self.begun else 0.0

@@ -1,4 +1,4 @@
-"""The page of the dashboard: what it says of each pipeline, as HTML without anything from outside."""
+"""The page of the dashboard: HTML for each pipeline, without anything from other servers."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ source.onerror = () => document.body.classList.add("gone");
 PAGE: Final = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>asyncdata</title>
 <meta name="viewport" content="width=device-width"><link rel="icon" href="data:,"><style>{STYLE}</style></head>
-<body><h1>asyncdata</h1><div id="gone">The program has ended, or does not answer. Below is what it told last.</div>
+<body><h1>asyncdata</h1><div id="gone">The program has ended, or does not answer. Below is its last message.</div>
 <main>Waiting for the first pipeline…</main><script>{SCRIPT}</script></body></html>
 """
 
 
 def digest(content: str) -> str:
-    """Return a hash by which a page allows what stands in it."""
+    """Return the hash with which a page allows its own content."""
     return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
@@ -67,7 +67,7 @@ MOST_ERRORS: Final = 8
 
 
 class Sample(NamedTuple):
-    """What was seen at a time of `time.monotonic`: how many elements were given, and what lay in the queues."""
+    """The elements that were delivered until a time of `time.monotonic`, and those in the queues then."""
 
     at: float
     elements: int
@@ -75,7 +75,7 @@ class Sample(NamedTuple):
 
 
 class View(NamedTuple):
-    """A pipeline as it is shown."""
+    """A pipeline that is shown."""
 
     number: int
     stats: Statistics
@@ -83,12 +83,12 @@ class View(NamedTuple):
 
 
 def rendered(views: Sequence[View], now: float) -> str:
-    """Return what the page shows, newest pipeline first."""
+    """Return the content of the page, newest pipeline first."""
     return "".join(section(view, now) for view in reversed(views)) or "Waiting for the first pipeline…"
 
 
 def section(view: View, now: float) -> str:
-    """Return what is said of one pipeline."""
+    """Return the section of one pipeline."""
     stats, limit = view.stats, bottleneck_of(view.stats)
     labels = [step.step for step in stats.steps]
     name = " → ".join(labels if len(labels) <= 3 else [labels[0], "…", labels[-1]])
@@ -105,9 +105,9 @@ def section(view: View, now: float) -> str:
 
 
 def state_of(stats: Statistics) -> str:
-    """Return how the pipeline stands, in words."""
+    """Return the state of the pipeline in words."""
     if stats.state == "running" and stats.waits_seconds >= 1:
-        return f"running, waited for since {time_of(stats.waits_seconds)}"
+        return f"running, the consumer has waited for {time_of(stats.waits_seconds)}"
     return stats.state
 
 
@@ -116,17 +116,17 @@ def facts(view: View, now: float) -> list[str]:
     stats = view.stats
     figures = {
         "elements": f"{stats.elements:,}",
-        "a second, on the average": f"{stats.pace:,.1f}",
-        "a second, just now": f"{recent_pace(view, now):,.1f}",
+        "a second, on average": f"{stats.pace:,.1f}",
+        "a second, now": f"{recent_pace(view, now):,.1f}",
         "of its time the consumer waits": f"{stats.waiting:.0%}",
-        "since the first was asked for": time_of(stats.seconds),
-        "in buffers that tune themselves": f"{memory(stats.held_bytes)} of {memory(stats.budget_bytes)}",
+        "since the first request": time_of(stats.seconds),
+        "in self-tuning buffers": f"{memory(stats.held_bytes)} of {memory(stats.budget_bytes)}",
     }
     return [f"<div><b>{escape(value)}</b>{escape(what)}</div>" for what, value in figures.items()]
 
 
 def recent_pace(view: View, now: float) -> float:
-    """Return how many elements a second were given in the last seconds."""
+    """Return how many elements a second were delivered in the last seconds."""
     if view.stats.state != "running":
         return 0.0
     since = next((sample for sample in view.samples if sample.at >= now - RECENT), None)
@@ -136,7 +136,7 @@ def recent_pace(view: View, now: float) -> float:
 
 
 def charts(view: View, now: float) -> str:
-    """Return how the pace and each queue changed, as a picture: a row for each, the newest to the right."""
+    """Return the pace and each queue over time, as a picture: one row each, the newest values to the right."""
     samples, steps = [*view.samples], view.stats.steps
     rows: list[tuple[str, list[float]]] = []
     if len(samples) > 1:
@@ -156,7 +156,7 @@ def charts(view: View, now: float) -> str:
 
 
 def curve(words: str, values: Sequence[float], top: float) -> list[str]:
-    """Return how a number changed, as an area from a height on, with words to its left."""
+    """Return a number over time, as an area that begins at the height `top`, with words to its left."""
     most = max([*values, 1e-9])
     across = CHART / max(1, len(values) - 1)
     points = " ".join(

@@ -1,4 +1,4 @@
-"""The live dashboard: a page that shows what pipelines do, and the server that has it."""
+"""The live dashboard: the server of a page that shows what pipelines do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from asyncdata.errors import PlanError
 from asyncdata.observe.dashboard_page import PAGE, POLICY, Sample, View, rendered
-from asyncdata.observe.monitored import LastTold, Monitored
+from asyncdata.observe.monitored import LatestStatistics, Monitored
 from asyncdata.observe.statistics import Statistics
 from asyncdata.runtime import forks
 from asyncdata.runtime.closing import Closable
@@ -28,7 +28,7 @@ __all__ = ("Dashboard", "dashboard", "show")
 
 PORT: Final = 8484
 SECONDS: Final = 0.5
-KEPT: Final = 240
+MOST_SAMPLES: Final = 240
 MOST_SHOWN: Final = 8
 END_TIMEOUT: Final = 2.0
 EXTRA: Final = "'asyncdata[dashboard]'"
@@ -36,16 +36,16 @@ EXTRA: Final = "'asyncdata[dashboard]'"
 log = logging.getLogger("asyncdata.dashboard")
 
 
-class Watched(LastTold):
-    """A pipeline that is shown: what it told last, and how its queues were."""
+class Watched(LatestStatistics):
+    """A pipeline that is shown: its latest statistics, and samples of its pace and queues."""
 
     def __init__(self, number: int, monitor: Callable[[], Statistics]) -> None:
         super().__init__(monitor)
         self.number = number
-        self.samples: deque[Sample] = deque(maxlen=KEPT)
+        self.samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
 
     def sample(self, now: float) -> None:
-        """Ask the pipeline what it does."""
+        """Read the statistics of the pipeline."""
         if self.monitor is not None:
             stats = self.look()
             self.samples.append(Sample(now, stats.elements, tuple([step.queued for step in stats.steps])))
@@ -80,7 +80,7 @@ class Dashboard(Closable):
         self.closed = False
         config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1)
         config.load()
-        config.get_loop_factory()  # what these import is here before the thread is: see `forks.IMPORTING`
+        config.get_loop_factory()  # these import their modules now, before the thread starts: see `forks.IMPORTING`
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="asyncdata-dashboard", daemon=True)
         self._thread.start()
@@ -88,7 +88,7 @@ class Dashboard(Closable):
         atexit.register(self.close)
 
     def watch(self, monitored: Monitored) -> None:
-        """Show another iterator too, from any thread; the last eight are shown.
+        """Show another iterator too; may be called in any thread. The page shows the last eight.
 
         >>> import asyncdata as ad
         >>> with ad.observe.dashboard(train, validation) as page:  # doctest: +SKIP
@@ -97,7 +97,7 @@ class Dashboard(Closable):
         self.watch_by(monitored.monitor())
 
     def watch_by(self, monitor: Callable[[], Statistics]) -> None:
-        """Show what a function tells, unless it is shown already."""
+        """Show the pipeline of a monitor, unless it is shown already."""
         self._new.append(monitor)
 
     # the server, in its thread
@@ -133,7 +133,7 @@ class Dashboard(Closable):
             looking.cancel()
 
     async def _look(self) -> None:
-        """Look at what is shown, again and again."""
+        """Update the page, repeatedly."""
         while not self.closed:
             now = time.monotonic()
             self._add()
@@ -141,11 +141,11 @@ class Dashboard(Closable):
                 watched.sample(now)
             self._drop()
             self._html = rendered([watched.view() for watched in self._watched], now)
-            self._tell()
+            self._notify()
             await asyncio.sleep(SECONDS)
 
     def _add(self) -> None:
-        """Take up what is to be shown too."""
+        """Add the new pipelines."""
         while self._new:
             monitor = self._new.popleft()
             if all(one.monitor != monitor for one in self._watched):
@@ -153,27 +153,27 @@ class Dashboard(Closable):
                 self._watched.append(Watched(self._count, monitor))
 
     def _drop(self) -> None:
-        """Show no more of those that are over than there is room for."""
+        """Remove the oldest pipelines that have ended, if there are too many."""
         over = [one for one in self._watched if one.monitor is None]
         for one in over[: max(0, len(self._watched) - MOST_SHOWN)]:
             self._watched.remove(one)
 
-    def _tell(self) -> None:
-        """Wake those that show the page."""
+    def _notify(self) -> None:
+        """Wake the connections that show the page."""
         fresh, self._fresh = self._fresh, asyncio.Event()
         fresh.set()
 
     async def _events(self) -> AsyncGenerator[str]:
-        """Yield server-sent events, each with all that the page shows."""
+        """Yield server-sent events, each with the complete content of the page."""
         while not self.closed:
             fresh = self._fresh
             yield f"data: {json.dumps(self._html)}\n\n"
             await fresh.wait()
 
-    # its end
+    # the end
 
     def close(self) -> None:
-        """End the server; from any thread."""
+        """End the server; may be called in any thread."""
         self._end()
         self._thread.join(END_TIMEOUT)
 
@@ -186,7 +186,7 @@ class Dashboard(Closable):
         atexit.unregister(self.close)
         self.closed = self._server.should_exit = True
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._tell)
+            self._loop.call_soon_threadsafe(self._notify)
 
     def disown(self) -> None:
         """Leave the server to the parent in a forked child."""
@@ -197,19 +197,19 @@ class Dashboard(Closable):
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether a `Host` header names this machine: a page elsewhere may have its own name lead here."""
+    """Return whether a `Host` header names this machine: the name of another site may resolve to it."""
     return is_loopback(urlsplit(f"//{host}").hostname or "")
 
 
 def dashboard(*iterators: Monitored, host: str = "127.0.0.1", port: int = 0) -> Dashboard:
-    """Serve a page that shows what pipelines do while they run, and return it: its `url`, and `close`.
+    """Serve a page that shows what pipelines do while they run, and return it, with its `url` and `close`.
 
-    It draws each pipeline as a graph with the load of each step, and tells queue depths over time, the bottleneck in
-    words, memory against the budget, and errors with their elements. It does not keep an iterator alive.
+    It draws each pipeline as a graph with the load of each step. It also shows queue depths over time, the bottleneck
+    in words, memory and its budget, and errors with their elements. It does not keep an iterator alive.
 
-    Only this machine is served, unless `host` says otherwise: whoever reaches that address then sees the names of the
-    steps and how exceptions read. `port` 0 is any that is free. `MissingDependencyError` without the extra `dashboard`.
-    `Options(dashboard=True)` shows each epoch of a dataset.
+    Only this machine is served, unless you give another `host`: then everybody who reaches that address sees the names
+    of the steps and the texts of exceptions. `port` 0 is any free port. `MissingDependencyError` without the extra
+    `dashboard`. `Options(dashboard=True)` shows each epoch of a dataset.
 
     >>> import asyncdata as ad
     >>> batches = iter(ad.Dataset.range(100).batch(10))
@@ -225,7 +225,7 @@ def dashboard(*iterators: Monitored, host: str = "127.0.0.1", port: int = 0) -> 
 
 
 SHARED: Final[dict[str, Dashboard]] = {}
-"""Those of `Options(dashboard=)`, by their addresses: each stays until the process ends."""
+"""The dashboards of `Options(dashboard=)`, by address: each stays until the process ends."""
 
 SHARING: Final = forks.lock()
 
@@ -238,12 +238,12 @@ def show(where: str | bool, monitor: Callable[[], Statistics]) -> None:
     with SHARING:
         page = SHARED.get(address)
         if page is None or page.closed:
-            page = SHARED[address] = begun(*parted(address), where is True)
-            log.warning("the dashboard is at %s", page.url)  # a warning, as it is seen where nothing is configured
+            page = SHARED[address] = started(*host_and_port(address), where is True)
+            log.warning("the dashboard is at %s", page.url)  # a warning is shown even without a logging configuration
     page.watch_by(monitor)
 
 
-def parted(address: str) -> tuple[str, int]:
+def host_and_port(address: str) -> tuple[str, int]:
     """Return the host and the port of an address; `PlanError` if it is none."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
@@ -251,8 +251,8 @@ def parted(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def begun(host: str, port: int, other: bool) -> Dashboard:
-    """Return the page at an address; at any `other` port if that is in use and it may be."""
+def started(host: str, port: int, other: bool) -> Dashboard:
+    """Start a dashboard at an address; if the port is in use, at any `other` port if that is allowed."""
     try:
         return Dashboard(host, port)
     except OSError:

@@ -43,7 +43,7 @@ class Explanation(str):
 
 
 def explanation_of(plan: Node, options: Options, ran: Callable[[], Statistics] | None) -> Explanation:
-    """Return what a plan is and how it runs, with what was measured if it `ran`."""
+    """Return the plan as it was built and as it runs, with its statistics if it `ran`."""
     optimized = optimize(plan, options)
     boxes = boxes_of_plan(optimized.plan)
     title = f"runs as, {len(optimized.story)} rewrites" if optimized.story else "runs as"
@@ -55,7 +55,7 @@ def explanation_of(plan: Node, options: Options, ran: Callable[[], Statistics] |
 
 
 def boxes_of_plan(plan: Node) -> list[Box]:
-    """Return the steps of a plan of which nothing was measured."""
+    """Return the steps of a plan without statistics."""
     nodes = [*dict.fromkeys(nodes_of(plan))]
     places = {node: place for place, node in enumerate(nodes)}
     return [Box(node.label(), inputs=tuple([places[inner] for inner in node.inputs])) for node in nodes]

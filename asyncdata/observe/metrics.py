@@ -1,4 +1,4 @@
-"""Statistics as metrics of Prometheus and OpenTelemetry, read when somebody asks for them."""
+"""Statistics as metrics of Prometheus and OpenTelemetry, read when they are requested."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from asyncdata.observe.monitored import LastTold, Monitored
+from asyncdata.observe.monitored import LatestStatistics, Monitored
 from asyncdata.observe.statistics import Statistics, StepStatistics
 from asyncdata.runtime.optional_packages import require
 
@@ -16,14 +16,14 @@ EXTRA: Final = "'asyncdata[metrics]'"
 
 
 class Metric(NamedTuple):
-    """A number that is told: `counts` if it only grows while a pipeline runs."""
+    """A number that is exported; `counts` if it only grows while a pipeline runs."""
 
     name: str
     counts: bool
     unit: str
     what: str
     attribute: str
-    """Of `Statistics` or, below, of `StepStatistics`; it may be `None`."""
+    """The attribute of `Statistics` or, below, of `StepStatistics`; its value may be `None`."""
 
     def value(self, of: Statistics | StepStatistics) -> float | None:
         """Return the number; `None` if there is none."""
@@ -58,28 +58,28 @@ OF_STEPS: Final = (
 
 
 class Pipelines:
-    """The pipelines that metrics are told of, by name."""
+    """The pipelines whose metrics are exported, by name."""
 
     def __init__(self, iterators: dict[str, Monitored]) -> None:
-        self._pipelines: dict[str, LastTold] = {}
+        self._pipelines: dict[str, LatestStatistics] = {}
         for name, iterator in iterators.items():
             self.watch(name, iterator)
 
     def watch(self, name: str, iterator: Monitored) -> None:
-        """Tell of an iterator under a name, in place of an earlier one: of the next epoch, say.
+        """Export an iterator under a name, in place of an earlier one, for example in the next epoch.
 
         >>> import asyncdata as ad
         >>> numbers = iter(ad.Dataset.range(3))
         >>> collector.watch("train", numbers)  # doctest: +SKIP
         """
-        self._pipelines = {**self._pipelines, name: LastTold(iterator.monitor())}
+        self._pipelines = {**self._pipelines, name: LatestStatistics(iterator.monitor())}
 
     def _look(self) -> Iterator[tuple[str, Statistics]]:
         for name, pipeline in self._pipelines.items():
             yield name, pipeline.look()
 
 
-def told(metric: Metric, stats: Statistics) -> Iterator[tuple[dict[str, str], float]]:
+def labelled_values(metric: Metric, stats: Statistics) -> Iterator[tuple[dict[str, str], float]]:
     """Yield the values of a metric with their labels: one for a pipeline, or one for each of its steps."""
     if metric in OF_PIPELINES:
         yield {}, metric.value(stats) or 0.0
@@ -91,7 +91,7 @@ def told(metric: Metric, stats: Statistics) -> Iterator[tuple[dict[str, str], fl
 
 
 class PrometheusCollector(Pipelines):
-    """A collector of prometheus_client's: each scrape asks the pipelines what they do.
+    """A collector for prometheus_client: each scrape reads the statistics of the pipelines.
 
     Metrics are `asyncdata_elements_total`, `asyncdata_waiting_seconds_total` and others with the label `pipeline`, and
     `asyncdata_step_elements_total` and others with `step` and its `place` too. It does not keep an iterator alive.
@@ -108,7 +108,7 @@ class PrometheusCollector(Pipelines):
         super().__init__(iterators)
 
     def describe(self) -> Iterable[Any]:
-        """Return nothing: a registry asks so that it need not collect when this is registered."""
+        """Return nothing: then a registry does not collect when this is registered."""
         return ()
 
     def collect(self) -> Iterator[Any]:
@@ -119,17 +119,17 @@ class PrometheusCollector(Pipelines):
             kind = self._families.CounterMetricFamily if metric.counts else self._families.GaugeMetricFamily
             family = kind(f"asyncdata_{metric.name}", metric.what, labels=labels)
             for name, stats in seen:
-                for label, value in told(metric, stats):
+                for label, value in labelled_values(metric, stats):
                     family.add_metric([name, *label.values()], value)
             yield family
 
 
 class OpenTelemetryMetrics(Pipelines):
-    """Observable instruments of OpenTelemetry: each export asks the pipelines what they do.
+    """Observable instruments of OpenTelemetry: each export reads the statistics of the pipelines.
 
-    Names are those of `PrometheusCollector`, as `asyncdata.step_elements`; attributes are `pipeline`, `step` and
-    `place`. `meter` is one of a `MeterProvider`, by default of the global one. Instruments stay as long as their
-    provider: make one of these, and `watch` later iterators. Needs the extra `metrics`.
+    Names are those of `PrometheusCollector`, written like `asyncdata.step_elements`; attributes are `pipeline`, `step`
+    and `place`. `meter` belongs to a `MeterProvider`, by default to the global one. Instruments exist as long as their
+    provider, so make only one of these, and `watch` later iterators. Needs the extra `metrics`.
 
     >>> import asyncdata as ad
     >>> batches = iter(ad.Dataset.range(100).batch(10))
@@ -147,5 +147,5 @@ class OpenTelemetryMetrics(Pipelines):
 
     def _observe(self, metric: Metric, _: Any) -> Iterator[Any]:
         for name, stats in self._look():
-            for label, value in told(metric, stats):
+            for label, value in labelled_values(metric, stats):
                 yield self._observation(value, {"pipeline": name, **label})

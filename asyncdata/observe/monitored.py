@@ -1,4 +1,4 @@
-"""What looks on at an iterator from elsewhere keeps of it: what it told last."""
+"""The latest statistics of an iterator, for observers in other threads."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Final, Protocol
 
 from asyncdata.observe.statistics import Statistics
 
-__all__ = ("LastTold", "Monitored")
+__all__ = ("LatestStatistics", "Monitored")
 
-GOES_ON: Final = frozenset({"not begun", "running"})
+UNFINISHED: Final = frozenset({"not begun", "running"})
 
 
 class Monitored(Protocol):
-    """An iterator, or what reads one: tells what its pipeline does."""
+    """An iterator, or an object that reads one, whose pipeline can be observed."""
 
     def monitor(self) -> Callable[[], Statistics]:
-        """Return a function that tells it, and does not keep the pipeline alive."""
+        """Return a function that returns the statistics, and does not keep the pipeline alive."""
         ...
 
 
-class LastTold:
-    """What a pipeline told last: it is asked as long as it goes on, so that nothing is kept of one that is over."""
+class LatestStatistics:
+    """The latest statistics of a pipeline. After its end they stay, and the pipeline is released."""
 
     def __init__(self, monitor: Callable[[], Statistics]) -> None:
         self.monitor: Callable[[], Statistics] | None = monitor
         self.stats = monitor()
 
     def look(self) -> Statistics:
-        """Return what it tells now."""
+        """Return the statistics now."""
         if self.monitor is not None:
             self.stats = self.monitor()
-            if self.stats.state not in GOES_ON:
+            if self.stats.state not in UNFINISHED:
                 self.monitor = None
         return self.stats

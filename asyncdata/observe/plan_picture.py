@@ -1,4 +1,4 @@
-"""A pipeline as an SVG picture: a box for each step, sources above, with what was measured of it."""
+"""A pipeline as an SVG picture: a box for each step, with its statistics, sources at the top."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ("Box", "Graph", "boxes_of", "plan_picture")
 
 
 class Box(NamedTuple):
-    """A step as it is drawn."""
+    """A step in the picture."""
 
     label: str
     facts: tuple[str, ...] = ()
@@ -21,7 +21,7 @@ class Box(NamedTuple):
     load: float | None = None
     """How busy it is, from 0 to 1; `None` if that is not known."""
     waiting: str = ""
-    """What stands next to the arrow to the next step: what lies in between."""
+    """The text beside the arrow to the next step: the elements in between."""
     limits: bool = False
     """Whether it is the bottleneck."""
     inputs: tuple[int, ...] = ()
@@ -33,7 +33,7 @@ Graph: TypeAlias = tuple[str, Sequence[Box]]
 
 WIDTH, GAP, LINE, PAD, ARROW, BAR, HEAD = 290, 26, 16, 8, 30, 5, 28
 FITS: Final = 36
-"""Characters of a label that a box has room for."""
+"""The most characters of a label that fit into a box."""
 CALM, BUSY, FULL = "#54a24b", "#f58518", "#e45756"
 BORDER: Final = "#b8b8b8"
 
@@ -75,7 +75,7 @@ def drawing(boxes: Sequence[Box], left: float, top: float) -> tuple[list[str], f
 
 
 def places(boxes: Sequence[Box]) -> tuple[list[float], list[int]]:
-    """Return the column and the row of each box: sources side by side, what reads them below and in the middle."""
+    """Return the column and the row of each box: sources side by side, their readers below and in the middle."""
     columns: list[float] = []
     after = [0] * len(boxes)
     sources = 0
@@ -137,12 +137,12 @@ def shortened(label: str) -> str:
 
 
 def boxes_of(stats: Statistics, limit: str = "") -> list[Box]:
-    """Return the steps of a pipeline with what was measured of them; the step `limit` is the bottleneck."""
+    """Return the steps of a pipeline with their statistics; the step `limit` is the bottleneck."""
     return [measured(step, stats.engine_seconds, step.step == limit) for step in stats.steps]
 
 
 def measured(step: StepStatistics, seconds: float, limits: bool) -> Box:
-    """Return a step with what it has done in so many seconds."""
+    """Return a step with its statistics over so many seconds."""
     cost = f", {time_of(step.p50)} each" if step.p50 is not None else ""
     odd = "".join([f", {many:,} {what}" for many, what in ((step.failed, "failed"), (step.retries, "retries")) if many])
     facts = [f"{step.items:,} elements{cost}{odd}"]

@@ -1,4 +1,4 @@
-"""Progress: an iterator that shows how far it is, where somebody watches."""
+"""Progress: an iterator that shows a bar on terminals and in notebooks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class Progress(Closable, Generic[T]):
-    """One pass over a dataset, with a bar of tqdm's: elements, pace, time left, and how much of it is waiting.
+    """One pass over a dataset, with a bar of tqdm: elements, pace, time left, and the share of the time spent waiting.
 
-    An element that failed counts as one, and is raised as by the iterator.
+    A failed element counts, and its error is raised as by the iterator.
     """
 
     def __init__(self, elements: DatasetIterator[T], bar: Any) -> None:
         self.elements = elements
-        """The iterator itself: `stats`, `state_dict` and all else."""
+        """The iterator itself, with `stats`, `state_dict` and all other methods."""
         self._bar = bar
 
     def __iter__(self) -> Self:
@@ -58,19 +58,19 @@ class Progress(Closable, Generic[T]):
         return element
 
     def monitor(self) -> Callable[[], Statistics]:
-        """Return a function that tells what the pipeline does: see `DatasetIterator.monitor`."""
+        """Return a function that returns the statistics: see `DatasetIterator.monitor`."""
         return self.elements.monitor()
 
     def _show(self) -> None:
-        """Count an element; now and then tqdm shows it, and then what was measured is told too."""
+        """Count an element; when tqdm redraws the bar, show the share of waiting too."""
         if self._bar.update():
-            self._bar.set_postfix_str(self._told(), refresh=False)
+            self._bar.set_postfix_str(self._waiting(), refresh=False)
 
-    def _told(self) -> str:
+    def _waiting(self) -> str:
         return f"waiting {self.elements.stats().waiting:.0%}"
 
     def _end(self) -> None:
-        self._bar.set_postfix_str(self._told(), refresh=False)
+        self._bar.set_postfix_str(self._waiting(), refresh=False)
         self._bar.close()
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class Progress(Closable, Generic[T]):
 
 
 def progress_of(iterate: Callable[[], DatasetIterator[T]], cardinality: int, description: str) -> Progress[T]:
-    """Return the next epoch of a dataset with a bar, which is shown on terminals and in notebooks alone."""
+    """Return the next epoch of a dataset with a bar, which is shown only on terminals and in notebooks."""
     bars = require("tqdm.auto", "progress()", "'asyncdata[observe]'")
     elements = iterate()
     bar: Any = partial(bars.tqdm, total=cardinality if cardinality >= 0 else None, unit=" elements")

@@ -1,4 +1,4 @@
-"""What a pipeline has done so far: numbers of each step, and of the whole."""
+"""Statistics of a pipeline so far: of each step, and of the complete pipeline."""
 
 from __future__ import annotations
 
@@ -29,49 +29,49 @@ HEADINGS = (
 
 
 class StepStatistics(NamedTuple):
-    """One step. Times are in seconds; those that are shares in the table are of `EngineStatistics.seconds`."""
+    """Statistics of one step. Times are in seconds; shares in the table are of `EngineStatistics.seconds`."""
 
     step: str
-    """As `Dataset.explain` shows it."""
+    """The step as `Dataset.explain` shows it."""
     items: int
-    """How many elements it has given, failed ones among them."""
+    """How many elements it has given, including failed ones."""
     failed: int
-    """How many of them had not failed before."""
+    """How many of them failed in this step first."""
     retries: int
-    """How many calls `with_retries` has made again, and how many requests to a web server or an object store were."""
+    """How many calls `with_retries` has repeated, and how many requests to servers and object stores were repeated."""
     read_bytes: int
-    """How many bytes of files a source has read: as they lie there, compressed if they are."""
+    """How many bytes of files a source has read: compressed bytes, if the files are compressed."""
     bytes: int
-    """About how many bytes its elements occupied, all together: as many of some of them."""
+    """About how many bytes its elements occupied in total, estimated from some of them."""
     own_seconds: float
-    """For how long its code ran on the thread that runs the pipeline, its input's code not counted."""
+    """How long its code ran on the thread that runs the pipeline, without the code of its input."""
     worker_seconds: float
-    """For how long it was worked on in threads, tasks and processes of its own, all together."""
+    """How long its own threads, tasks and processes worked, in total."""
     workers: int
     """How many of these there are now; 0 if it has none."""
     input_seconds: float
-    """For how long it waited for its input."""
+    """How long it waited for its input."""
     room_seconds: float
-    """For how long it could not go on, as its buffer was full."""
+    """How long it could not continue, because its buffer was full."""
     output_seconds: float
-    """For how long the next step waited for it: of a step without a buffer also its own time and its input's."""
+    """How long the next step waited for it; without a buffer this includes its own time and that of its input."""
     queued: int | None
     """How many elements are in its buffer, or in flight; `None` if it has none."""
     queue_size: int | None
-    """How many its buffer may hold; `None` if that depends."""
+    """How many its buffer may hold; `None` if that varies."""
     p50: float | None
     """Seconds that an element takes, as the mean of its block: half of the blocks take less."""
     p99: float | None
-    """One block in a hundred takes more."""
+    """The same, but only one block in a hundred takes more."""
     kind: str
-    """`"source"`, `"function"` for what calls one of the user's on each element, `"buffer"`, `"merge"` for what reads
-    several inputs or pipelines of its own, `"device"`, else `"step"`."""
+    """`"source"`, `"function"` (calls a function of the user's on each element), `"buffer"`, `"merge"` (reads several
+    inputs, or pipelines of its own), `"device"`, else `"step"`."""
     where: str
     """Where its functions are called: `"inline"`, `"thread"`, `"task"` or `"process"`; empty if it has none."""
     cpu_seconds: float
-    """How many of `worker_seconds` its threads computed; 0 where that is not known."""
+    """How many of `worker_seconds` its threads computed; 0 if that is unknown."""
     tuned: dict[str, Any]
-    """What AUTOTUNE has chosen: empty if nothing."""
+    """The choices of AUTOTUNE; empty if it has none."""
     inputs: tuple[int, ...]
     """The places of the steps that it reads."""
 
@@ -106,25 +106,25 @@ EMPTY: Final = StepStatistics(
 
 
 class EngineStatistics(NamedTuple):
-    """All steps, sources first; for how many seconds the pipeline has run, and what its buffers hold."""
+    """All steps, sources first; how many seconds the pipeline has run, and how much its buffers hold."""
 
     steps: tuple[StepStatistics, ...] = ()
     seconds: float = 0.0
     held_bytes: int = 0
     budget_bytes: int = 0
     thread_seconds: float = 0.0
-    """For how long the thread that runs it has computed; 0 if that runs other things too."""
+    """How long the thread that runs it has computed; 0 if that thread also runs other code."""
     queued_seconds: float = 0.0
-    """For how long that thread could have run, had other programs not had the cores."""
+    """How long that thread was ready to run but had no core, because other programs used the cores."""
     process_seconds: float = 0.0
-    """For how long all threads of the process that it runs in have computed."""
+    """How long all threads of its process have computed."""
     idle_cores: float | None = None
-    """How many cores that it may use had nothing to do, on average; `None` where nobody knows."""
+    """How many of the cores that it may use were idle on average; `None` if that is unknown."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What an iterator has done so far. `print` shows a table, a notebook too; `to_dict` is for programs.
+    """Statistics of an iterator so far. `print` and notebooks show a table; `to_dict` is for programs.
 
     >>> import asyncdata as ad
     >>> with ad.Dataset.range(100).batch(10).iterate() as batches:
@@ -141,33 +141,33 @@ class Statistics:
     placement: str
     """Where the pipeline runs: `Options.placement`."""
     elements: int
-    """How many elements the consumer was given."""
+    """How many elements the consumer got."""
     seconds: float
-    """Since the consumer asked for the first element, until the end of the data, or now."""
+    """Seconds since the consumer asked for the first element, until the end of the data, or now."""
     first_seconds: float
-    """Until the first element was there."""
+    """Seconds until the first element was there."""
     waiting_seconds: float
-    """For how long the consumer waited for elements, the first one among them."""
+    """How long the consumer waited for elements, including the first one."""
     engine_seconds: float
-    """For how long the pipeline has run: shares of steps are of this."""
+    """How long the pipeline has run: shares of steps are of this."""
     held_bytes: int
-    """What buffers that tune themselves may hold now, together, by what their elements weigh."""
+    """How many bytes self-tuning buffers may hold now, together, by the size of their elements."""
     budget_bytes: int
-    """What they may hold at most: `Options.ram_budget`."""
+    """How many bytes they may hold at most: `Options.ram_budget`."""
     thread_seconds: float
-    """For how long the thread that runs the pipeline has computed; 0 if that thread runs other things too."""
+    """How long the thread that runs the pipeline has computed; 0 if that thread also runs other code."""
     queued_seconds: float
-    """For how long that thread could have run, had other programs not had the cores; 0 if nobody knows."""
+    """How long that thread was ready to run but had no core, because other programs used them; 0 if unknown."""
     process_seconds: float
-    """For how long all threads of the process that runs the pipeline have computed, your own among them."""
+    """How long all threads of the process that runs the pipeline have computed, including yours."""
     idle_cores: float | None
-    """How many cores that the process may use had nothing to do, on average; `None` where nobody knows."""
+    """How many of the cores that the process may use were idle on average; `None` if that is unknown."""
     state: str
     """`"not begun"`, `"running"`, `"ended"` with the data, `"failed"`, or `"closed"` before the end."""
     waits_seconds: float
-    """For how long the consumer has been waiting for the element that it asked for last; 0 if it is there."""
+    """How long the consumer has been waiting for the element that it asked for last; 0 if it is there."""
     errors: tuple[str, ...]
-    """How the last exceptions read that the consumer was raised, with the step and the element of each: 20 at most."""
+    """The texts of the last exceptions that the consumer got (at most 20), with the step and the element of each."""
 
     @property
     def pace(self) -> float:
@@ -176,22 +176,22 @@ class Statistics:
 
     @property
     def waiting(self) -> float:
-        """The share of its time that the consumer waited, the first element left out, from 0 to 1."""
+        """The share of its time that the consumer waited, from 0 to 1, without the wait for the first element."""
         seconds = self.seconds - self.first_seconds
         return min(1.0, max(0.0, self.waiting_seconds - self.first_seconds) / seconds) if seconds > 0 else 0.0
 
     @property
     def running(self) -> bool:
-        """Whether more may come: it has begun, and has neither ended nor failed nor been closed."""
+        """Whether more elements may come: it has begun, and has not ended, failed or been closed."""
         return self.state == "running"
 
     @property
     def tuned(self) -> list[dict[str, Any]]:
-        """What AUTOTUNE has chosen, a dict for each step that it tunes: see `DatasetIterator.stats`."""
+        """The choices of AUTOTUNE, a dict for each step that it tunes: see `DatasetIterator.stats`."""
         return [{"step": step.step, **step.tuned} for step in self.steps if step.tuned]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as dicts, lists, strings and numbers, as JSON knows them.
+        """Return everything as dicts, lists, strings and numbers that JSON can hold.
 
         >>> import asyncdata as ad
         >>> numbers = iter(ad.Dataset.range(3))
@@ -206,7 +206,7 @@ class Statistics:
 
     @property
     def summary(self) -> str:
-        """The whole in one sentence."""
+        """The statistics of the pipeline in one sentence."""
         if not self.seconds:
             return "not begun"
         pace = f"{self.pace:,.{0 if self.pace >= 100 else 1}f}"
@@ -231,7 +231,7 @@ class Statistics:
 def statistics_of(
     engine: EngineStatistics, times: ConsumerTimes, placement: str, elements: int, state: str
 ) -> Statistics:
-    """Return what an engine and its consumer have done."""
+    """Return the statistics of an engine and its consumer."""
     waits = times.waits if state == "running" else 0.0
     return Statistics(
         steps=engine.steps,

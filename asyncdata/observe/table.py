@@ -1,4 +1,4 @@
-"""Tables that a person reads, as text and as HTML, and how numbers are written in them."""
+"""Tables for people, as text and as HTML, and the format of numbers in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ("Row", "html_table", "memory", "share", "text_table", "time_of")
 Row: TypeAlias = tuple[str, ...]
 
 WIDEST: Final = 60
-"""Characters of a first column; longer ones lose their middle."""
+"""The most characters of the first column; longer texts lose their middle."""
 
 TIMES: Final = ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (1e-6, 1e6, "µs"), (0.0, 1e9, "ns"))
 SIZES: Final = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
@@ -35,7 +35,7 @@ def memory(size: int) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Return a part of a whole in percent; nothing if there is none."""
+    """Return a part of a total in percent; an empty text if there is none."""
     if part <= 0 or whole <= 0:
         return ""
     percent = 100 * part / whole
@@ -43,7 +43,7 @@ def share(part: float, whole: float) -> str:
 
 
 def text_table(rows: Sequence[Row]) -> str:
-    """Return rows as lines; the first one are headings. The first column is set to the left, others to the right."""
+    """Return rows as lines; the first row has the headings. The first column is left-aligned, others right-aligned."""
     rows = [(shortened(row[0]), *row[1:]) for row in rows]
     kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows[1:])] or [0]
     widths = {place: max(len(row[place]) for row in rows) for place in kept}
@@ -61,7 +61,7 @@ def shortened(text: str) -> str:
 
 
 def html_table(rows: Sequence[Row]) -> str:
-    """Return rows as a table; the first one are headings."""
+    """Return rows as a table; the first row has the headings."""
     head, *body = rows
     cells = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in body)

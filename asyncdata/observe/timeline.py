@@ -12,7 +12,7 @@ __all__ = ("Bar", "Part", "timeline")
 
 
 class Bar(NamedTuple):
-    """From when to when something was done, in seconds since the trace began."""
+    """One piece of work, from `begin` to `end` in seconds since the trace began."""
 
     row: str
     kind: str
@@ -36,7 +36,7 @@ LEGEND: Final = {
     "step": "training step",
 }
 CLOSE: Final = 0.35
-"""Bars of a row that are fewer pixels apart are drawn as one: thousands of them are one anyway."""
+"""Bars of a row that are fewer pixels apart are drawn as one, since thousands of them would look so anyway."""
 
 
 def timeline(parts: Sequence[Part]) -> str:
@@ -58,7 +58,7 @@ def timeline(parts: Sequence[Part]) -> str:
 
 
 def drawing(title: str, bars: Sequence[Bar], length: float, seconds: float, top: float) -> tuple[list[str], float]:
-    """Return one trace from a height on, and the height where the next begins."""
+    """Return the drawing of one trace at a height, and the height where the next one begins."""
     scale, lines = WIDTH / seconds, list[str]()
     if title:
         words = f"{title}: {time_of(length)}"
@@ -97,7 +97,7 @@ def lanes_of(row: str, bars: Sequence[Bar]) -> list[tuple[str, list[Bar]]]:
 
 
 def merged(bars: Sequence[Bar], apart: float) -> list[tuple[float, float]]:
-    """Return from when to when there are bars that are less than so many seconds apart."""
+    """Return bars as intervals, merged if they are less than so many seconds apart."""
     found: list[tuple[float, float]] = []
     for bar in sorted(bars, key=lambda bar: bar.begin):
         if found and bar.begin - found[-1][1] <= apart:
@@ -125,7 +125,7 @@ def axis(seconds: float, scale: float, top: float) -> list[str]:
 
 
 def legend(kinds: Sequence[str], top: float) -> list[str]:
-    """Return what the colours stand for."""
+    """Return the meaning of the colours."""
     lines: list[str] = []
     for place, kind in enumerate(kinds):
         x = LEFT + place * 150

@@ -1,4 +1,4 @@
-"""trace(): a record of what was done when, drawn as a timeline or opened in Perfetto."""
+"""trace(): a record of what ran when, drawn as a timeline or opened in Perfetto."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ("Trace", "trace")
 
 
 class Trace:
-    """Records, while its `with` block runs, what steps and workers did and for how long consumers waited.
+    """Records, while its `with` block runs, what steps and workers did, and how long consumers waited.
 
     >>> import asyncdata as ad
     >>> with ad.trace() as t:
@@ -66,11 +66,11 @@ class Trace:
 
     @property
     def seconds(self) -> float:
-        """For how long it has recorded."""
+        """How long it has recorded."""
         return (self._ended or time.perf_counter()) - self._begun if self._begun else 0.0
 
     def bars(self) -> list[Bar]:
-        """Return what was recorded: a row for each step, and seconds since the trace began, in order."""
+        """Return what was recorded, in order: a row for each step, and seconds since the trace began."""
         found = [self._bar(span) for span in [*self._recorder.spans] if span.end >= self._begun]
         return sorted(found, key=lambda bar: bar.begin)
 
@@ -83,7 +83,7 @@ class Trace:
     ) -> None:
         """Draw what was recorded as an SVG picture: a row for each step, time to the right.
 
-        `above` is another trace, which is drawn above this one on the same scale, to compare the two.
+        `above` is another trace. It is drawn above this one on the same scale, to compare the two.
         """
         parts = [(title, self.bars(), self.seconds)]
         if above is not None:
@@ -99,8 +99,8 @@ class Trace:
 def trace(max_spans: int = 100_000) -> Trace:
     """Record what pipelines of this process do while the `with` block runs: `plot` it, or `save` it for Perfetto.
 
-    Work in threads and worker processes is recorded, waiting of the consumer too; `t.step()` records training. A
-    pipeline with `placement="process"` tells only for how long it is waited for. Only the last `max_spans` are kept.
+    It records work in threads and worker processes, and how long the consumer waits; `t.step()` records training. Of a
+    pipeline with `placement="process"` only the consumer's waits are recorded. The last `max_spans` spans are retained.
 
     >>> import asyncdata as ad
     >>> with ad.trace() as t:

@@ -276,7 +276,7 @@ def test_the_gain_of_processes_is_less_for_elements_that_are_large(monkeypatch: 
         (lambda: ad.Dataset.range(400).map(computes).batch(8), "map(computes", "thread", "process"),
         (lambda: ad.Dataset.range(400).map(sleeps, num_parallel_calls=2), "map(sleeps", "workers", "num_parallel"),
         (lambda: ad.Dataset.range(20_000).map(cheap, num_parallel_calls=8), "map(cheap", "thread", "leave"),
-        (lambda: ad.Dataset.from_list([LARGE] * 64).repeat(60).batch(128), "batch(128", "thread", "do less in it"),
+        (lambda: ad.Dataset.from_list([LARGE] * 64).repeat(60).batch(128), "batch(128", "thread", "less work in it"),
         (
             lambda: ad.Dataset.from_generator(dawdles).shuffle(90, seed=1),
             "shuffle(90",

@@ -62,7 +62,7 @@ def test_requests_made_again_are_told_of_the_step_that_reads(
     assert [one.retries for one in stats.steps if one is not reads] == [0] * (len(stats.steps) - 1)
     assert (found.step, found.resource) == (reads.step, "waiting") or placement == "process", found
     if found.resource == "waiting":
-        assert f"{reads.retries} of its requests failed and were made again" in found.evidence
+        assert f"{reads.retries} of its requests failed and were repeated" in found.evidence
         assert "MB a second" in found.evidence
 
 
@@ -77,4 +77,4 @@ def test_requests_of_a_function_are_its_step_s(server: Web, fault: str | int) ->
     count, stats, found = read_through(ad.Dataset.from_list(urls).map(fetched, num_parallel_calls=2))
     assert (count, stats.steps[1].retries, len(failing.seen)) == (6, 6, 6)
     assert found.step == stats.steps[1].step
-    assert "6 calls or requests made again" in found.evidence
+    assert "6 repeated calls or requests" in found.evidence
