@@ -20,10 +20,10 @@ except ImportError:  # only Unix has it
 
 __all__ = ("add_parser", "run")
 
-KEPT: Final = 256
+CACHED: Final = 256
 DESCRIPTION = """
-Read a pipeline for some seconds, and print its pace, when the first element came, its memory and what limits it; then
-read it once more over elements of its source that are kept in memory, which tells what a faster source would give.
+Read a pipeline for some seconds, and print its pace, when the first element came, its memory and what limits it. Then
+read it once more over elements of its source that are cached in memory, which shows the gain of a faster source.
 """
 
 
@@ -42,9 +42,9 @@ def run(arguments: Namespace) -> int:
     print(f"first element  after {time_of(stats.first_seconds)}")
     print(f"waiting        {stats.waiting:.0%} of the reader's time")
     print(f"memory         {memory(peak_bytes())} at most, in this process")
-    kept = over_kept(ds, stats.steps[0].items)
-    if kept is not None:
-        ceiling, _ = observed(kept, arguments.seconds, arguments.step)
+    cached = with_cached_source(ds, stats.steps[0].items)
+    if cached is not None:
+        ceiling, _ = observed(cached, arguments.seconds, arguments.step)
         print(f"ceiling        {ceiling.pace:,.1f} elements a second if the source cost nothing")
     print(f"bottleneck     {found}")
     return 0
@@ -55,18 +55,18 @@ def peak_bytes() -> int:
     return 0 if getrusage is None else getrusage(RUSAGE_SELF).ru_maxrss * 1024  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
-def over_kept(ds: Dataset[Any], count: int) -> Dataset[Any] | None:
-    """Return the pipeline over so many elements of its source, some kept in memory again and again.
+def with_cached_source(ds: Dataset[Any], count: int) -> Dataset[Any] | None:
+    """Return the pipeline over `count` elements: some elements of its source, cached in memory and repeated.
 
-    `None` where it has several sources, or keeps files of what it reads.
+    `None` if it has several sources, or a `cache` or `snapshot`.
     """
     nodes = [*nodes_of(ds.plan)]
     files = any(node.label().startswith(("cache(", "snapshot(")) for node in nodes)
     if files or len([node for node in nodes if not node.inputs]) != 1 or not count:
         return None
     with Dataset[Any](nodes[0], Options(placement="thread")).iterate() as source:
-        kept = list(islice(source, KEPT))
-    plan: Node = Dataset.from_list(kept).repeat(max(1, count // len(kept))).plan
+        elements = list(islice(source, CACHED))
+    plan: Node = Dataset.from_list(elements).repeat(max(1, count // len(elements))).plan
     for node in nodes[1:]:
         plan = node.with_inputs(plan)
     return Dataset(plan, ds.__getstate__()[1])

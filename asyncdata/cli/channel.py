@@ -1,4 +1,4 @@
-"""The command `asyncdata channel`: what a durable channel holds, and letting go of what a saved state does not need."""
+"""The command `asyncdata channel`: show what a durable channel holds, and remove what a saved state does not need."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ("add_parser",)
 
 def add_parser(commands: Any) -> None:
     """Add `channel` to the subparsers of a command line."""
-    parser: ArgumentParser = commands.add_parser("channel", help="look at a DurableChannel, or trim it")
+    parser: ArgumentParser = commands.add_parser("channel", help="inspect a DurableChannel, or trim it")
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
-    inspecting = actions.add_parser("inspect", help="say what it holds; it may be in use")
+    inspecting = actions.add_parser("inspect", help="show what it holds; it may be in use")
     inspecting.add_argument("path", type=Path, metavar="PATH", help="the folder of the channel")
     inspecting.set_defaults(run=inspect)
-    trimming = actions.add_parser("trim", help="remove what a trainer that goes on from a saved state does not need")
+    trimming = actions.add_parser("trim", help="remove what a trainer that resumes from a saved state does not need")
     trimming.add_argument("path", type=Path, metavar="PATH", help="the folder of the channel")
     trimming.add_argument(
         "--state", type=Path, required=True, metavar="FILE", help="a JSON file with the state of the trainer in it"
@@ -37,7 +37,7 @@ def add_parser(commands: Any) -> None:
 
 @dataclass
 class Contents:
-    """What a channel holds."""
+    """The contents of a channel."""
 
     records: int = 0
     forms: Counter[str] = field(default_factory=Counter[str])
@@ -48,7 +48,7 @@ class Contents:
     damage: list[str] = field(default_factory=list[str])
 
     def add(self, frame: Frame) -> None:
-        """Take note of what stands in the log."""
+        """Count a frame of the log."""
         record = frame.record
         if not isinstance(record, Record):
             self.damage.append(str(record))
@@ -69,7 +69,7 @@ def inspect(arguments: Namespace) -> int:
     begin, contents = starts[0] if starts else end, contents_of(folder)
     print(f"channel   {name} in {folder.path}{', ended' if contents.ended else ''}")
     print(f"stored    {end - begin:,} bytes, from {begin:,} to {end:,}, in {len(starts)} segments")
-    print(f"records   {contents.records:,}{told_forms(contents.forms)}")
+    print(f"records   {contents.records:,}{format_counts(contents.forms)}")
     if contents.since:
         print(f"came      {' to '.join(map(date, contents.since))}")
     if contents.versions:
@@ -93,7 +93,7 @@ def contents_of(folder: ChannelFolder) -> Contents:
     return contents
 
 
-def told_forms(forms: Counter[str]) -> str:
+def format_counts(forms: Counter[str]) -> str:
     parts = [f"{count:,} {form}" for form, count in forms.most_common()]
     return f" ({', '.join(parts)})" if parts else ""
 

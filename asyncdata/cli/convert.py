@@ -16,10 +16,10 @@ from asyncdata.formats.tf_example import decode_example, make_example
 __all__ = ("add_parser",)
 
 DESCRIPTION = """
-Read files of any format that asyncdata inspect knows, and write them as shards of another into a folder or a bucket.
-Rows become what the format has: columns of Parquet, lines of JSON, tf.Examples in TFRecord files, samples of
-WebDataset. Converting that was stopped goes on when it is called again. What a format cannot hold, such as bytes in
-JSON, is an error.
+Read files of any format that asyncdata inspect knows, and write them as shards of another format into a folder or a
+bucket. Rows become columns of Parquet, lines of JSON, tf.Examples in TFRecord files, or samples of WebDataset. An
+interrupted conversion continues when it is called again. A value that the format cannot hold, such as bytes in JSON, is
+an error.
 """
 
 PICTURES: Final = {b"\xff\xd8": "jpg", b"\x89PNG": "png", b"GIF8": "gif", b"BM": "bmp"}
@@ -33,7 +33,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("source", metavar="SOURCE", help="a file, a folder, a pattern in quotes, or a URL")
     parser.add_argument("target", metavar="TARGET", help="a folder, or a URL of a bucket: s3://, gs://, az://")
     parser.add_argument("--to", choices=[*WRITERS], required=True, help="the format of the shards")
-    parser.add_argument("--shards", type=int, metavar="N", help="how many; without it a shard has 256 MiB")
+    parser.add_argument("--shards", type=int, metavar="N", help="the number of shards; without it a shard has 256 MiB")
     parser.add_argument("--compression", metavar="TYPE", help="GZIP, for Parquet also SNAPPY or ZSTD")
     parser.set_defaults(run=run)
 
@@ -52,12 +52,12 @@ def run(arguments: Namespace) -> int:
 
 
 def report(elements: int, shards: int) -> None:
-    """Say how far it has come."""
+    """Print the progress."""
     print(f"{elements} elements in {shards} shards", file=sys.stderr)
 
 
 def counted(rows: Dataset[Any]) -> Callable[[Dataset[Any]], Dataset[Any]]:
-    """Return what tells a dataset how many elements it has, which are counted."""
+    """Count the elements, and return a transformation that gives a dataset their number."""
     count = rows.reduce(0, one_more)
     return lambda dataset: dataset.assert_cardinality(count)
 
@@ -74,7 +74,7 @@ def rows_of(found: Found) -> Dataset[Any]:
 
 
 def features(record: bytes) -> dict[str, Any]:
-    """Return the features of a tf.Example: what is alone in its list without it."""
+    """Return the features of a tf.Example: a value that is alone in its list without the list."""
     named: dict[str, Any] = dict(decode_example(record))
     return {name: values[0] if len(values) == 1 else values for name, values in named.items()}
 
@@ -95,14 +95,14 @@ def row(*element: Any) -> dict[str, Any]:
 
 
 def record(values: dict[str, Any]) -> bytes:
-    """Return a row as it stands in a TFRecord file."""
+    """Return a row as a record of a TFRecord file."""
     if list(values) == ["data"]:
         return values["data"]
     return make_example({name: value for name, value in values.items() if value is not None})
 
 
 def sample(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a row as a sample: bytes and arrays as members of their own, and what JSON has as one."""
+    """Return a row as a sample: bytes and arrays as members of their own, and all other values as one of JSON."""
     if "__key__" in values:
         return values
     found: dict[str, Any] = {}

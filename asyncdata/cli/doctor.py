@@ -1,4 +1,4 @@
-"""The command `asyncdata doctor`: what a pipeline does, step by step, and what limits it."""
+"""The command `asyncdata doctor`: the statistics of each step of a pipeline, and what limits it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Read the pipeline and print what was seen."""
+    """Read the pipeline and print its statistics."""
     stats, found = observed(pipeline_of(arguments.pipeline), arguments.seconds, arguments.step)
     print(stats)
     print()
@@ -38,7 +38,7 @@ def run(arguments: Namespace) -> int:
 
 
 def observed(ds: Dataset[Any], seconds: float, step: float) -> tuple[Statistics, Bottleneck]:
-    """Read a dataset for so many seconds, each element for `step`, and return what was seen meanwhile."""
+    """Read a dataset for so many seconds, with `step` seconds of sleep per element, and return its statistics."""
     with ds.iterate() as elements:
         end = time.monotonic() + seconds
         for _ in elements:

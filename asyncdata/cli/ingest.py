@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ("add_parser",)
 
 DESCRIPTION = """
-Take in items by HTTP and WebSocket (POST /ingest: JSON, NDJSON, MessagePack, bytes), and write them into shards, in a
-folder or in s3://, gs:// or az://. What was acknowledged is in one shard, or in the spool until that is written, also
-if the server is killed. Only clients on this machine are served, unless the environment variable ASYNCDATA_TOKEN has
-the token of others: "Authorization: Bearer TOKEN".
+Receive items by HTTP and WebSocket (POST /ingest: JSON, NDJSON, MessagePack, bytes), and write them into shards, in a
+folder or in s3://, gs:// or az://. Each acknowledged item is in exactly one shard, or in the spool until that shard is
+written, also if the server is killed. Only clients on this machine are served, unless the environment variable
+ASYNCDATA_TOKEN has a token; then clients send "Authorization: Bearer TOKEN".
 """
 
 
@@ -42,16 +42,16 @@ def add_parser(commands: Any) -> None:
         "--spool",
         type=Path,
         metavar="DIR",
-        help="a folder of this machine for what is in no shard yet (default DIR/.spool; needed for a URL)",
+        help="a folder of this machine for items that are in no shard yet (default DIR/.spool; needed for a URL)",
     )
-    parser.add_argument("--format", choices=FORMATS, default="jsonl", help="of the shards (default jsonl)")
+    parser.add_argument("--format", choices=FORMATS, default="jsonl", help="the format of the shards (default jsonl)")
     parser.add_argument("--host", default="127.0.0.1", help="the address to serve at (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, help="the port to serve at (default 8000; 0: any)")
     parser.add_argument(
-        "--shard-items", type=above_zero, default=10_000, metavar="N", help="items in a shard, at most (default 10000)"
+        "--shard-items", type=above_zero, default=10_000, metavar="N", help="most items in a shard (default 10000)"
     )
     parser.add_argument(
-        "--shard-seconds", type=above_zero, default=60, metavar="S", help="what a shard waits for more (default 60)"
+        "--shard-seconds", type=above_zero, default=60, metavar="S", help="how long a shard waits (default 60)"
     )
     parser.set_defaults(run=run)
 
@@ -64,16 +64,18 @@ def above_zero(text: str) -> int:
 
 
 def run(arguments: Namespace) -> int:
-    """Serve until that is ended by Ctrl-C or SIGTERM; then write what is left."""
+    """Serve until Ctrl-C or SIGTERM; then write the remaining items."""
     token = os.environ.get("ASYNCDATA_TOKEN")
     if token is None and arguments.host not in ("127.0.0.1", "::1", "localhost"):
-        raise PlanError(f"--host {arguments.host} lets others in: set ASYNCDATA_TOKEN to the token that they send")
+        raise PlanError(
+            f"--host {arguments.host} serves clients on other machines: set ASYNCDATA_TOKEN to the token that they send"
+        )
     uvicorn = require("uvicorn", "asyncdata ingest", "'asyncdata[web]'")
     shards = Shards(arguments.to, arguments.format, arguments.shard_items, arguments.shard_seconds, arguments.spool)
     channel = DurableChannel(shards.spool)
     consumer = Consumer(shards.batches(follow=True), shards.write, state=shards.state)
     app = ingest_app(channel, consumer=consumer, authenticate=None if token is None else bearer(token))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what is left is written then too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the remaining items are written then too
     try:
         uvicorn.run(app, host=arguments.host, port=arguments.port, ws="websockets-sansio")
     finally:
@@ -85,7 +87,7 @@ def run(arguments: Namespace) -> int:
 
 
 def bearer(token: str) -> Authenticate:
-    """Return what admits those who send a token."""
+    """Return a function that admits clients that send the token."""
     expected = f"Bearer {token}".encode()
 
     def admits(headers: Mapping[str, str]) -> bool:

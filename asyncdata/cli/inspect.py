@@ -1,4 +1,4 @@
-"""The command `asyncdata inspect`: what a file, a folder or a URL holds, and whether all of it can be read."""
+"""The command `asyncdata inspect`: what a file, a folder or a URL holds, and whether it can be read completely."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from asyncdata.storage import size_of
 __all__ = ("add_parser",)
 
 DESCRIPTION = """
-Say what is at a path, a pattern or a URL: which format it has, how many elements, what the first one is, and what is
-damaged. All of it is read; with --quick the first element alone. The exit status is 1 if something is damaged.
+Show what is at a path, a pattern or a URL: its format, the number of elements, the first element, and what is damaged.
+Everything is read; with --quick only the first element. The exit status is 1 if something is damaged.
 """
 
 MOST: Final = 10
-"""So many errors are printed."""
+"""The most errors that are printed."""
 
 WIDTH: Final = 110
 
@@ -32,16 +32,16 @@ WIDTH: Final = 110
 def add_parser(commands: Any) -> None:
     """Add `inspect` to the subparsers of a command line."""
     parser: ArgumentParser = commands.add_parser(
-        "inspect", help="say what files hold, and what is damaged", description=DESCRIPTION
+        "inspect", help="show what files hold, and what is damaged", description=DESCRIPTION
     )
     parser.add_argument("source", metavar="SOURCE", help="a file, a folder, a pattern in quotes, or a URL")
-    parser.add_argument("--quick", action="store_true", help="read the first element alone")
+    parser.add_argument("--quick", action="store_true", help="read only the first element")
     parser.set_defaults(run=run)
 
 
 @dataclass
 class Contents:
-    """What was read."""
+    """The elements and errors that were read."""
 
     elements: int = 0
     first: Any = None
@@ -49,10 +49,10 @@ class Contents:
 
 
 def run(arguments: Namespace) -> int:
-    """Read what is there, and print what was found."""
+    """Read the files, and print what they hold."""
     found = found_at(arguments.source)
     contents = contents_of(found.dataset, arguments.quick)
-    for name, value in told(found, contents, arguments.quick):
+    for name, value in report(found, contents, arguments.quick):
         print(f"{name:<10}{value}")
     return 1 if contents.errors else 0
 
@@ -66,7 +66,7 @@ def contents_of(dataset: Dataset[Any], quick: bool) -> Contents:
                 element = next(elements)
             except StopIteration:
                 break
-            except Exception as error:  # noqa: BLE001  each is told
+            except Exception as error:  # noqa: BLE001  each is reported
                 if seen.errors and seen.errors[-1] is error:
                     break  # the pipeline has ended
                 seen.errors.append(error)
@@ -77,7 +77,7 @@ def contents_of(dataset: Dataset[Any], quick: bool) -> Contents:
     return seen
 
 
-def told(found: Found, contents: Contents, quick: bool) -> Iterable[tuple[str, str]]:
+def report(found: Found, contents: Contents, quick: bool) -> Iterable[tuple[str, str]]:
     """Yield the lines to print."""
     files = "" if len(found.paths) == 1 else f", {len(found.paths)} files"
     yield "format", found.kind + (f", {found.compression.lower()}" if found.compression else "") + files
@@ -105,7 +105,7 @@ def bytes_of(path: str) -> int:
 
 
 def described(value: Any) -> str:
-    """Return the types in an element, of arrays their dtype and shape."""
+    """Return the types in an element; of arrays the dtype and shape."""
     if isinstance(value, dict):
         named = cast("dict[Any, Any]", value)
         return "{" + ", ".join(f"{name!r}: {described(part)}" for name, part in named.items()) + "}"
@@ -118,7 +118,7 @@ def described(value: Any) -> str:
 
 
 def shown(value: Any) -> Any:
-    """Return an element with what is long cut short."""
+    """Return an element with long values shortened."""
     if isinstance(value, dict):
         return {name: shown(part) for name, part in cast("dict[Any, Any]", value).items()}
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""A pipeline that a command line names: `FILE.py:NAME`, a dataset or a function that returns one."""
+"""The pipeline of a command line: `FILE.py:NAME`, a dataset or a function that returns one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ("add_arguments", "pipeline_of")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the pipeline, and for how long it is read."""
+    """Add the arguments for the pipeline, and for how long it is read."""
     parser.add_argument(
         "pipeline",
         metavar="FILE.py:NAME",
         help="a dataset in that file, or a function without arguments that returns one",
     )
-    parser.add_argument("--seconds", type=positive, default=10.0, metavar="S", help="read for so long (default 10)")
+    parser.add_argument("--seconds", type=positive, default=10.0, metavar="S", help="seconds to read (default 10)")
     parser.add_argument(
         "--step", type=positive, default=0.0, metavar="S", help="seconds that a training step takes, slept (default 0)"
     )
@@ -40,21 +40,21 @@ def pipeline_of(spec: str) -> Dataset[Any]:
     """Run the file, which the user has named, and return its dataset; `PlanError` if there is none."""
     path, _, name = spec.partition(":")
     if not Path(path).is_file():
-        raise PlanError(f"there is no file {path!r}: name one, and the dataset in it, as in pipeline.py:ds")
+        raise PlanError(f"there is no file {path!r}: give a file and the dataset in it, as in pipeline.py:ds")
     module = run(Path(path))
     if not name:
-        raise PlanError(f"which dataset of {path}? {named(module)}")
+        raise PlanError(f"give a dataset of {path}, as in {path}:ds; {datasets_in(module)}")
     if not hasattr(module, name):
-        raise PlanError(f"{path} has no {name!r}; {named(module)}")
+        raise PlanError(f"{path} has no {name!r}; {datasets_in(module)}")
     found: Any = getattr(module, name)
     found = found() if callable(found) else found
     if not isinstance(found, Dataset):
-        raise PlanError(f"{spec} is a {type(found).__name__}; a Dataset is needed; {named(module)}")
+        raise PlanError(f"{spec} must be a Dataset, got a {type(found).__name__}; {datasets_in(module)}")
     return found  # pyright: ignore[reportUnknownVariableType]
 
 
 def run(path: Path) -> ModuleType:
-    """Import a file as Python does what stands next to a script: worker processes find its functions by name too."""
+    """Import a file like a module beside a script, so that worker processes find its functions by name too."""
     sys.path.insert(0, str(path.resolve().parent))
     found = importlib.util.spec_from_file_location(path.stem, path)
     if found is None or found.loader is None:
@@ -64,7 +64,7 @@ def run(path: Path) -> ModuleType:
     return module
 
 
-def named(module: ModuleType) -> str:
-    """Say which datasets a module has."""
+def datasets_in(module: ModuleType) -> str:
+    """Return the names of a module's datasets, as a sentence."""
     names = [name for name, value in vars(module).items() if isinstance(value, Dataset)]
     return f"its datasets are {', '.join(names)}" if names else "there is no dataset in it"

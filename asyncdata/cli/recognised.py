@@ -1,4 +1,4 @@
-"""Which format files have, by their first bytes and their names, and the dataset that reads them."""
+"""The format of files, recognised by their first bytes and their names, and the dataset that reads them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = ("Found", "as_examples", "found_at")
 HEAD: Final = 1 << 16
 
 RIEGELI: Final = bytes.fromhex("83af70d10d884a3f00000000000000004000000000000000")
-"""What ArrayRecord files begin with."""
+"""The first bytes of ArrayRecord files."""
 
 READERS: Final[dict[str, Callable[[list[str]], Dataset[Any]]]] = {
     "Parquet": ParquetDataset,
@@ -65,7 +65,7 @@ class Found:
 
 
 def found_at(source: str) -> Found:
-    """Return what is at a path, a pattern or a URL; `PlanError` if nobody knows what it is."""
+    """Return what is at a path, a pattern or a URL; `PlanError` if its format is unknown."""
     if is_local(source) and os.path.isdir(folder := local_path(source)):
         return found_in(folder)
     paths = matching("asyncdata", source) if glob.has_magic(source) else [source]
@@ -76,7 +76,7 @@ def found_at(source: str) -> Found:
 def found_in(folder: str) -> Found:
     """Return what is in a folder."""
     if Path(folder, "channel.json").exists():
-        raise PlanError(f"{folder} is a channel: look at it with asyncdata channel inspect")
+        raise PlanError(f"{folder} is a channel: use asyncdata channel inspect")
     inside = sorted(path for path in Path(folder).iterdir() if not path.name.startswith("."))
     if Path(folder, "dataset.json").exists():
         return Found("saved dataset", [folder], Dataset[Any].load(folder))
@@ -91,30 +91,30 @@ def found_in(folder: str) -> Found:
 
 
 def kind_of(paths: Sequence[str]) -> tuple[str, str]:
-    """Return the format of files, and how they are compressed; `PlanError` if they are of several, or not known."""
+    """Return the format and the compression of files; `PlanError` if they differ, or are unknown."""
     kinds = {path: kind_of_file(path) for path in paths}
     if len(set(kinds.values())) > 1:
-        told = {kind: path for path, kind in kinds.items()}
+        examples = {kind: path for path, kind in kinds.items()}
         raise PlanError(
-            f"these files are of several formats: {'; '.join(f'{told[kind]} is {kind[0]}' for kind in told)}"
+            f"these files are of several formats: {'; '.join(f'{examples[kind]} is {kind[0]}' for kind in examples)}"
         )
     return next(iter(kinds.values()))
 
 
 def kind_of_file(path: str) -> tuple[str, str]:
-    """Return the format of a file, and how it is compressed."""
+    """Return the format and the compression of a file."""
     head = blocking(lambda: read_head(path, HEAD))
     compression = "" if is_record(head) else recognised(head[:HEAD_BYTES]) or ""
     if compression:
         head = expanded(head, compression, path)
     kind = by_bytes(head, bool(compression) or len(head) == HEAD) or by_name(path, head)
     if kind is None:
-        raise PlanError(f"{path}: it begins with {head[:16]!r}, which no format that is known does")
+        raise PlanError(f"{path}: it begins with {head[:16]!r}, like no known format")
     return kind, compression
 
 
 def expanded(head: bytes, compression: str, path: str) -> bytes:
-    """Return the first bytes of what a stream decompresses to."""
+    """Return the first decompressed bytes of a stream."""
     try:
         return bytes(decompressor(compression, path).feed(head))[:HEAD]
     except DataLossError:
@@ -135,7 +135,7 @@ def is_archive(head: bytes) -> bool:
 
 
 def by_bytes(head: bytes, cut: bool) -> str | None:
-    """Return the format that begins so."""
+    """Return the format that begins with these bytes."""
     for begin, kind in ((b"PAR1", "Parquet"), (b"ARROW1", "Arrow"), (b"\xff\xff\xff\xff", "Arrow"), (NPY, "NumPy")):
         if head.startswith(begin):
             return kind
@@ -165,7 +165,7 @@ def is_json_line(head: bytes, cut: bool) -> bool:
 
 
 def by_name(path: str, head: bytes) -> str | None:
-    """Return the format of text, by a name, or that it is text."""
+    """Return the format of text by the file name, or just that it is text."""
     name = path.lower().removesuffix(".gz").removesuffix(".zst").removesuffix(".bz2")
     for ending, kind in (
         (".jsonl", "JSON Lines"),

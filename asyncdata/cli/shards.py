@@ -1,4 +1,4 @@
-"""Shards that grow from a durable channel: each written whole, each item in one of them, wherever it is killed."""
+"""Shards written from a durable channel: each is complete, and each item is in one of them, even after a kill."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ FORMATS: Final = ("jsonl", "tfrecord")
 
 
 class Shards:
-    """The shards in a folder or bucket, and how far they have come in a channel that lies on this machine.
+    """The shards in a folder or bucket, and the position up to which a channel on this machine is in them.
 
-    The name of a shard is noted, the shard is written, and then the place behind it is noted. Whoever is killed in
-    between writes the shard once more, by the same name.
+    First the name of a shard is stored, then the shard is written, and then the position after it is stored. A process
+    that was killed in between writes the shard again, under the same name.
     """
 
     def __init__(self, to: str, form: str, items: int, seconds: float, spool: Path | None = None) -> None:
         check_writable(to, None)
         if spool is None and "://" in to:
-            raise PlanError(f"--spool must name a folder of this machine, for what is not yet in {to}")
+            raise PlanError(f"--spool must name a folder of this machine, for items that are not yet in {to}")
         self.to = to.rstrip("/")
         self.form = form
         self.items = items
@@ -43,31 +43,31 @@ class Shards:
         self.spool.parent.mkdir(parents=True, exist_ok=True)
         saved = self.read_progress()
         if saved.get("format", form) != form:
-            raise PlanError(f"{to} has shards of {saved['format']}: give that format, or another folder")
+            raise PlanError(f"{to} has shards of {saved['format']}: give --format {saved['format']}, or another folder")
         self.number: int = saved.get("shards", 0)
         self.state: dict[str, Any] | None = saved.get("state")
         self.name: str | None = saved.get("next")
-        """Of a shard that was begun."""
+        """The name of a shard that was begun."""
 
     def read_progress(self) -> dict[str, Any]:
-        """Return what the last shard left."""
+        """Return the stored progress."""
         try:
             return json.loads(self.progress.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
 
     def write_progress(self) -> None:
-        """Note which shards there are, and which one is begun."""
+        """Store which shards there are, and which one is begun."""
         saved = {"format": self.form, "shards": self.number, "state": self.state, "next": self.name}
         write_whole(self.progress, json.dumps(saved).encode(), durable=True)
 
     def batches(self, follow: bool) -> Dataset[Any]:
-        """Return the items of each shard: so many, or what came in so many seconds."""
+        """Return the items of each shard: at most `items` of them, or those that came in `seconds`."""
         items = Dataset.from_channel(self.spool, follow=follow).map(partial(encoded, form=self.form))
         return items.batch(self.items, within=self.seconds)
 
     def write(self, batches: DatasetIterator[Any]) -> None:
-        """Write a shard of each batch, and let go of what it was made of."""
+        """Write a shard from each batch, and then trim the channel."""
         for batch in batches:
             if self.name is None:
                 self.name = f"{self.number:06}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.{self.form}"
@@ -78,7 +78,7 @@ class Shards:
             trim(self.spool, self.state)
 
     def write_shard(self, records: Iterable[bytes], url: str) -> None:
-        """Write a shard, which others see when it is complete."""
+        """Write a shard, which becomes visible when it is complete."""
         sink = sink_for(url, None)
         try:
             sink.write(b"".join([frame(one) if self.form == "tfrecord" else one + b"\n" for one in records]))
@@ -89,7 +89,7 @@ class Shards:
 
 
 def encoded(item: Any, form: str) -> bytes:
-    """Return an item as a record: what is no bytes as JSON, bytes as they are or, in lines, as a string of base64."""
+    """Return an item as a record: bytes as they are (in lines of JSON as base64), anything else as JSON."""
     if form == "tfrecord" and isinstance(item, bytes):
         return item
     return require("msgspec.json", "asyncdata ingest", "'asyncdata[web]'").encode(item)

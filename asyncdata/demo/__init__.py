@@ -1,4 +1,4 @@
-"""The main job on real input: train a small classifier on photographs from TFRecord shards, fast and naively."""
+"""The demonstration: train a small classifier on photographs from TFRecord shards, with a fast and a naive pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `asyncdata demo`: its arguments, its order of events, and the table at its end."""
+"""The command `asyncdata demo`: its arguments, its runs, and the table at the end."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ("add_parser", "run")
 
 DESCRIPTION: Final = """
-Train a small classifier on images from TFRecord shards, through an asyncdata pipeline and then naively, and compare;
-then stop a training and resume it. The classifier is in PyTorch where that is installed, else in NumPy.
-The images are patches of two photographs, written on first use; the question is which photograph a patch is from.
+Train a small classifier on images from TFRecord shards, with an asyncdata pipeline and with a naive one, and compare
+them. Then stop a training and resume it. The classifier uses PyTorch if it is installed, else NumPy. The images are
+patches of two photographs, written on first use; the classifier learns which photograph a patch is from.
 """
 
 
@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--epochs", type=positive, default=5, metavar="N", help="passes over the data (default 5)")
     parser.add_argument("--batch-size", type=positive, default=64, metavar="N", help="images in a step (default 64)")
     parser.add_argument("--no-naive", action="store_true", help="leave out the naive run")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="where the shards of photographs are kept")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="the folder for the shards of photographs")
     parser.add_argument(
         "--timeline", type=Path, metavar="FILE", help="where to draw what ran when (default: timeline.svg in the cache)"
     )
@@ -57,7 +57,7 @@ def positive(text: str) -> int:
 
 
 def run(arguments: Namespace) -> int:
-    """Find or write the data, train, train naively, and print both side by side."""
+    """Find or write the data, train with both pipelines, and print both results."""
     require("PIL.Image")
     job = find_job(arguments)
     print(
@@ -73,7 +73,7 @@ def run(arguments: Namespace) -> int:
 
 
 def train_both_ways(job: Job, arguments: Namespace) -> dict[str, Measured]:
-    """Train through asyncdata, then naively unless told not to; return what was measured, by name."""
+    """Train with asyncdata, then naively unless `--no-naive`; return the measurements by name."""
     test = test_batches(job)
     rows: dict[str, Measured] = {}
     print("With asyncdata:", flush=True)
@@ -85,7 +85,7 @@ def train_both_ways(job: Job, arguments: Namespace) -> dict[str, Measured]:
 
 
 def find_job(arguments: Namespace) -> Job:
-    """Return the job that the arguments name, its own shards written first if need be."""
+    """Return the job for the arguments; write the demonstration's own shards first if needed."""
     if arguments.data is not None:
         print(f"Reading the labels in {arguments.data}", flush=True)
         return survey(arguments.data, arguments.data)
@@ -96,7 +96,7 @@ def find_job(arguments: Namespace) -> Job:
 
 
 def folder_of(arguments: Namespace) -> Path:
-    """Return where the shards of photographs, and the timeline, are kept."""
+    """Return the folder for the shards of photographs and the timeline."""
     return arguments.cache or cache_folder()
 
 
@@ -110,7 +110,7 @@ def draw_timeline(rows: dict[str, Measured], path: Path) -> None:
 
 
 def print_table(rows: dict[str, Measured]) -> None:
-    """Print what was measured, a line for each run."""
+    """Print the measurements, one line per run."""
     print(f"\n{'':12}{'images/s':>10}{'waited for data':>18}{'seconds':>10}{'test accuracy':>16}")
     for name, row in rows.items():
         print(f"{name:12}{row.rate:10,.0f}{row.waiting:18.0%}{row.seconds:10.2f}{row.accuracy:16.1%}")

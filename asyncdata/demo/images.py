@@ -53,8 +53,7 @@ def window(image: Any, across: float, down: float) -> NDArray[np.uint8]:
 def augment(image: Any, encoded: bytes) -> NDArray[np.uint8]:
     """Return a window somewhere in `image`, perhaps mirrored, and a little brighter or darker.
 
-    The changes hang on the bytes that the image was decoded from and on nothing else, so that they are the same
-    whichever thread makes them, and whenever.
+    The changes depend only on the encoded bytes of the image, so they are the same in any thread, at any time.
     """
     key = zlib.crc32(encoded)
     cut = window(image, (key & 0xFF) / 255, (key >> 8 & 0xFF) / 255)

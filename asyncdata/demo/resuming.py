@@ -1,4 +1,4 @@
-"""A training that is stopped and continues from the state of its loader, beside one that is not stopped."""
+"""A training that is stopped and resumes from the state of its loader, compared with one that is not stopped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STEPS: Final = 6
 
 
 def show_resume(job: Job, pipeline: Callable[[], Batches]) -> None:
-    """Train some steps, stop, continue with a new pipeline, and print whether the losses are those of one run."""
+    """Train some steps, stop, resume with a new pipeline, and print whether the losses are those of one run."""
     classifier = new_classifier(len(job.labels))
     losses, state = trained(job, classifier, pipeline(), STEPS)
     size = len(json.dumps(state))

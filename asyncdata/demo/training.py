@@ -1,4 +1,4 @@
-"""The training loop, and the measurement of what it waits for."""
+"""The training loop, and the measurement of how long it waits."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ("Measured", "train")
 
 @dataclass(slots=True)
 class Measured:
-    """What one run of training came to, the time for measuring accuracy left out."""
+    """The measurements of one training run, without the time for measuring accuracy."""
 
     images: int = 0
     seconds: float = 0.0
     waited: float = 0.0
-    """How many of the seconds training stood still because there was no batch yet."""
+    """How many of the seconds training waited for a batch."""
     accuracy: float = 0.0
     last: Trace | None = None
     """What ran when in the last epoch."""

@@ -1,4 +1,4 @@
-"""What training loops of others take: loaders, PyTorch's datasets and Keras's."""
+"""Datasets for other training loops: loaders, and the dataset classes of PyTorch and Keras."""
 
 from __future__ import annotations
 

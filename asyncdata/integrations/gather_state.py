@@ -12,26 +12,26 @@ from asyncdata.runtime.rank import of_torch
 
 __all__ = ("gathered_state", "own_state")
 
-KEEP_ONE: Final = ("accelerate", "lightning", "pytorch_lightning")
-"""Packages that ask all processes for a state at once, save that of the first, and load it in all of them."""
+SAVE_FIRST: Final = ("accelerate", "lightning", "pytorch_lightning")
+"""Packages that request a state from all processes at once, save that of the first, and load it in all of them."""
 
 DISTRIBUTED: Final = "torch.distributed.checkpoint"
-"""The package of PyTorch that asks all processes for a state, before it saves and before it loads."""
+"""The package of PyTorch that requests a state from all processes, before it saves and before it loads."""
 
 
 def gathered_state(state: dict[str, Any], frame: FrameType | None) -> dict[str, Any]:
-    """Return the states of all processes if each reads a share, and a trainer asks from this frame that keeps one.
+    """Return the states of all processes, if each reads a share and the caller in this frame saves only one state.
 
-    PyTorch's distributed checkpoints take a state apart, keep one process's part of each name, and ask for a state
-    before they load one, which must have the same names: so theirs is a single text.
+    PyTorch's distributed checkpoints split a state by its names, and store one process's part of each name. Before they
+    load a state they request one, which must have the same names. So the state for them is a single text.
     """
     if module_of(frame).startswith(DISTRIBUTED):
-        return {"json": json.dumps(of_all(state))}
-    return of_all(state) if module_of(frame).partition(".")[0] in KEEP_ONE else state
+        return {"json": json.dumps(states_of_all(state))}
+    return states_of_all(state) if module_of(frame).partition(".")[0] in SAVE_FIRST else state
 
 
-def of_all(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the states of all processes that torch.distributed knows, if each reads a share."""
+def states_of_all(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the states of all processes of torch.distributed, if each reads a share."""
     ranks = of_torch()
     if not state["shares"] or ranks is None or ranks.world == 1:
         return state
@@ -41,7 +41,7 @@ def of_all(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def own_state(state: Any) -> Any:
-    """Return what `gathered_state` gave, or was given, as a state or the states of all processes."""
+    """Return a state, or the states of all processes, from the result or the argument of `gathered_state`."""
     if state is None:
         raise ResumeError("load_state_dict needs what state_dict returned, got None")
     found: Any = state

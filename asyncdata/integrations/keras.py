@@ -1,4 +1,4 @@
-"""A dataset as Keras's `fit` takes one: a `PyDataset`, which is asked for batches by number, one after another."""
+"""A dataset for Keras's `fit`: a `PyDataset`, which Keras asks for batches by number."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ NONE_LEFT: Final = object()
 
 
 class KerasBatches:
-    """The methods of what `Dataset.to_keras` returns; Keras's class is its other base.
+    """The methods of the class that `Dataset.to_keras` returns; the other base is Keras's class.
 
-    Batches come one epoch after the other, whatever numbers Keras asks for: it draws those at random. Before it trains
-    a model for the first time Keras looks at one batch, to learn its shape: then the epoch begins again. With JAX on an
-    accelerator it asks for each batch while it trains with the one before.
+    Batches come in the dataset's order, one epoch after the other, whatever numbers Keras asks for: it draws these at
+    random. Before Keras trains a model for the first time, it looks at one batch to learn its shape: then the epoch
+    begins again. With JAX on an accelerator Keras asks for each batch while it trains with the one before.
     """
 
     def __init__(self, dataset: Dataset[Any]) -> None:
         super().__init__()
         self.loader = Loader[Any](dataset)
         self._ahead = batches_ahead()
-        self._go_on(self.loader.state_dict())
+        self._start_from(self.loader.state_dict())
 
-    def _go_on(self, state: Mapping[str, Any]) -> None:
+    def _start_from(self, state: Mapping[str, Any]) -> None:
         self._batches = iter(self.loader)
         self._began: Mapping[str, Any] | None = state  # until the first epoch has begun
         self._trained: Mapping[str, Any] | None = None  # the state without the batch that Keras has ahead
@@ -43,7 +43,7 @@ class KerasBatches:
 
     @property
     def num_batches(self) -> int | None:
-        """The number of batches of an epoch; `None` of one that never ends, for which `fit` needs `steps_per_epoch`."""
+        """The number of batches of an epoch; `None` if it never ends, so that `fit` needs `steps_per_epoch`."""
         return None if self.loader.dataset.cardinality() == INFINITE_CARDINALITY else len(self.loader)
 
     def __getitem__(self, index: int) -> Any:
@@ -57,7 +57,7 @@ class KerasBatches:
         return batch
 
     def on_epoch_begin(self) -> None:
-        """Begin where the last epoch ended, or at the beginning again if Keras has only looked at it."""
+        """Begin where the last epoch ended, or at the beginning again if Keras has only looked at one batch."""
         if self._began is not None and self._given:
             if self._given == 1 + self._ahead != self.num_batches:
                 self.load_state_dict(self._began)
@@ -68,16 +68,16 @@ class KerasBatches:
         self._trained = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the place in the training, as a loader does: which batches Keras has trained with.
+        """Return the position in the training, as a loader does: the batches that Keras has trained with.
 
-        Where Keras has a batch ahead, the last batch of an epoch counts when the epoch has ended.
+        If Keras reads one batch ahead, the last batch of an epoch counts when the epoch has ended.
         """
         return self.loader.state_dict() if self._trained is None else dict(self._trained)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where this stood when it gave `state`: Keras's next epoch begins there, and is as long as any."""
+        """Resume from `state`: Keras's next epoch begins there, and has full length."""
         self.loader.load_state_dict(state)
-        self._go_on(state)
+        self._start_from(state)
 
 
 def batches_ahead() -> int:
@@ -93,11 +93,11 @@ def keras_class(base: type[Any]) -> type[Any]:
 
 
 def keras_dataset(dataset: Dataset[Any]) -> Any:
-    """Return a dataset as Keras's backend takes it: a `PyDataset`, or with TensorFlow a `tf.data.Dataset`."""
+    """Return a dataset for Keras's backend: a `PyDataset`, or with TensorFlow a `tf.data.Dataset`."""
     if dataset.cardinality() == UNKNOWN_CARDINALITY:
         raise PlanError(
-            "Keras must know how many batches an epoch has, and this dataset does not: say so with "
-            "assert_cardinality(n), or give this dataset a repeat() and fit() a steps_per_epoch"
+            "Keras needs the number of batches in an epoch, which this dataset does not know: add "
+            "assert_cardinality(n), or add repeat() and give fit() a steps_per_epoch"
         )
     keras = require("keras", "to_keras()")
     if keras.backend.backend() == "tensorflow":  # which reads PyDatasets ahead, several iterations at once

@@ -1,8 +1,8 @@
-"""What a loader must know of Lightning, which tells it nothing: found in the frames of the loop that calls it.
+"""What a loader must know about Lightning, which does not inform it: found in the frames of the calling loop.
 
-Lightning reads one batch ahead of a loader without a length, to know which is the last, and saves the loader's state as
-it is then: the batch would be lost. From a checkpoint of the end of an epoch it continues with the next epoch, and does
-not load the loader's state: the loader would begin with its first epoch again.
+Lightning reads one batch ahead of a loader without a length, to know which batch is the last, and then saves the
+loader's state: the batch that it read ahead would be lost. From a checkpoint at the end of an epoch Lightning continues
+with the next epoch, and does not load the loader's state: the loader would begin with its first epoch again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PACKAGES: Final = ("pytorch_lightning", "lightning")
 
 
 def batches_ahead(frame: FrameType | None) -> int:
-    """Return how many batches the loop holds that asks for a state from this frame; 0 if none of Lightning's does."""
+    """Return how many batches the loop that asks for a state holds; 0 if the frame belongs to no loop of Lightning."""
     for caller in callers(frame):
         if hasattr(caller, "_data_fetcher"):
             return len(getattr(getattr(caller, "_data_fetcher"), "batches", ()))  # noqa: B009
@@ -25,7 +25,7 @@ def batches_ahead(frame: FrameType | None) -> int:
 
 
 def epoch_to_begin(frame: FrameType | None) -> int | None:
-    """Return the number of the epoch for which Lightning's training loop iterates from this frame."""
+    """Return the number of the epoch that Lightning's training loop begins in this frame."""
     for caller in callers(frame):
         if is_fit_loop(caller):
             return caller.epoch_progress.current.processed
@@ -33,9 +33,9 @@ def epoch_to_begin(frame: FrameType | None) -> int | None:
 
 
 def was_last_batch(frame: FrameType | None) -> bool:
-    """Return whether Lightning's training loop, which iterates from this frame, had come to the last batch of an epoch.
+    """Return whether Lightning's training loop in this frame had reached the last batch of an epoch.
 
-    With `limit_train_batches` that is not the last one of the loader.
+    With `limit_train_batches` that is not the loader's last batch.
     """
     return any(caller.epoch_loop.batch_progress.is_last_batch for caller in callers(frame) if is_fit_loop(caller))
 
@@ -45,7 +45,7 @@ def is_fit_loop(caller: Any) -> bool:
 
 
 def callers(frame: FrameType | None) -> Iterator[Any]:
-    """Yield the objects of Lightning whose methods call, from the frame on, up to the first frame that is another's."""
+    """Yield the objects of Lightning whose methods call, outwards from the frame to the first one outside Lightning."""
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in PACKAGES:
         yield frame.f_locals.get("self")
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Loader: a dataset as training loops and trainers take one, which knows its place in the training."""
+"""Loader: a dataset for training loops and trainers, which knows its position in the training."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class LoaderIterator(Generic[T]):
         return self._convert(batch)
 
     def begin(self) -> bool:
-        """Take note that a batch is asked for; return whether it is the first after a state, which may be of the end.
+        """Record that a batch is requested; return whether it is the first one after a state was loaded.
 
-        Then the next epoch is to begin.
+        If that state was taken at the end of an epoch, the next epoch must begin.
         """
         resumed, self.begun, self.resumed = self.resumed, True, False
         return resumed
@@ -90,11 +90,11 @@ class LoaderIterator(Generic[T]):
 
 
 class Loader(Closable, Generic[T]):
-    """What `Dataset.loader` returns: batches for a training loop, an epoch for each `for`, and the place in training.
+    """Batches for a training loop, one epoch for each `for`, and the position in the training: see `Dataset.loader`.
 
-    Its state is that of the epoch that is being read: how many batches the loop has been given, not how many have been
-    read ahead. A loader that loads it, in another process, gives the rest of that epoch first and then the epochs after
-    it. A state that was saved at the end of an epoch continues with the next one.
+    The state is that of the current epoch. It counts the batches that the loop received, not those that were read
+    ahead. A loader that loads it, in another process, first gives the rest of that epoch, and then the later epochs.
+    A state that was saved at the end of an epoch resumes with the next one.
 
     >>> import asyncdata as ad
     >>> from asyncdata.integrations.loader import Loader
@@ -121,7 +121,7 @@ class Loader(Closable, Generic[T]):
 
     @property
     def _current(self) -> LoaderIterator[T]:
-        """The epoch that was handed out last, or the one that will be handed out next."""
+        """The epoch that was returned last, or the one that will be returned next."""
         return self._latest or self._begin(self.dataset.iterate())
 
     def _begin(self, batches: DatasetIterator[Any], resumed: bool = False) -> LoaderIterator[T]:
@@ -129,7 +129,7 @@ class Loader(Closable, Generic[T]):
         return self._latest
 
     def __len__(self) -> int:
-        """Return the number of batches of a whole epoch, also where one goes on in its middle."""
+        """Return the number of batches of a complete epoch, even if the current one resumes in the middle."""
         return len(self.dataset)
 
     def __bool__(self) -> bool:
@@ -137,7 +137,7 @@ class Loader(Closable, Generic[T]):
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch that is being read; once it has been read to its end, of the next one.
+        """The number of the current epoch; after its end, the number of the next one.
 
         >>> import asyncdata as ad
         >>> from asyncdata.integrations.loader import Loader
@@ -151,7 +151,7 @@ class Loader(Closable, Generic[T]):
         return self._current.epoch + self._current.ended
 
     def __iter__(self) -> LoaderIterator[T]:
-        """Return the next epoch, or one that was handed out already if nothing of it was read."""
+        """Return the next epoch, or the one that was returned before if nothing of it was read."""
         latest, caller = self._latest, caller_of(currentframe())
         if latest is None:
             return self._begin(self.dataset.iterate(epoch=epoch_to_begin(caller)))
@@ -163,9 +163,9 @@ class Loader(Closable, Generic[T]):
         return iter(self)
 
     def set_epoch(self, epoch: int) -> None:
-        """Have the next iteration be number `epoch`: from its beginning, or if a state of it was loaded, from there.
+        """Set the number of the next iteration. It begins at its start, or at a loaded state of that epoch.
 
-        If that was the state of its end, the iteration is empty, as nothing of the epoch is left.
+        If that state was taken at the end of the epoch, the iteration is empty, because nothing of the epoch is left.
 
         >>> import asyncdata as ad
         >>> from asyncdata.integrations.loader import Loader
@@ -181,29 +181,28 @@ class Loader(Closable, Generic[T]):
         self._current.resumed = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the place in the training, as JSON knows it: between any two batches, also after `close`.
+        """Return the position in the training as JSON values: between any two batches, also after `close`.
 
-        It is what `DatasetIterator.state_dict` returns, and `Dataset.iterate(state=)` continues from it too. Where
-        Lightning or accelerate asks in several processes, which save what the first returns, it has the states of all.
-        `torch.distributed.checkpoint` is given the same as one text.
+        It is a state of `DatasetIterator.state_dict`, and `Dataset.iterate(state=)` resumes from it too. Lightning and
+        accelerate save what the first of several processes returns: for them it has the states of all processes.
+        `torch.distributed.checkpoint` gets the same as one text.
         """
         caller = caller_of(currentframe())
         return gathered_state(self._current.state_dict(batches_ahead(caller)), caller)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with the next iteration where the loader stood that gave `state`; `ResumeError` if it read another
-        pipeline."""
+        """Resume from `state` in the next iteration; `ResumeError` if it is of another pipeline."""
         batches = self.dataset.iterate(state=own_state(state))
         if is_end(batches.state_dict(), self.dataset.cardinality()):
             batches = self.dataset.iterate()
         self._begin(batches, resumed=True)
 
     def close(self) -> None:
-        """End what reads ahead for the epoch that was begun, and wait until it has ended."""
+        """End the pipeline of the current epoch, and wait until it has ended."""
         self._current.close()
 
     async def aclose(self) -> None:
-        """End what reads ahead for the epoch that was begun, without blocking the event loop."""
+        """End the pipeline of the current epoch, without blocking the event loop."""
         await self._current.aclose()
 
     def __repr__(self) -> str:
@@ -215,5 +214,5 @@ def caller_of(frame: FrameType | None) -> FrameType | None:
 
 
 def is_end(state: Mapping[str, Any], cardinality: int) -> bool:
-    """Return whether a state says that nothing of its epoch is left."""
+    """Return whether a state is at the end of its epoch."""
     return state["position"] == END or (not state.get("dealt") and state["delivered"] == cardinality)

@@ -1,4 +1,4 @@
-"""Orbax: the places of all processes in the data, in a checkpoint of JAX beside the model."""
+"""Orbax: the positions of all processes in the data, stored in a checkpoint of JAX beside the model."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ INSTALL = "orbax-checkpoint, or 'asyncdata[integrations]'"
 
 
 class Resumable(Protocol):
-    """What has a place in the data: a loader, or an iterator of a dataset."""
+    """A loader, or an iterator of a dataset."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the place."""
+        """Return the position in the data."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on there."""
+        """Resume at a position."""
         ...
 
 
 def save_args(loader: Resumable) -> Any:
-    """Return what `CheckpointManager.save` and `Checkpointer.save` take as `args=`, mostly as a part of a `Composite`.
+    """Return the `args=` for `CheckpointManager.save` and `Checkpointer.save`, mostly as a part of a `Composite`.
 
-    Each process writes the place where its loader or iterator stands now into a file of its own.
+    Each process writes the current position of its loader or iterator into a file of its own.
 
     >>> import orbax.checkpoint as ocp, tempfile                                          # doctest: +SKIP
     >>> manager = ocp.CheckpointManager(tempfile.mkdtemp())                               # doctest: +SKIP
@@ -43,39 +43,39 @@ def save_args(loader: Resumable) -> Any:
 
 
 def restore_args(loader: Resumable) -> Any:
-    """Return what `CheckpointManager.restore` and `Checkpointer.restore` take as `args=`, for `save_args`.
+    """Return the `args=` for `CheckpointManager.restore` and `Checkpointer.restore`, for a checkpoint of `save_args`.
 
-    The loader or iterator goes on where that of the same share stood. If another number of processes had saved the
-    checkpoint, what they have left is divided between all, as by `asyncdata.checkpoint.merge_states`.
+    The loader or iterator resumes at the position of the same share. If another number of processes saved the
+    checkpoint, the remaining elements are divided between all, as by `asyncdata.checkpoint.merge_states`.
     """
     return kinds()[1](loader)
 
 
 class StateHandler:
-    """The methods of the handler; Orbax's class is its other base."""
+    """The methods of the handler; the other base is Orbax's class."""
 
     def save(self, directory: Any, args: Any) -> None:
         """Write one process's state."""
         (directory / share_file(args.state)).write_text(json.dumps(args.state))
 
     def restore(self, directory: Any, args: Any) -> Any:
-        """Have the loader go on from the states that all processes wrote."""
+        """Load the states that all processes wrote into the loader."""
         states = [json.loads(file.read_text()) for file in sorted(directory.glob(SHARE_FILES))]
         if not states:
-            raise ResumeError(f"{directory}: no state of asyncdata: was it saved with save_args(loader)?")
+            raise ResumeError(f"{directory}: there is no state of asyncdata: was it saved with save_args(loader)?")
         args.loader.load_state_dict({"ranks": states})
         return args.loader
 
 
 class SaveArgs:
-    """A state that is to be saved."""
+    """The state to save."""
 
     def __init__(self, state: Mapping[str, Any]) -> None:
         self.state = state
 
 
 class RestoreArgs:
-    """A loader that is to go on."""
+    """The loader to restore."""
 
     def __init__(self, loader: Resumable) -> None:
         self.loader = loader
@@ -83,7 +83,7 @@ class RestoreArgs:
 
 @cache
 def kinds() -> tuple[type[Any], type[Any]]:
-    """Return the classes of arguments, made known to Orbax with their handler."""
+    """Return the classes of arguments, registered with Orbax together with their handler."""
     orbax = require("orbax.checkpoint", "asyncdata.integrations.orbax", INSTALL)
     handler = made(StateHandler, orbax.CheckpointHandler)
     saving, restoring = (made(kind, orbax.args.CheckpointArgs) for kind in (SaveArgs, RestoreArgs))

@@ -12,9 +12,9 @@ __all__ = ("to_tensors",)
 
 
 def to_tensors(value: Any) -> Any:
-    """Return a structure with tensors in place of arrays and NumPy scalars of numbers; other leaves stay as they are.
+    """Return a structure with tensors in place of numeric arrays and NumPy scalars; other leaves stay as they are.
 
-    A tensor has its array's memory. An array that is read-only, or lies in memory as no tensor can, is copied.
+    A tensor shares its array's memory. An array that is read-only, or has strides that tensors lack, is copied.
     """
     return map_leaves(as_tensor, value)
 

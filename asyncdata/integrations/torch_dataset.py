@@ -1,4 +1,4 @@
-"""A dataset as PyTorch's own loaders take one: an `IterableDataset` whose iterators have states."""
+"""A dataset for PyTorch's own loaders: an `IterableDataset` whose iterators have states."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ("torch_dataset",)
 
 MOST_WORKERS: Final = 1024
-"""For how many workers of a DataLoader there is room."""
+"""The most workers of a DataLoader."""
 
 NOT_SET: Final = -1
-"""Stands for the next epoch of the dataset itself."""
+"""Means the next epoch of the dataset itself."""
 
 
 class TorchIterator:
@@ -49,17 +49,17 @@ class TorchIterator:
         return self._elements.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where the iterator stood that gave `state`, and after it with the epoch after that one."""
+        """Resume from `state`, and continue with the epoch after it."""
         self._elements.load_state_dict(state)
         self._begun = True
         self._set_next_epoch(self._elements.epoch + 1)
 
 
 class TorchElements:
-    """The methods of what `Dataset.to_torch` returns; PyTorch's class is its other base.
+    """The methods of the class that `Dataset.to_torch` returns; the other base is PyTorch's class.
 
-    The number of each worker's next epoch lies in memory that all of them share: without `persistent_workers` they are
-    new processes in each epoch, and would begin at the first one again.
+    The number of each worker's next epoch is in memory that all workers share. Without `persistent_workers` they are
+    new processes in each epoch, and would begin with the first epoch again.
     """
 
     def __init__(self, dataset: Dataset[Any], next_epochs: Any) -> None:
@@ -81,14 +81,14 @@ class TorchElements:
         return TorchIterator(elements, self._next_epochs, worker)
 
     def _share_of(self, worker: int, workers: int) -> Dataset[Any]:
-        """Return every n-th element for one of n workers; the same dataset in each epoch, as it keeps its seeds."""
+        """Return every n-th element for one of n workers: the same dataset in each epoch, because it has the seeds."""
         if self._share is None or self._share[0] != (worker, workers):
             made = self.dataset if workers == 1 else self.dataset.shard(workers, worker)
             self._share = (worker, workers), made
         return self._share[1]
 
     def set_epoch(self, epoch: int) -> None:
-        """Have the next iteration be number `epoch`, from 0, in all workers of a DataLoader."""
+        """Set the number of the next iteration, from 0, in all workers of a DataLoader."""
         self._next_epochs.fill_(check_count("set_epoch", "epoch", epoch, 0))
 
     def __repr__(self) -> str:

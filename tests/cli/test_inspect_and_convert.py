@@ -127,7 +127,7 @@ def test_damage_is_told(tmp_path: Path, capsys: Capture) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"\x00\x01\x02" * 99, "no format that is known"), (b"", "no format that is known")],
+    [(b"\x00\x01\x02" * 99, "like no known format"), (b"", "like no known format")],
 )
 def test_what_nobody_knows(content: bytes, message: str, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "a").write_bytes(content)

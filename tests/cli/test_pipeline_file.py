@@ -66,7 +66,7 @@ def test_a_function_that_returns_a_dataset_is_called(pipeline: Path, capsys: pyt
         ("nothing.py:ds", "there is no file"),
         ("a_pipeline.py", "its datasets are ds"),
         ("a_pipeline.py:other", "has no 'other'; its datasets are ds"),
-        ("a_pipeline.py:elsewhere", "is a int; a Dataset is needed"),
+        ("a_pipeline.py:elsewhere", "must be a Dataset, got a int"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(
