@@ -168,15 +168,15 @@ def check_shares(saved: Mapping[str, Any], shares: list[Share]) -> None:
     for was, now in zip(map(share_in, saved["shares"]), shares, strict=True):
         if was != now:
             raise ResumeError(
-                f"the state is of {was}, and this is {now}; to resume with another number of shares, make one state of "
-                "those of all by merge_states"
+                f"the state is of {was}, but this pipeline is {now}; to resume with another number of shares, merge "
+                "the states of all shares with merge_states"
             )
 
 
 def same_number(was: Sequence[Any], now: Sequence[Share]) -> None:
     """Raise unless a state is of as many shares as the pipeline takes."""
     if len(was) != len(now):
-        raise ResumeError(f"the state is of {len(was)} shares, and the pipeline takes {len(now)}")
+        raise ResumeError(f"the state is of {len(was)} shares, but the pipeline has {len(now)}")
 
 
 FREE: Final = ("map", "filter", "skip", "from_source", "ignore_errors")
@@ -222,8 +222,8 @@ def check_counted(was: list[str], plan: Node, version: int) -> None:
         words, first = now[place]
         if name_of(words) in FIXED and words != was[before[number]]:
             raise ResumeError(
-                f"{label_text(was[before[number]])} has become {label_text(words)}, and strict=False would lose "
-                f"or repeat elements: leave {FIXED[name_of(words)]} as they were, or start without the state"
+                f"{label_text(was[before[number]])} has become {label_text(words)}, and strict=False would lose or "
+                f"repeat elements: keep {FIXED[name_of(words)]} as they were, or start without the state"
             )
         if name_of(words) not in COUNTED:
             continue
@@ -281,7 +281,9 @@ def resharded(plan: Node, saved: Mapping[str, Any], shares: list[Share]) -> Resu
     share = shares[natural(saved["merged"])]
     for place, (was, now) in enumerate(zip(map(share_in, saved["shares"]), shares, strict=True)):
         if place != saved["merged"] and was != now:
-            raise ResumeError(f"the states are of {was}, and this is {now}; they were merged over another shard()")
+            raise ResumeError(
+                f"the states are of {was}, but this pipeline is {now}; they were merged over another shard()"
+            )
     position = plan.parse_position(
         saved["position"], lambda shares: plan.resharded(shares, Resharding(share, (saved["epoch"],)))
     )
@@ -313,7 +315,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name in ("plan", "seeds", "epoch"):
         same(saved, name)
     if any("merged" in state for state in saved):
-        raise ResumeError("merge_states needs the states of iterators, and one of these is merged already")
+        raise ResumeError("merge_states needs the states of iterators, but one of these is merged already")
     place, order = dealt_place(saved)
     return with_checksum(
         {
@@ -331,8 +333,8 @@ def same(states: Sequence[Mapping[str, Any]], name: str) -> None:
         if state[name] != states[0][name]:
             hint = "; give every process the same seed" if name == "seeds" else ""
             raise ResumeError(
-                f"the states cannot be merged: {name} is {states[0][name]} in the first and {state[name]} in "
-                f"number {number}{hint}"
+                f"the states cannot be merged: {name} is {states[0][name]} in the first and {state[name]} in number "
+                f"{number}{hint}"
             )
 
 
@@ -361,7 +363,7 @@ def checked(state: Any) -> Mapping[str, Any]:
     for name in ("seeds", "shares"):
         check_pairs(name, saved[name])
     if odd := [words for words in saved["plan"] if not isinstance(words, str)]:
-        raise ResumeError(f"the state's plan should be words, got {odd[0]!r:.80}")
+        raise ResumeError(f"the state's plan should be strings, got {odd[0]!r:.80}")
     if "position" not in saved:
         raise ResumeError("the state has no position")
     if "checksum" in saved and not has_checksum(saved):
@@ -387,7 +389,7 @@ def compare(was: list[str], plan: Node, version: int = VERSION) -> None:
         if old != new:
             detail = node.difference(old) if node is not None and old is not None else ""
             if node is not None and {bare(old, node), bare(new, node)} == {node.identity}:
-                detail = f"other arguments tell the two apart that these words leave out, of {node.identity}; "
+                detail = f"the two differ in arguments that this text leaves out, of {node.identity}; "
             raise ResumeError(
                 f"the state is of another pipeline: step {place + 1} was {label_text(old or 'nothing')} when it was "
                 f"saved, and is {label_text(new or 'nothing')} now; {detail}build the same pipeline, or start without "
@@ -439,9 +441,9 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         state = json.loads(content)
     except ValueError as error:
-        raise ResumeError(f"{os.fspath(path)}: no state, {len(content)} bytes that are no JSON") from error
+        raise ResumeError(f"{os.fspath(path)}: not a state: {len(content)} bytes that are not JSON") from error
     if not isinstance(state, dict) or "version" not in state:
-        raise ResumeError(f"{os.fspath(path)}: no state: {state!r:.80}")
+        raise ResumeError(f"{os.fspath(path)}: not a state: {state!r:.80}")
     return cast("dict[str, Any]", state)
 
 

@@ -104,7 +104,7 @@ def plans_of(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
 def state_without_epoch(state: Mapping[str, Any], epoch: int | None) -> Mapping[str, Any]:
     """Return a state; raise `PlanError` if an epoch is given as well."""
     if epoch is not None:
-        raise PlanError("iterate(state=, epoch=): give one of them, as a state tells its epoch")
+        raise PlanError("iterate(state=, epoch=): give one of them, as a state has its epoch")
     return state
 
 
@@ -112,7 +112,8 @@ def check_reduce(call: Call) -> None:
     """Raise `PlanError` if a function cannot fold elements."""
     if call.is_async:
         raise PlanError(
-            f"{call.label} is a coroutine function, and reduce is not awaited: take a plain one, or `async for`"
+            f"{call.label} is a coroutine function, but reduce does not await it: give a plain function, or use "
+            "`async for`"
         )
     check_called(call, "a state and an element", ("state", "element"))
 
@@ -142,7 +143,7 @@ def length(cardinality: int) -> int:
 def check_repeatable(plan: Node) -> None:
     """Raise `StructureError` if elements that are looked at would be gone."""
     if plan.once:
-        raise StructureError("the source is an iterator, and its first element cannot be looked at without losing it")
+        raise StructureError("the source is an iterator, and looking at its first element would lose it")
 
 
 def spec_of_first(elements: Sequence[Any]) -> Any:

@@ -62,8 +62,8 @@ class ExclusiveUse:
         self.readers[reader] = None
         if next(iter(self.readers)) is not reader:
             raise ConcurrentUseError(
-                "two tasks or threads are reading one iterator at once; give each its own with iter(dataset), "
-                "or let one read and hand the elements out"
+                "two tasks or threads read one iterator at once; give each its own with iter(dataset), or let one "
+                "read and pass the elements on"
             )
 
 
@@ -294,14 +294,14 @@ class Reader:
         """Raise if the iterator was closed."""
         self.check_ours()
         if self.closed:
-            raise ClosedError("the iterator was closed; begin a new one with iter(dataset)")
+            raise ClosedError("the iterator was closed; start a new one with iter(dataset)")
 
     def check_ours(self) -> None:
         """Raise in a forked child if the parent has begun to read."""
         if self.forked:
             raise ClosedError(
-                "the iterator belongs to the process that forked this one; begin a new one with iter(dataset), or go "
-                "on from a state that was taken before the fork"
+                "the iterator belongs to the process that forked this one; start a new one with iter(dataset), or "
+                "resume from a state that was taken before the fork"
             )
 
     def disown(self) -> None:

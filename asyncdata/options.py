@@ -97,8 +97,8 @@ class Options(Fixable):
     def __setattr__(self, name: str, value: Any) -> None:
         if getattr(self, "_fixed", False):
             raise PlanError(
-                f"these options are a copy of a dataset's, and to set {name} has no effect on it: "
-                f"use with_options(Options({name}=...))"
+                f"these options are a copy of a dataset's, so setting {name} has no effect on it: use "
+                f"with_options(Options({name}=...))"
             )
         if name in FLAGS:
             value = check_choice("Options", name, value)

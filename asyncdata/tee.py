@@ -319,7 +319,7 @@ def thread_wait(consumer: ConsumerBuffer, ready: Callable[[], object], interrupt
     if consumer.signal is None:
         consumer.signal = ThreadSignal()
     if not isinstance(consumer.signal, ThreadSignal):
-        raise TypeError("this consumer was begun with `async for`: go on with it")
+        raise TypeError("this consumer was started with `async for`: continue with it")
     interrupts.to_stop(partial(consumer.signal.gate.put, None))
     consumer.signal.until(lambda: ready() or interrupts.came)
     interrupts.check()
@@ -331,7 +331,7 @@ async def loop_wait(consumer: ConsumerBuffer, ready: Callable[[], object]) -> No
     if consumer.signal is None or (isinstance(consumer.signal, LoopSignal) and consumer.signal.loop is not loop):
         consumer.signal = LoopSignal(loop, threadsafe=True)
     if not isinstance(consumer.signal, LoopSignal):
-        raise TypeError("this consumer was begun with `for`: go on with it")
+        raise TypeError("this consumer was started with `for`: continue with it")
     await consumer.signal.until(ready)
 
 
@@ -350,7 +350,7 @@ def delivered(taken: deque[Any], outcome: PullResult, stop: type[Exception]) -> 
         if outcome is END:
             raise stop
         if outcome.error is None:
-            raise ClosedError("this consumer was closed; begin anew with tee()")
+            raise ClosedError("this consumer was closed; start again with tee()")
         outcome.error.__traceback__ = outcome.trace  # without the frames of those that it was raised to before
         raise outcome.error
     finally:

@@ -174,7 +174,7 @@ def check_reads(
     for count in (len(expected) + 1, len(expected) // 2):
         with leaves_nothing():
             got = read(ds, count)
-        assert same(got, expected[:count]), f"{case}: got {got!r:.400}, its meaning is {expected[:count]!r:.400}"
+        assert same(got, expected[:count]), f"{case}: got {got!r:.400}, but its meaning is {expected[:count]!r:.400}"
 
 
 def read_plain(ds: Dataset[Any], count: int) -> list[Any]:
@@ -212,9 +212,7 @@ def check_resumes(build: Callable[[], Dataset[Any]], *, ordered: bool = True, pl
     >>> check_resumes(lambda: Dataset.range(40).map(abs, num_parallel_calls=4, deterministic=False), ordered=False)
     """
     if isinstance(build, Dataset):
-        raise TypeError(
-            "check_resumes needs a function that builds the dataset anew, got a Dataset: put a lambda around"
-        )
+        raise TypeError("check_resumes needs a function that builds the dataset, got a Dataset: put a lambda around it")
     whole, states = run_with_states(build(), places)
     for place, text in states:
         try:
@@ -222,7 +220,7 @@ def check_resumes(build: Callable[[], Dataset[Any]], *, ordered: bool = True, pl
                 got = list(outcomes(elements))
         except Exception as error:
             raise AssertionError(
-                f"it does not go on after {place} elements: {error!r}; the state is {text:.400}"
+                f"it does not continue after {place} elements: {error!r}; the state is {text:.400}"
             ) from error
         difference = (in_order if ordered else as_often)(got, whole[place:])
         assert difference is None, f"stopped after {place} elements, {difference}; the state is {text:.400}"
@@ -269,11 +267,11 @@ def in_order(got: list[Any], expected: list[Any]) -> str | None:
     """Return how the first difference between two sequences reads."""
     for place, (one, other) in enumerate(zip_longest(got, expected, fillvalue=END)):
         if one is END:
-            return f"it ended {place} elements later: then should come {other!r:.200}"
+            return f"it ended {place} elements later, but {other!r:.200} should follow"
         if other is END:
-            return f"it should end {place} elements later: there came {one!r:.200}"
+            return f"it should end {place} elements later, but {one!r:.200} follows"
         if not same(one, other):
-            return f"element {place} after that is {one!r:.200}, and should be {other!r:.200}"
+            return f"element {place} after that is {one!r:.200}, but should be {other!r:.200}"
     return None
 
 
@@ -283,9 +281,9 @@ def as_often(got: list[Any], expected: list[Any]) -> str | None:
     for element in got:
         place = next((place for place, other in enumerate(left) if same(element, other)), None)
         if place is None:
-            return f"there came {element!r:.200}, which was delivered before or should not be there"
+            return f"{element!r:.200} was delivered before, or should not be there"
         del left[place]
-    return f"{left[0]!r:.200} did not come, one of {len(left)} that are missing" if left else None
+    return f"{left[0]!r:.200} is missing, one of {len(left)} missing elements" if left else None
 
 
 def same(one: Any, other: Any) -> bool:

@@ -200,7 +200,7 @@ class Transformations(Generic[T]):
         rng, alone = check_flag("map", "rng", rng), check_synchronous(synchronous, num_parallel_calls, executor)
         if batch is not None:
             if vectorized:
-                raise PlanError("map(batch=) takes a function of batches alone: leave vectorized=True out")
+                raise PlanError("map(batch=) calls the function for batches anyway: leave vectorized=True out")
             fn = batched_for(map_func, rng, seed)
             batches = MapBatches.of(self._plan, fn, batch, num_parallel_calls, executor, pure)
             return self._next(declared(batches, batches.function, keeps, shrinks))
@@ -927,11 +927,11 @@ PYTORCH: Final = {
     "collate_fn": ".batch(n).map(fn), or padded_batch and ragged_batch where lengths differ",
     "drop_last": ".batch(n, drop_remainder=True)",
     "num_workers": '.map(fn, num_parallel_calls=n, executor="process")',
-    "persistent_workers": "nothing to be said: leave it out",
+    "persistent_workers": "workers stay alive anyway: leave it out",
     "pin_memory": '.prefetch_to_device("cuda") after batch',
     "prefetch_factor": ".prefetch(n)",
     "sampler": ".shuffle(), .repeat() or .rejection_resample(...)",
-    "worker_init_fn": "set-up within the function that needs it: leave it out",
+    "worker_init_fn": "set up in the function that needs it: leave it out",
 }
 """Arguments of PyTorch's DataLoader, and what they are here."""
 
@@ -993,7 +993,7 @@ def inner_call(method: str, fn: Callable[..., Any], plan: Node) -> Call:
 def batched_for(fn: T, rng: bool, seed: int | None) -> T:
     """Return a function of batches, or raise `PlanError` for one that is to have random numbers of its element."""
     if rng or seed is not None:
-        raise PlanError("map(batch=) hands the function no generator: rng= and seed= are for functions of one element")
+        raise PlanError("map(batch=) gives the function no generator: rng= and seed= are for functions of one element")
     return fn
 
 
@@ -1005,13 +1005,11 @@ def cached(
     if max_bytes is not None:
         check_count("cache", "max_bytes", max_bytes, 0)
         if filename:
-            raise PlanError("cache(max_bytes=) is for memory; a file takes what the disk has")
+            raise PlanError("cache(max_bytes=) is for memory; the size of a file is limited by the disk")
     if filename:
         return FileCache.of(plan, local_path(filename), max_record_bytes)
     if max_record_bytes != KEPT_RECORD_BYTES:
-        raise PlanError(
-            "cache(max_record_bytes=) is for a file; memory is bounded by max_bytes=, for all elements together"
-        )
+        raise PlanError("cache(max_record_bytes=) is for a file; in memory, max_bytes= limits all elements together")
     return Cache(plan, MemoryCache(max_bytes))
 
 

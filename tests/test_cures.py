@@ -80,7 +80,7 @@ def test_a_list_where_a_tuple_is_meant_is_told() -> None:
         list(ad.Dataset.range(2).map(lambda x: [x, [x, x]]).batch(2))
     with pytest.raises(TypeError) as caught:
         list(ad.Dataset.range(2).map(lambda x: [x, x]).map(lambda x, y: x))
-    assert "returns a tuple" in notes(caught.value)
+    assert "must return a tuple" in notes(caught.value)
 
 
 def test_what_is_shuffled_already_says_shuffle_false(tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def test_no_epoch_comes_before_the_first_and_a_state_has_its_own() -> None:
             ds.set_epoch(wrong)  # type: ignore[arg-type]
         with pytest.raises(ad.PlanError, match=r"iterate\(epoch=\)"):
             ds.iterate(epoch=wrong)  # type: ignore[arg-type]
-    with pytest.raises(ad.PlanError, match="a state tells its epoch"):
+    with pytest.raises(ad.PlanError, match="a state has its epoch"):
         ds.iterate(state=state, epoch=1)
 
 

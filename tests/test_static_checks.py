@@ -85,7 +85,7 @@ def test_reduce_awaits_nothing_and_says_so() -> None:
     async def later(state: Any, x: Any) -> Any:
         return state
 
-    with pytest.raises(ad.PlanError, match="coroutine function, and reduce is not awaited"):
+    with pytest.raises(ad.PlanError, match="coroutine function, but reduce does not await it"):
         NUMBERS.reduce(0, later)
     with pytest.raises(ad.PlanError, match="reduce needs a function, got 3"):
         NUMBERS.reduce(0, 3)  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ def test_reduce_awaits_nothing_and_says_so() -> None:
 
 
 def test_padded_shapes_of_another_structure_are_refused() -> None:
-    with pytest.raises(ad.PlanError, match="rank 0, and padded_shapes has"):
+    with pytest.raises(ad.PlanError, match="rank 0, but its padded_shapes is"):
         NUMBERS.padded_batch(2, ([2], [2]))
 
 

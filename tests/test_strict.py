@@ -117,7 +117,7 @@ def test_steps_that_remember_something_must_be_the_same(after: ad.Dataset[Any]) 
 
 def test_a_shuffle_of_everything_needs_as_much() -> None:
     _, state = taken(R.shuffle(), 5)
-    with pytest.raises(ResumeError, match="was of 40 elements, and is of 30 now"):
+    with pytest.raises(ResumeError, match="had 40 elements when the state was saved, and has 30 now"):
         list(ad.Dataset.range(30).shuffle().iterate(state=state, strict=False))
 
 

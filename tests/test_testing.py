@@ -134,10 +134,10 @@ def test_check_resumes_refuses_a_source_that_gives_something_else_each_time(orde
 @pytest.mark.parametrize(
     ("sizes", "ordered", "difference"),
     [
-        ((3, 2), True, "it ended 2 elements later: then should come 2"),
-        ((2, 3), True, "it should end 2 elements later: there came 2"),
-        ((3, 2), False, "2 did not come, one of 1 that are missing"),
-        ((2, 3), False, "there came 2, which was delivered before"),
+        ((3, 2), True, "it ended 2 elements later, but 2 should follow"),
+        ((2, 3), True, "it should end 2 elements later, but 2 follows"),
+        ((3, 2), False, "2 is missing, one of 1 missing elements"),
+        ((2, 3), False, "2 was delivered before"),
     ],
 )
 def test_check_resumes_tells_the_first_difference(sizes: tuple[int, int], ordered: bool, difference: str) -> None:
@@ -153,7 +153,7 @@ def test_check_resumes_sees_an_error_that_is_another_one() -> None:
         run = next(runs)
         return ad.Dataset.range(3).map(lambda x: unlucky(x + 4 * run))
 
-    with pytest.raises(AssertionError, match=r"element 0 after that is 4, and should be 0"):
+    with pytest.raises(AssertionError, match=r"element 0 after that is 4, but should be 0"):
         check_resumes(build)
 
 

@@ -102,8 +102,8 @@ def not_loaded(error: Exception) -> StageError:
     """Return the error for functions that cannot be unpickled on this worker."""
     where = f"the worker {platform.node()} (process {os.getpid()}, Python {sys.version.split()[0]})"
     return StageError(
-        f"{where} cannot load a function of the pipeline: {error!r}; what it imports must be installed on every node "
-        "of the cluster"
+        f"{where} cannot load a function of the pipeline: {error!r}; install what it imports on every node of the "
+        "cluster"
     )
 
 

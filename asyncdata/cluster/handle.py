@@ -60,8 +60,8 @@ class PoolHandle(Generic[P]):
         forks.keep_for_ever(self.pool)
         self.pool = type(self.pool)(self.cluster, self.pool.connect)
         self.pool.refusal = StageError(
-            "this process was forked from one that may be connected to Ray, which a fork cannot use: start it anew "
-            "(multiprocessing's 'spawn'), or leave Options(cluster=) out here"
+            "this process was forked from one that may be connected to Ray, and a fork cannot use that connection: "
+            "start it with multiprocessing's 'spawn', or leave Options(cluster=) out here"
         )
 
 

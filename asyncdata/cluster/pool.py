@@ -301,7 +301,9 @@ class ActorPool:
         self.barren = 0 if calls and reason is not None else self.barren + 1
         if self.barren > MOST_BARREN:
             self.waiting.extendleft(reversed(calls))
-            raise StageError(f"{self.barren} actors in a row have ended before they did anything; the last: {reason}")
+            raise StageError(
+                f"{self.barren} actors in a row have ended before they completed a call; the last: {reason}"
+            )
         self.start(transport)
         self.make_up(actor, calls, reason)
 
@@ -322,17 +324,17 @@ class ActorPool:
         if transport is None:
             return
         if not transport.connected():
-            raise StageError(
-                "the connection to Ray was shut down while the pipeline ran; its state still tells where to go on"
-            )
+            raise StageError("the connection to Ray was shut down while the pipeline ran; resume from its state")
         if self.since is None:
             return
         waited = self.clock() - self.since
         if waited >= self.cluster.timeout:
-            raise StageError(f"no actor has started in {waited:.0f} seconds, Cluster(timeout=): {transport.shortage()}")
+            raise StageError(
+                f"no actor has started in {waited:.0f} seconds (Cluster(timeout=)): {transport.shortage()}"
+            )
         if waited >= GRACE and not self.warned:
             self.warned = True
-            log.warning("waiting for room in the Ray cluster: %s", transport.shortage())
+            log.warning("waiting for free resources in the Ray cluster: %s", transport.shortage())
 
     def fail(self, error: AsyncDataError) -> None:
         """Tell all that wait that there is no cluster; a pipeline that begins later tries anew."""

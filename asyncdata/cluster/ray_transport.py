@@ -95,7 +95,7 @@ class RayTransport:
             return Loss.NODE
         if isinstance(error, (known.ObjectStoreFullError, known.OutOfDiskError)):
             return StageError(
-                f"the object store of Ray is full: {error}; start Ray with more of it (object_store_memory=), hold "
+                f"Ray's object store is full: {error}; start Ray with a larger one (object_store_memory=), hold "
                 "fewer batches, or use smaller ones"
             )
         if isinstance(error, (known.ObjectLostError, known.OwnerDiedError)):
@@ -117,7 +117,7 @@ class RayTransport:
         total, free = self.ray.cluster_resources().get("CPU", 0), self.ray.available_resources().get("CPU", 0)
         return (
             f"an actor needs {self.cluster.num_cpus:g} CPUs, the cluster has {total:g}, of which {free:g} are free: "
-            "add nodes, end what else runs there, or set Cluster(num_cpus=) lower"
+            "add nodes, stop other jobs there, or set Cluster(num_cpus=) lower"
         )
 
 

@@ -114,9 +114,9 @@ def reason_to_stay(plan: Node) -> str | None:
         if (reason := node.process_bound_reason) is not None:
             return f"{node.label()} cannot run in another process: {reason}"
         if isinstance(node, Cache) or node.sealed:
-            return f"{node.label()} keeps elements where the pipeline runs"
+            return f"{node.label()} holds elements where the pipeline runs"
     if not plan.repeatable:
-        return f"{plan.label()} promises no order, or cannot be run again, as is needed where a worker is lost"
+        return f"{plan.label()} has no fixed order, or cannot be run again, which is required when a worker is lost"
     try:
         pickled_by_value(plan)
     except Exception as error:  # noqa: BLE001 - whatever it says is the reason

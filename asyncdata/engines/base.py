@@ -168,8 +168,8 @@ class TaskEngine:
 
     def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
         raise StageError(
-            "this iterator was begun with `async for` and placement='current': its pipeline runs on that event loop, "
-            "where a plain next() would wait for ever; use `async for`, or Options(placement='thread')"
+            "this iterator was started with `async for` and placement='current': its pipeline runs on that event "
+            "loop, where a plain next() would wait for ever; use `async for`, or Options(placement='thread')"
         )
 
     async def wait_async(self, ready: Callable[[], object], patience: Patience) -> None:
@@ -292,7 +292,7 @@ class LoopEngine:
         self.loop.run_forever()
 
     async def wait_async(self, ready: Callable[[], object], patience: Patience) -> None:
-        raise StageError("this iterator was begun with a plain `for` and placement='current': go on with `for`")
+        raise StageError("this iterator was started with a plain `for` and placement='current': continue with `for`")
 
     def notify(self) -> None:
         call_if_open(self.loop, self.signal.notify)

@@ -65,7 +65,7 @@ def driven(coroutine: Coroutine[Any, Any, T], interruption: Callable[[], BaseExc
 
 def refusal(waits_for: object) -> StageError:
     """Return why a coroutine may not go on, which said that it waits for something."""
-    return StageError(f"a step that was not to wait waits for {waits_for!r:.200}")
+    return StageError(f"a step that must not wait is waiting for {waits_for!r:.200}")
 
 
 def interruption(interrupts: DeferredInterrupts) -> BaseException | None:

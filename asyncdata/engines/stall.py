@@ -133,7 +133,7 @@ def stall_report(
     places = [*places_of_threads(threads)]
     blocked = [place for place in places if place.blocks]
     if blocked:
-        what = f"the event loop is blocked by {blocked[0].step or 'what is no step of the pipeline'}"
+        what = f"the event loop is blocked by {blocked[0].step or 'code outside the pipeline'}"
     else:
         places += places_of_tasks(tasks)
         what = culprit([*steps], places)

@@ -54,8 +54,8 @@ OTHER_LOOP: Final = (
 """What errors say of a client or a lock that was made in another event loop, asyncio's own and aiohttp's."""
 
 CURRENT: Final = (
-    "the function runs on the pipeline's own event loop, and uses what belongs to another one: run the pipeline on "
-    'yours with `async for` and Options(placement="current"), or make it in the function'
+    "the function runs on the pipeline's event loop, but uses an object that belongs to another loop: run the "
+    'pipeline on your loop with `async for` and Options(placement="current"), or create the object in the function'
 )
 
 PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
@@ -200,8 +200,8 @@ class Call:
         """Return the function for where it is called on the loop; `PlanError` if it waits there."""
         if self.waits:
             raise PlanError(
-                f"{self.name} would block the pipeline while it waits for its next try: with_retries takes coroutine "
-                "functions here; define it with `async def`"
+                f"{self.name} would block the pipeline while it waits for its next try: with_retries needs a "
+                "coroutine function here; define it with `async def`"
             )
         return self
 
@@ -302,7 +302,7 @@ class Call:
         failure = noted(error, self.label, ticket)
         if self.spread and type(error) is TypeError and "positional argument" in str(error) and not entered(error):
             annotate(error, "a tuple is unpacked into arguments; any other element is one argument")
-            annotate(error, "a function that gives several values returns a tuple: a list is one value")
+            annotate(error, "to return several values, a function must return a tuple: a list is one value")
         if isinstance(error, RuntimeError) and any(words in str(error) for words in OTHER_LOOP):
             annotate(error, CURRENT)
         if isinstance(error, ValueError) and "read-only" in str(error):

@@ -45,8 +45,8 @@ KILL_AFTER: Final = 5.0
 """Seconds after its time at which a function that no signal interrupts is ended with its process."""
 
 WORKERS_ALONE: Final = (
-    "a plain function runs in a thread, which nothing can stop: have worker processes call it, "
-    "map(executor='process'), or define it with `async def`, or give what it waits for a timeout"
+    "a plain function runs in a thread, and a thread cannot be stopped: run it in worker processes with "
+    "map(executor='process'), define it with `async def`, or set a timeout on what it waits for"
 )
 
 P = ParamSpec("P")

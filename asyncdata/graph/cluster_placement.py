@@ -36,8 +36,8 @@ def calls_on_cluster(plan: Node, options: Options) -> Node:
         return plan
     if options.placement == "process":
         raise PlanError(
-            "Options(placement='process') and cluster= do not go together: this process has the "
-            "connection to Ray; leave placement out"
+            "Options(placement='process') and cluster= cannot be combined: the connection to Ray is in this "
+            "process; leave placement out"
         )
     actors = actors_of(cluster) if cluster.calls else None
     runs = RunPlacement(runs_of(cluster)) if cluster.runs else None

@@ -151,7 +151,7 @@ class Node:
             if position is None or isinstance(error, ResumeError):
                 raise
             raise ResumeError(
-                f"{self.label()}: the state's position {position!r:.80} is not one of this step: it is of "
+                f"{self.label()}: the state's position {position!r:.80} does not fit this step: the state is of "
                 "another pipeline, or damaged; start without it"
             ) from error
 
@@ -185,7 +185,9 @@ class Node:
                 yield block.ticketed(tickets)
         if done != len(start.back):
             lost = start.back[done]
-            raise ResumeError(f"{self.label()}: {describe(lost)} was there when the state was saved, and is not now")
+            raise ResumeError(
+                f"{self.label()}: {describe(lost)} existed when the state was saved, and does not exist now"
+            )
 
     def check_back(self, scope: Scope, start: Start) -> None:
         """Raise `ResumeError` if an element that is to be given once more cannot have been read before the position."""
@@ -221,8 +223,8 @@ class Node:
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
         """Divide the rest of the data, where all elements read were delivered and some share is not at its end."""
         raise ResumeError(
-            f"{self.label()} after shard() counts or keeps the elements of one share, which cannot be divided into "
-            "another number of shares; put it before shard(), or change their number at the end of an epoch"
+            f"{self.label()} after shard() counts or holds the elements of one share, so the number of shares cannot "
+            "change; put it before shard(), or change the number at the end of an epoch"
         )
 
     @property

@@ -420,7 +420,7 @@ def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node
         if better is not None:
             story.append(Rewrite(rule.__name__, node, better))
             if len(story) > MOST_REWRITES:
-                raise StageError(f"the rewrite rules do not settle; the last one was {rule.__name__}")
+                raise StageError(f"the rewrite rules reach no fixed point; the last one was {rule.__name__}")
             return better
     return None
 

@@ -94,7 +94,7 @@ def check_places(plan: Node, position: Any) -> None:
         read = None if below.back or below.skip else node.input.read_before(below.position)
         if read is not None and (place.read > read or (place.exactly and place.read < read and node.input.gives_all)):
             raise ResumeError(
-                f"{node.label()}: the state says that {place.read} elements were read, and its input that {read} were "
+                f"{node.label()}: the state says that {place.read} elements were read, but its input says {read} "
                 "(the state is damaged; start without it)"
             )
         node, position = node.input, place.position
@@ -109,8 +109,8 @@ def check_buffers(plan: Node, position: Any) -> None:
     for value in parts_of(position):
         if "seen" in value and value.get("size") not in (None, *sizes):
             raise ResumeError(
-                f"{render(plan):.200}: the state has a buffer of {value['size']!r:.40} elements, which no step has "
-                "(the state is damaged; start without it)"
+                f"{render(plan):.200}: the state has a buffer of {value['size']!r:.40} elements, but no step has one "
+                "of that size (the state is damaged; start without it)"
             )
 
 

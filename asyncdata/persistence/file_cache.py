@@ -39,7 +39,7 @@ FIRST_EPOCH: Final = (0,)
 SMALL: Final = 1 << 16
 """So many elements' bytes are written at once, the rest in a thread: it might have to wait for the disk."""
 
-BEHIND: Final = "what comes before it is kept, and what comes behind it is made in each epoch"
+BEHIND: Final = "steps before it are cached, and steps after it run in each epoch"
 """What an element that cannot be written means for others."""
 
 
@@ -128,7 +128,7 @@ class FileCache(Unary):
                 yield block
         if done < len(tickets):
             raise DataLossError(
-                f"{self.path}: it is damaged before element {tickets[done]}; delete it, to be filled again"
+                f"{self.path}: it is damaged before element {tickets[done]}; delete it, and it is written again"
             )
 
     def as_filled(self) -> Node:
@@ -161,8 +161,8 @@ class FileCache(Unary):
         """Return the heading of a file, in which a run may continue at `place` if that is of the same order."""
         if place.seeds is not None and [*map(list, place.seeds)] != [*map(list, heading.seeds)]:
             raise ResumeError(
-                f"{self.path}: the state was taken in another order of this file, which was written again since, with "
-                "seeds that nobody chose; start without the state, or give the steps before the cache a seed"
+                f"{self.path}: the file was written again after the state was taken, in another order, as the steps "
+                "before the cache have no seed; start without the state, or give these steps a seed"
             )
         return heading
 
@@ -170,8 +170,8 @@ class FileCache(Unary):
         """Yield all elements behind a place, and write them, unless somebody else does."""
         if place.done and not self.input.in_order:
             raise ResumeError(
-                f"{self.path}: the state was taken while this file was read; it is gone, and writing it again would "
-                "give another order"
+                f"{self.path}: the state was taken while this file was read; the file is gone, and writing it again "
+                "would give another order"
             )
         heading = Header.of(self.input, self.made_of)
         heading = heading if place.seeds is None else heading._replace(seeds=place.seeds)
@@ -245,7 +245,7 @@ class FileCache(Unary):
                     yield block
             if done < count and path == writing.path:
                 raise DataLossError(
-                    f"{path}: it ends after {done} elements, and had {count}; delete it, to be filled again"
+                    f"{path}: it ends after {done} elements, and had {count}; delete it, and it is written again"
                 )
 
     def rest(self, writing: CacheWriter, scope: Scope, want: Demand, behind: PositionMark, number: int) -> Blocks:
@@ -262,7 +262,7 @@ class FileCache(Unary):
                 return self.kept(writing, number, block)
             return await scope.in_thread(lambda: self.kept(writing, number, block))
         except OSError as error:
-            error.add_note(f"in {self.label()}, after {writing.count} elements, which are kept")
+            error.add_note(f"in {self.label()}, after {writing.count} elements, which remain in the file")
             raise
 
     def kept(self, writing: CacheWriter, number: int, block: Block) -> Block:
@@ -321,7 +321,9 @@ class FileCache(Unary):
                 if tail or 0 <= count <= number:
                     return
         if count < 0:
-            lost = DataLossError(f"{path}: it ends after {number} elements, too early; delete it, to be filled again")
+            lost = DataLossError(
+                f"{path}: it ends too early, after {number} elements; delete it, and it is written again"
+            )
             yield numbered(Block([noted(lost, self.label(), number, of_source=True)], failed=True), number)
 
     def near(self, path: str, number: int) -> tuple[int, int]:
@@ -350,7 +352,7 @@ class FileCache(Unary):
         if expected == count:
             return []
         lost = DataLossError(
-            f"{path}: it has {count} elements, and should have {expected}; delete it, to be filled again"
+            f"{path}: it has {count} elements, but should have {expected}; delete it, and it is written again"
         )
         return [noted(lost, self.label(), count, of_source=True)]
 

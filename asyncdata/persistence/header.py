@@ -72,9 +72,7 @@ class Header(NamedTuple):
         if isinstance(record, bytes) and record.startswith(HEAD):
             with suppress(ValueError, TypeError, KeyError):
                 return cls(**checked(json.loads(record.removeprefix(HEAD))))
-        raise ResumeError(
-            f"{path}: not a file of cached elements, or one of another version; delete it, or give another name"
-        )
+        raise ResumeError(f"{path}: not a cache file, or one of another version; delete it, or give another name")
 
     def check(self, path: str, plan: Node, contents: Sequence[str]) -> None:
         """Raise `ResumeError` unless the file is of this pipeline; where nobody chose a seed, any will do."""
@@ -104,7 +102,7 @@ def checked(content: Any) -> dict[str, Any]:
     """Return what a heading says if its parts are what they should be; `ValueError` or `TypeError` otherwise."""
     for name in ("plan", "contents"):
         if type(content[name]) is not list or {*map(type, content[name])} - {str}:
-            raise ValueError(f"{name} should be texts, got {content[name]!r:.80}")
+            raise ValueError(f"{name} should be strings, got {content[name]!r:.80}")
     for name in ("shares", "seeds"):
         if any([*map(type, pair)] != [int, int] for pair in content[name]):
             raise ValueError(f"{name} should be pairs of integers, got {content[name]!r:.80}")
@@ -129,4 +127,4 @@ def recorded_count(path: str) -> int | None:
 
 def another(path: str, words: str) -> ResumeError:
     """Return the error for a file of another pipeline."""
-    return ResumeError(f"{path} has the elements of another pipeline: {words}; delete it, or give another name")
+    return ResumeError(f"{path} has elements of another pipeline: {words}; delete it, or give another name")

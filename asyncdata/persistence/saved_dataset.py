@@ -118,7 +118,7 @@ def free(target: Path) -> bool:
 def interval_of(arguments: Mapping[str, Any]) -> int | None:
     """Return after how many elements to write down how far it has come, `None` for every few seconds."""
     if unknown := sorted(arguments.keys() - {"checkpoint_interval"}):
-        raise PlanError(f"save(checkpoint_args=) has no {unknown[0]!r}; it may have checkpoint_interval")
+        raise PlanError(f"save(checkpoint_args=) has no {unknown[0]!r}; it accepts checkpoint_interval")
     interval = arguments.get("checkpoint_interval")
     return None if interval is None else check_count("save", "checkpoint_interval", interval, 1)
 
@@ -148,7 +148,7 @@ def begun(dataset: Iterated, shards: ShardWriters) -> Any:
     try:
         return dataset.iterate(state=state)
     except ResumeError as error:
-        error.add_note(f"save: {shards.folder} was begun with another pipeline; delete it to begin anew")
+        error.add_note(f"save: {shards.folder} was begun with another pipeline; delete it to start again")
         raise
 
 
@@ -216,15 +216,18 @@ class ShardWriters:
             return {"shards": [], "state": None}
         if manifest["compression"] != self.compression:
             raise ResumeError(
-                f"save: {self.folder} was begun with compression={manifest['compression']!r}, now it is "
-                f"{self.compression!r}; delete it to begin anew"
+                f"save: {self.folder} was begun with compression={manifest['compression']!r}, but it is "
+                f"{self.compression!r} now; delete the folder to start again"
             )
         if len(manifest["contents"]) == len(self.contents) and changed(manifest["contents"], self.contents) is not None:
             raise ResumeError(
-                f"save: {self.folder} was begun with other functions or data; delete it to begin anew, or save those"
+                f"save: {self.folder} was begun with other functions or data; delete it to start again, or save with "
+                "the same ones"
             )
         if any(seeds.get(place, seed) != seed for place, seed in self.seeds):
-            raise ResumeError(f"save: {self.folder} was begun with another seed; delete it to begin anew, or give that")
+            raise ResumeError(
+                f"save: {self.folder} was begun with another seed; delete it to start again, or give the same seed"
+            )
         return manifest
 
     def add(self, block: Block) -> None:
@@ -348,7 +351,7 @@ class ShardWriter:
         self.file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)), "r+")
         if (now := self.file.seek(0, os.SEEK_END)) < size:
             self.file.close()
-            raise ResumeError(f"save: {path} had {size} bytes and has {now}; delete {path.parent} to begin anew")
+            raise ResumeError(f"save: {path} had {size} bytes and has {now} now; delete {path.parent} to start again")
         self.file.truncate(size)
         self.file.seek(size)
 
@@ -384,7 +387,7 @@ class ShardWriter:
             while view:
                 view = view[self.file.write(view) :]
         except OSError as error:
-            error.add_note(f"in save, as {self.path} was written; with room for more, saving again goes on")
+            error.add_note(f"in save, while {self.path} was written; free some space and save again: it continues here")
             raise
         self.waiting, self.waiting_bytes = [], 0
 
@@ -452,7 +455,9 @@ class Saved:
             manifest = shaped((folder / MANIFEST).read_bytes(), str)
         except FileNotFoundError as error:
             begun = folder.with_name(f"{folder.name}.partial").exists()
-            error.add_note("load: it was begun and not finished; save it again, which goes on" if begun else "in load")
+            error.add_note(
+                "load: the save did not finish; save it again: it continues where it stopped" if begun else "in load"
+            )
             raise
         except ValueError as error:
             raise DataLossError(

@@ -129,8 +129,8 @@ def framed(element: Any) -> bytes:
     """Return a record as it stands in a TFRecord file."""
     if not isinstance(element, bytes):
         raise StructureError(
-            f"write_tfrecords needs elements that are bytes, got {type(element).__name__}; make_example makes such "
-            "of a dict of features, and save() keeps elements of any kind"
+            f"write_tfrecords needs elements that are bytes, got {type(element).__name__}; make_example makes bytes "
+            "from a dict of features, and save() accepts elements of any kind"
         )
     return frame(element)
 

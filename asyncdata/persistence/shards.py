@@ -72,8 +72,8 @@ class ShardedWrite:
         check_count(form.method, "shard_bytes", shard_bytes, 1)
         if shards is not None and check_count(form.method, "shards", shards, 1) and total < 0:
             raise PlanError(
-                f"{form.method}(shards={shards}) needs to know how many elements there are, which this dataset does "
-                "not: leave it out, for shards of shard_bytes=, or say by assert_cardinality() how many there are"
+                f"{form.method}(shards={shards}) needs the number of elements, which is unknown for this dataset: "
+                "leave shards out, for shards of shard_bytes=, or state the number with assert_cardinality()"
             )
         storage = StorageOptions.of(form.method, storage_options)
         folder = os.fspath(path)
@@ -126,8 +126,8 @@ class ShardedWrite:
         other = changed(manifest["contents"], list(self.contents)) is not None
         if other or any(seeds.get(place, seed) != seed for place, seed in self.seeds):
             raise ResumeError(
-                f"{self.format.method}: {self.folder} was written, or begun, with other steps, functions, data, seeds "
-                "or shards; delete it to begin anew, or give another one"
+                f"{self.format.method}: {self.folder} was written, or begun, with other steps, functions, data, "
+                "seeds or shards; delete it to start again, or give another one"
             )
         return manifest
 
@@ -142,8 +142,8 @@ class ShardedWrite:
         with suppress(FileNotFoundError):
             store.head(path)
             raise FileExistsError(
-                f"{self.format.method}: {self.path(0)} is there already, and was not begun here; delete it, or give "
-                "another folder"
+                f"{self.format.method}: {self.path(0)} already exists, and this pipeline did not write it; delete "
+                "it, or give another folder"
             )
 
     def write(self, dataset: Iterated, state: Mapping[str, Any] | None) -> None:
@@ -163,7 +163,9 @@ class ShardedWrite:
                     state = elements.state_dict()
                 self.hold(state, complete=False)
             if next(rest, rest) is not rest:
-                raise PlanError(f"{self.format.method}: there are more elements than the {self.total} that were known")
+                raise PlanError(
+                    f"{self.format.method}: the dataset has more elements than the {self.total} it was said to have"
+                )
         self.hold(None, complete=True)
 
     def count(self, place: int) -> int:
@@ -200,7 +202,9 @@ class ShardedWrite:
             yield sink
             sink.close()
         except OSError as error:
-            error.add_note(f"in {self.format.method}, as {path} was written; writing again goes on with this file")
+            error.add_note(
+                f"in {self.format.method}, while {path} was written; write again: it continues with this file"
+            )
             raise
         finally:
             sink.abort()

@@ -86,8 +86,8 @@ class Balance(Unary):
         if self.ranks > 1 and not self.input.in_order:
             first = next(node for node in nodes_of(self.input) if not node.in_order)
             raise PlanError(
-                f"every rank of {METHOD} must read the same elements in the same order, and the order after "
-                f"{first.label()} depends on timing: leave it out"
+                f"every rank of {METHOD} must read the same elements in the same order, but the order after "
+                f"{first.label()} depends on timing: leave that step out"
             )
         return Balancer(self)
 
@@ -137,8 +137,9 @@ class Balance(Unary):
         groups = [(natural(number), natural(given)) for _, number, given in (at or (None, 0, 0) for at in positions)]
         if len(set(groups)) > 1 or groups[0][1]:
             raise ResumeError(
-                f"{self.label()}: the ranks stand at {groups} (group, elements of it), and only between two groups can "
-                f"others continue: merge states that all ranks saved after a multiple of {self.steps} steps"
+                f"{self.label()}: the ranks are at {groups} (group, elements of it), but the number of ranks can "
+                f"change only between two groups: merge states that all ranks saved after a multiple of {self.steps} "
+                "steps"
             )
         return [positions[0][0] if positions[0] else None, 0, 0]
 

@@ -110,7 +110,8 @@ class BucketByTokenCount(Unary):
         if self.overlong == "drop":
             return None
         error = (
-            f"the element has {length} tokens and a batch {self.max_tokens}: give overlong='drop' or overlong='keep'"
+            f"the element has {length} tokens, but a batch holds {self.max_tokens}: give overlong='drop' or "
+            "overlong='keep'"
         )
         return noted(StructureError(error), label, ticket)
 
@@ -138,7 +139,7 @@ def whole_length(value: Any) -> int:
     try:
         length = index(value)
     except TypeError:
-        raise TypeError(f"a length is a whole number, got {value!r:.80}") from None
+        raise TypeError(f"a length must be an integer, got {value!r:.80}") from None
     if length < 0:
         raise ValueError(f"a length is at least 0, got {length}")
     return length

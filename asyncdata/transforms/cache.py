@@ -248,7 +248,7 @@ class Cache(Unary):
         async with aclosing(opener(first_of_all(scope), Demand(1), start)) as source:
             block = await anext(source, None)
         if block is None:
-            raise StageError(f"{self.label()}: element {position}, which failed, is no longer there")
+            raise StageError(f"{self.label()}: element {position}, which failed, is no longer stored")
         if not block.failed:
             store.mend(position, block.items[0])
         return isolated_block(block)

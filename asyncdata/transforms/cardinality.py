@@ -107,7 +107,9 @@ class Counter(Step):
 
     def flush(self) -> Iterator[Block]:
         if self.left:
-            raise StageError(f"assert_cardinality({shown(self.expected)}): the dataset ended after {self.come}")
+            raise StageError(
+                f"assert_cardinality({shown(self.expected)}): the dataset ended after {self.come} elements"
+            )
         return iter(())
 
 
@@ -157,16 +159,14 @@ class PadToCardinality(Unary):
             return (item, valid)
         named = cast("dict[Any, Any]", item)
         if self.mask_key in named:
-            error = StructureError(f"the element has a part {self.mask_key!r} already; give another mask_key")
+            error = StructureError(f"the element already has a part {self.mask_key!r}; give another mask_key")
             return noted(error, self.label(), ticket)
         return {**named, self.mask_key: valid}
 
     def empty_element(self) -> Any:
         """Return what to pad an empty dataset with."""
         if self.input.signature is None:
-            raise StageError(
-                f"{self.label()}: the dataset is empty, and nothing else tells what its elements look like"
-            )
+            raise StageError(f"{self.label()}: the dataset is empty, so the structure of its elements is not known")
         return zeros_of(self.input.signature)
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:

@@ -101,8 +101,8 @@ class Permute(Unary):
         """Return a shuffle of everything; `PlanError` if the elements of `plan` cannot be had in any order."""
         if not plan.random_access or not finite(plan.cardinality):
             raise PlanError(
-                "shuffle() without a buffer_size needs a finite dataset whose elements can be had in any order, "
-                f"which {plan.label()} is not; give a buffer_size, or shuffle before it{shuffles(plan)}"
+                "shuffle() without a buffer_size needs a finite dataset with random access to its elements, which "
+                f"{plan.label()} does not have; give a buffer_size, or shuffle before it{shuffles(plan)}"
             )
         return Permute(plan, seed, reshuffle is not False, drawn)
 
@@ -120,7 +120,9 @@ class Permute(Unary):
         key = epoch_key(self.seed, scope.epoch if self.reshuffle else ())
         place, size = self.parse_position(position or [0, self.input.cardinality], tuple)
         if size != self.input.cardinality:
-            raise ResumeError(f"{self.label()} was of {size} elements, and is of {self.input.cardinality} now")
+            raise ResumeError(
+                f"{self.label()} had {size} elements when the state was saved, and has {self.input.cardinality} now"
+            )
         while place < size:
             places: list[int] = permuted(place, min(place + AT_ONCE, size), size, key).tolist()
             async with aclosing(opener(scope, want, Start(END, self.input.address(places)))) as source:

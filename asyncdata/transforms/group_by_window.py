@@ -349,8 +349,8 @@ class Bucketing(Keyer):
         bucket = bisect_right(self.boundaries, length)
         if self.bounded and bucket == len(self.boundaries):
             raise ValueError(
-                f"an element of length {length} is not below the last boundary, {self.boundaries[-1]}, as "
-                "pad_to_bucket_boundary needs it to be; filter such elements, or add a boundary"
+                f"an element of length {length} is not below the last boundary, {self.boundaries[-1]}, which "
+                "pad_to_bucket_boundary requires; filter such elements, or add a boundary"
             )
         return bucket
 
@@ -375,10 +375,10 @@ class Buckets(Groups):
         boundaries, counts = counts_of("bucket_boundaries", bounds), counts_of("bucket_batch_sizes", sizes)
         if sorted(set(boundaries)) != boundaries or (bounded and not boundaries):
             some = "some integers" if bounded else "integers"
-            raise PlanError(f"{METHOD}(bucket_boundaries=) must be {some} that rise, got {bounds!r:.80}")
+            raise PlanError(f"{METHOD}(bucket_boundaries=) must be {some} in ascending order, got {bounds!r:.80}")
         if len(counts) != len(boundaries) + 1:
             raise PlanError(
-                f"{METHOD}(bucket_batch_sizes=) needs one size more than there are boundaries, "
+                f"{METHOD}(bucket_batch_sizes=) needs one size more than there are boundaries: "
                 f"{len(boundaries) + 1}, got {len(counts)}"
             )
         if padding is None and bounded:

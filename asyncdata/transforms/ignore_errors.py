@@ -73,8 +73,7 @@ class IgnoreErrors(Unary):
         call = None if on_error is None else Call("ignore_errors", on_error)
         if call is not None and call.is_async:
             raise PlanError(
-                f"{call.name} is a coroutine function: on_error is called and not awaited; "
-                "give a plain function that is quick"
+                f"{call.name} is a coroutine function, but on_error is not awaited: give a plain function that is quick"
             )
         if call is not None:
             check_called(call, "an error and a ticket", ("error", "ticket"))

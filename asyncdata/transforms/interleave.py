@@ -105,7 +105,7 @@ class Interleave(Node):
         slots, length = [natural(slot) for slot, _ in place.slots], self.cycle_length
         turn = self.block_length if place.turn is None else natural(place.turn)
         if len(set(slots)) < len(slots) or max(natural(place.index), *slots, 0) >= length or turn > self.block_length:
-            raise ValueError(f"it is not of a cycle of {length}")
+            raise ValueError(f"it does not fit a cycle of {length}")
         return place
 
     async def blocks(self, scope: Scope, inputs: Sequence[Opener], want: Demand, position: Position) -> Blocks:

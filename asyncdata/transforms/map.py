@@ -66,11 +66,11 @@ def check_synchronous(value: Any, calls: Any, executor: Any) -> bool:
         return False
     if calls is not None:
         raise PlanError(
-            f"map(synchronous=True) makes one call at a time: leave num_parallel_calls={calls!r} out, or synchronous"
+            f"map(synchronous=True) makes one call at a time: leave out num_parallel_calls={calls!r} or synchronous"
         )
     if executor not in (None, "inline"):
         raise PlanError(
-            f"map(synchronous=True) calls on the engine's thread: leave executor={executor!r} out, or synchronous"
+            f"map(synchronous=True) calls on the engine's thread: leave out executor={executor!r} or synchronous"
         )
     return True
 
@@ -167,7 +167,7 @@ def declared(node: M, call: Call, keeps: Any, shrinks: bool) -> M:
         return node
     if not node.pure and node.workers is None:
         raise PlanError(
-            f"map(keeps=, shrinks=) say that a step may be moved, and {call.name} is called once for each element, in "
+            f"map(keeps=, shrinks=) allows that a step moves, but {call.name} is called once for each element, in "
             "order: add pure=True if it may be called in any order or not at all, or num_parallel_calls"
         )
     if keeps is not None:

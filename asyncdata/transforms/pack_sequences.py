@@ -81,7 +81,7 @@ class PackSequences(Unary):
             if value is not None:
                 raise PlanError(
                     f"pack_sequences({name}=) is for strategy='first_fit': {strategy!r} has one open row, and cuts "
-                    "sequences where it ends"
+                    "sequences at its end"
                 )
         return PackSequences(plan, length, strategy, 1, "split", padding)
 
@@ -210,7 +210,7 @@ class PackingPosition:
         cuts = {number: (start, stop) for number, start, stop in place.get("cuts", [])}
         start, count = Start.of(place["input"]), sum(sizes) + len(offsets)
         if len(start.back) < count:
-            raise ValueError(f"{count} elements should be held, and {len(start.back)} are listed")
+            raise ValueError(f"{count} elements are in the buffer, but {len(start.back)} are listed")
         return PackingPosition(start.back[:count], sizes, cuts, offsets, behind(start.position, start.back[count:]))
 
     def rows(self) -> list[list[Member]]:
@@ -248,7 +248,7 @@ def uncut_row(ticket: Ticket) -> Ticket:
 
 def odd_one(tokens: Tokens) -> StructureError:
     """Return the error of a sequence that is not like those in open rows."""
-    return StructureError(f"the sequence has features {[*tokens.features]}, and those in open rows have others")
+    return StructureError(f"the sequence has features {[*tokens.features]}, but those in open rows have others")
 
 
 def part_of(member: Member, size: int) -> tuple[int, int]:

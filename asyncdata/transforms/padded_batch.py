@@ -108,8 +108,8 @@ class Padding:
         if any(map(gt, largest, found)):
             index, odd = next((index, one.shape) for index, one in enumerate(arrays) if any(map(gt, one.shape, found)))
             raise StructureError(
-                f"{leaf(where)} of element {index} of the batch has shape {odd}, which does not fit into "
-                f"the shape {found} that it is to be padded to"
+                f"{leaf(where)} of element {index} of the batch has shape {odd}, which is larger than the padded "
+                f"shape {found}"
             )
         return found
 
@@ -120,10 +120,10 @@ class Padding:
         if isinstance(shape, (int, np.integer)):
             shape = [shape]
         if not isinstance(shape, (list, tuple)):
-            raise StructureError(f"{leaf(where)} is to be padded to {shape!r:.80}, and a shape is a list, as {[shape]}")
+            raise StructureError(f"the padded shape of {leaf(where)} must be a list, as {[shape]}, got {shape!r:.80}")
         wanted = [None if size in (None, -1) else size for size in cast("Sequence[Any]", shape)]
         if len(wanted) != rank or any(isinstance(size, (tuple, list, dict)) for size in wanted):
-            raise StructureError(f"{leaf(where)} has rank {rank}, and padded_shapes has {wanted} for it")
+            raise StructureError(f"{leaf(where)} has rank {rank}, but its padded_shapes is {wanted}")
         return [self.bound if size is None else size for size in wanted]
 
     def check(self, method: str, signature: Any) -> None:
@@ -137,7 +137,7 @@ class Padding:
                 wanted = spec.shape if shape is None else self.wanted(len(spec.shape), shape, where)
                 if any(room is not None and size is not None and size > room for size, room in zip(spec.shape, wanted)):
                     raise StructureError(
-                        f"{leaf(where)} has shape {spec.shape}, and is to be padded to {tuple(wanted)}"
+                        f"{leaf(where)} has shape {spec.shape}, which cannot be padded to {tuple(wanted)}"
                     )
                 if value is not None and (None in spec.shape or tuple(wanted) != spec.shape):
                     fitting(value, spec.dtype, where)
@@ -226,7 +226,7 @@ def guiding(guide: Any, element: TreeLevel, where: str) -> Iterable[Any]:
     if level is not None and sorted(level.names) == sorted(element.names):
         return map(dict(zip(level.names, parts, strict=True)).__getitem__, element.names)
     if isinstance(guide, dict) or len(parts) != len(element.names):
-        raise StructureError(f"{leaf(where)} has parts {element.names}, and what is said of their padding is {guide!r}")
+        raise StructureError(f"{leaf(where)} has parts {element.names}, but its padding is given as {guide!r}")
     return parts
 
 
@@ -307,7 +307,7 @@ def fitting(value: Any, dtype: np.dtype[Any], where: str) -> Any:
     except (TypeError, ValueError, OverflowError):
         same = False
     if not same:
-        raise StructureError(f"padding_values: {value!r:.80} is no {dtype}, as {leaf(where)} is")
+        raise StructureError(f"padding_values: {value!r:.80} cannot be {dtype}, the dtype of {leaf(where)}")
     return value
 
 

@@ -60,7 +60,7 @@ class RaggedBatch(Batch):
             return Ragged(np.concatenate(column), self.row_splits(column))
         if any_tensor(column) and any(tensor.ndim for tensor in column if is_tensor(tensor)):
             raise StructureError(
-                f"{leaf(where)} is a tensor, and a Ragged is made of arrays: take .numpy() of it in a map, or "
+                f"{leaf(where)} is a tensor, but a Ragged is made of arrays: call .numpy() on it in a map, or use "
                 "padded_batch"
             )
         if any_tensor(column) or not any(map(is_array, column)):

@@ -55,7 +55,7 @@ class Resample(Unary):
                 f"{METHOD} needs as many numbers in initial_dist as in target_dist, got {len(found)} and {len(wanted)}"
             )
         if found is not None and not any(want and share for want, share in zip(wanted, found, strict=True)):
-            raise PlanError(f"{METHOD}: no class that target_dist asks for is there, as initial_dist says")
+            raise PlanError(f"{METHOD}: initial_dist has none of the classes that target_dist asks for")
         call = Classifier(METHOD, class_func, len(wanted))
         check_arguments(call, plan)
         chosen = secrets.randbits(63) if seed is None else check_integer(METHOD, "seed", seed)
@@ -168,7 +168,7 @@ class Estimator(Step):
     def count(self, counts: list[int]) -> None:
         """Take up how often each class has come."""
         if len(counts) != len(self.target):
-            raise ValueError(f"it is not of {len(self.target)} classes")
+            raise ValueError(f"it does not fit {len(self.target)} classes")
         self.counts = counts
         self.ratios = [want / count for want, count in zip(self.target, counts, strict=True)]
         self.most = max(self.ratios)

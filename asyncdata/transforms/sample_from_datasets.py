@@ -55,7 +55,7 @@ class MixPlace(NamedTuple):
             return MixPlace(first, [None] * count, [])
         place = MixPlace(position[name], position["inputs"], position["ended"])
         if len(place.inputs) != count or any(not 0 <= number < count for number in place.ended):
-            raise ValueError(f"it is not of {count} datasets")
+            raise ValueError(f"it does not fit {count} datasets")
         return place
 
 
@@ -317,7 +317,7 @@ def likelihoods(weights: Iterable[float] | None, count: int) -> tuple[float, ...
         return (1.0,) * count
     argument = "sample_from_datasets(weights=)"
     if isinstance(weights, Planned):
-        raise PlanError(f"{argument} must be numbers that hold for the whole run, got {weights!r:.80}")
+        raise PlanError(f"{argument} must be numbers, which hold for the entire run, got {weights!r:.80}")
     try:
         found = tuple(weights)
         sound = all(math.isfinite(weight) and weight >= 0 for weight in found)
@@ -343,7 +343,7 @@ class Choose(Node):
         """Return the node; `PlanError` if choices are known not to be integers."""
         spec = choices.signature
         if spec is not None and not is_integer(spec):
-            raise PlanError(f"choose_from_datasets(choice_dataset=) must give integers, and gives {spec}")
+            raise PlanError(f"choose_from_datasets(choice_dataset=) must give integers, but its elements are {spec}")
         return Choose(choices, nodes, check_flag("choose_from_datasets", "stop_on_empty_dataset", stop))
 
     @property

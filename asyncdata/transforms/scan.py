@@ -63,8 +63,8 @@ class Scan(Unary):
         """Raise if to continue from a place would mean to continue from another one than it was."""
         if not since.known and since.done and (self.input.once or not self.input.in_order):
             raise ResumeError(
-                f"{self.label()}: its scan state is not made of numbers, strings, arrays, tuples, lists and dicts, and "
-                "its input cannot be read again in the same order; return a state of those types"
+                f"{self.label()}: its scan state has other types than numbers, strings, arrays, tuples, lists and "
+                "dicts, and its input cannot be read again in the same order; return a state of those types"
             )
 
 

@@ -304,13 +304,13 @@ class Shuffler(Step):
         read = None if start.back or start.skip else self.source.read_before(start.position)
         if read is not None and seen > read:
             raise ResumeError(
-                f"shuffle({self.size}): the state says that {seen} elements came into the buffer, and {read} "
-                "were read (the state is damaged; start without it)"
+                f"shuffle({self.size}): the state says that {seen} elements entered the buffer, but {read} were read "
+                "(the state is damaged; start without it)"
             )
         if place.drained is not None and (start.position != END or place.drained > min(seen, place.size or 1)):
             raise ResumeError(
-                f"shuffle({self.size}): the state says that {place.drained} elements left the buffer at the end, "
-                "more than it can hold (the state is damaged; start without it)"
+                f"shuffle({self.size}): the state says that {place.drained} elements left the buffer at the end, but "
+                "it cannot hold so many (the state is damaged; start without it)"
             )
 
     def need(self, want: int) -> int:

@@ -242,7 +242,7 @@ def check_parts(names: Sequence[list[str] | None], where: str) -> None:
         if odd != names[0]:
             one, other = ("no parts" if parts is None else f"parts {parts}" for parts in (names[0], odd))
             place = f"leaf {where} of a window's members" if where else "the members of a window"
-            raise StructureError(f"{place} must be alike: one has {one}, another {other}")
+            raise StructureError(f"{place} must have the same shape and dtype: one has {one}, another {other}")
 
 
 @dataclass(frozen=True, eq=False)

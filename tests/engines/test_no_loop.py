@@ -281,7 +281,7 @@ class Sleeper(Unary):
 
 def test_what_waits_although_it_should_not_is_told() -> None:
     async def on_a_loop() -> None:
-        with pytest.raises(ad.StageError, match="was not to wait waits for <Future") as caught:
+        with pytest.raises(ad.StageError, match="must not wait is waiting for <Future") as caught:
             elements_by_hand(Sleeper(NUMBERS.plan), 1, 0)
         assert caught.value.__notes__ == ["this error ended the pipeline"]
 

@@ -189,7 +189,7 @@ async def test_a_loop_that_others_block_is_told_of(gate: Gate, opener: Opener) -
         other = asyncio.ensure_future(others())
         assert [x async for x in numbers] == [1, 2]
         await other
-    said_of_a_blocked_loop(opener, "what is no step of the pipeline")
+    said_of_a_blocked_loop(opener, "code outside the pipeline")
 
 
 async def test_the_thread_that_watches_ends_with_a_pipeline_that_is_left() -> None:

@@ -109,7 +109,7 @@ def test_nothing_was_read_before_the_beginning(position: Any) -> None:
 
 @pytest.mark.parametrize("position", [[3, 4], [5, 4], [4, 3], [4, 5], {"from": [3, 4], "back": []}], ids=str)
 def test_a_step_has_read_as_many_elements_as_its_input_gave(position: Any) -> None:
-    with pytest.raises(ad.ResumeError, match=r"says that . elements were read, and its input that . were"):
+    with pytest.raises(ad.ResumeError, match=r"says that . elements were read, but its input says ."):
         resumed(position)
 
 

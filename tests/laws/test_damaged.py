@@ -165,5 +165,5 @@ def test_shares_that_are_not_those_of_the_pipeline_are_refused() -> None:
         next(elements)
         state = elements.state_dict()
     for shares in ([], [[3, 1], [3, 1]]):
-        with pytest.raises(ad.ResumeError, match=f"{len(shares)} shares, and the pipeline takes 1"):
+        with pytest.raises(ad.ResumeError, match=f"{len(shares)} shares, but the pipeline has 1"):
             ds.iterate(state=edited(state, shares=shares))

@@ -317,7 +317,7 @@ def test_another_pipelines_file_is_refused_and_says_what_differs(path: Path) -> 
 
 def test_another_pipelines_unfinished_file_is_refused_too(path: Path) -> None:
     next(iter(ad.Dataset.range(10).cache(path)))
-    with pytest.raises(ad.ResumeError, match=r"squares\.partial has the elements of another pipeline"):
+    with pytest.raises(ad.ResumeError, match=r"squares\.partial has elements of another pipeline"):
         list(ad.Dataset.range(11).cache(path))
     assert list(ad.Dataset.range(10).cache(path)) == [*range(10)]
 
@@ -332,7 +332,7 @@ def test_a_share_is_told_from_another(path: Path) -> None:
 def test_a_file_of_somebody_else_is_not_touched(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.bin"
     path.write_bytes(content)
-    with pytest.raises(ad.ResumeError, match=r"model\.bin: not a file of cached elements"):
+    with pytest.raises(ad.ResumeError, match=r"model\.bin: not a cache file"):
         list(ad.Dataset.range(10).cache(path))
     assert path.read_bytes() == content
 
@@ -360,7 +360,7 @@ def test_a_file_that_was_cut_short_is_an_error_after_what_is_whole(path: Path) -
         good = [x for x in found if not isinstance(x, Failed)]
         assert good == [x * x for x in range(len(good))]
         assert set(found[len(good) :]) == {Failed("DataLossError")}
-    with pytest.raises(ad.DataLossError, match="delete it, to be filled again|cut short"):
+    with pytest.raises(ad.DataLossError, match="delete it, and it is written again|cut short"):
         list(squares(path, fn))
 
 
@@ -567,7 +567,7 @@ def test_killed_just_before_the_file_gets_its_name_another_pipeline_is_refused(p
     assert unnamed("cache", path, "ordered").returncode == -signal.SIGKILL
     again = unnamed("cache", path, "shuffled", "named")
     assert "ResumeError" in again.stderr
-    assert "squares.partial has the elements of another pipeline" in again.stderr
+    assert "squares.partial has elements of another pipeline" in again.stderr
     assert len(read_of(unnamed("cache", path, "ordered", "named").stdout.splitlines())) == 10
 
 
@@ -655,5 +655,5 @@ def test_a_heading_of_another_shape_is_refused(path: Path, change: dict[str, Any
     first, *rest = head.parse(100)
     told = {**json.loads(first.removeprefix(HEAD)), **change}
     path.write_bytes(b"".join(map(frame, [HEAD + json.dumps(told).encode(), *rest])))
-    with pytest.raises(ad.ResumeError, match="not a file of cached elements"):
+    with pytest.raises(ad.ResumeError, match="not a cache file"):
         list(ad.Dataset.range(5).shuffle(3, seed=1).cache(path))

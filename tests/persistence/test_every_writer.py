@@ -94,7 +94,7 @@ try:
     write(method, folder)
 except OSError as error:
     assert error.errno == errno.ENOSPC, error
-    assert "writing again goes on" in error.__notes__[0], error.__notes__
+    assert "write again: it continues" in error.__notes__[0], error.__notes__
 else:
     raise AssertionError("the disk was not full")
 write(method, other)

@@ -292,7 +292,7 @@ def test_what_is_not_there_or_not_finished_says_so(path: Path) -> None:
         ad.Dataset.from_iterable([1, {2}]).save(path)
     with pytest.raises(FileNotFoundError) as caught:
         ad.Dataset.load(path)
-    assert "it was begun and not finished" in caught.value.__notes__[0]
+    assert "the save did not finish" in caught.value.__notes__[0]
     path.mkdir()
     (path / "dataset.json").write_text("{")
     with pytest.raises(ad.DataLossError, match="not the manifest of a saved dataset"):
@@ -408,7 +408,7 @@ def test_what_was_begun_with_another_pipeline_is_refused(path: Path) -> None:
         ds.save(path, checkpoint_args={"checkpoint_interval": 10})
     with pytest.raises(ad.ResumeError) as caught:
         ad.Dataset.range(41).save(path)
-    assert "delete it to begin anew" in caught.value.__notes__[0]
+    assert "delete it to start again" in caught.value.__notes__[0]
     with pytest.raises(ad.ResumeError, match="begun with compression=None"):
         ds.save(path, "GZIP")
 

@@ -112,7 +112,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(sinks.LocalSink, "write", full)
         with pytest.raises(OSError, match="No space left") as caught:
             numbers().write_tfrecords(tmp_path)
-        assert "writing again goes on" in caught.value.__notes__[0]
+        assert "write again: it continues" in caught.value.__notes__[0]
     assert visible(tmp_path) == []
     assert list(ad.TFRecordDataset(numbers().write_tfrecords(tmp_path))) == list(numbers())
 
@@ -135,7 +135,7 @@ def test_web_servers_are_not_written_to() -> None:
 
 def test_files_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "00000.tfrecord").write_bytes(b"mine")
-    with pytest.raises(FileExistsError, match=r"00000\.tfrecord is there already, and was not begun here"):
+    with pytest.raises(FileExistsError, match=r"00000\.tfrecord already exists, and this pipeline did not write it"):
         ad.Dataset.from_list([b"a"]).write_tfrecords(tmp_path)
     assert (tmp_path / "00000.tfrecord").read_bytes() == b"mine"
 

@@ -250,7 +250,7 @@ def sharded(*transforms: Callable[[ad.Dataset[Any]], ad.Dataset[Any]]) -> Build:
 )
 def test_what_counts_or_keeps_one_share_says_that_it_cannot_be_dealt(transform: Any) -> None:
     _, states = states_of(sharded(transform), [2, 1])
-    with pytest.raises(ResumeError, match=r"after shard\(\) counts or keeps the elements of one share"):
+    with pytest.raises(ResumeError, match=r"after shard\(\) counts or holds the elements of one share"):
         sharded(transform)(3, 0).iterate(state=merge_states(states))
 
 

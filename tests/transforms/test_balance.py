@@ -179,7 +179,9 @@ def test_ranks_that_would_read_in_other_orders_are_refused() -> None:
         ad.Dataset.range(9).shuffle(3).balance(itself, 1, 2, 0)
     assert len([*ad.Dataset.range(9).shuffle(3).balance(itself, 1, 1, 0)]) == 9
     unordered = ad.Dataset.range(9).batch(2, within=1).balance(np.sum, 1, 2, 0)
-    with pytest.raises(ad.PlanError, match=r"the order after batch\(2, within=1\) depends on timing: leave it out"):
+    with pytest.raises(
+        ad.PlanError, match=r"the order after batch\(2, within=1\) depends on timing: leave that step out"
+    ):
         next(iter(unordered))
 
 

@@ -71,7 +71,7 @@ def test_all_parts_are_filled_up_and_the_function_says_how_long_an_element_is() 
         (3, None, TypeError, "len"),
         (None, None, TypeError, "len"),
         ({"a": [1], "b": [1, 2]}, None, ad.StructureError, "have lengths .* give length_func"),
-        ([1], lambda x: "one" if len(x) == 1 else len(x), TypeError, "a length is a whole number, got 'one'"),
+        ([1], lambda x: "one" if len(x) == 1 else len(x), TypeError, "a length must be an integer, got 'one'"),
         ([1], lambda x: len(x) - 2, ValueError, "at least 0, got -1"),
         ([1], lambda x: x[1], IndexError, "list index"),
     ],

@@ -90,7 +90,7 @@ def test_begins_and_goes_on_anywhere_in_a_very_long_dataset() -> None:
     ids=str,
 )
 def test_what_has_no_random_access_or_no_end_needs_a_buffer(ds: ad.Dataset[Any]) -> None:
-    with pytest.raises(ad.PlanError, match=r"which .* is not; give a buffer_size"):
+    with pytest.raises(ad.PlanError, match=r"which .* does not have; give a buffer_size"):
         ds.shuffle()
 
 

@@ -218,7 +218,7 @@ def test_says_what_rows_look_like() -> None:
         ({"length": 4, "padding_values": {"inputs": "0"}}, r"padding_values=\) is a number or a dict of numbers"),
         ({"length": 4, "overlong": "drop"}, r"overlong=\) must be one of 'error', 'truncate', 'split'"),
         ({"length": 4, "strategy": "concat_then_split", "open_rows": 2}, r"open_rows=\) is for strategy='first_fit'"),
-        ({"length": 4, "strategy": "concat_then_split", "overlong": "split"}, "cuts sequences where it ends"),
+        ({"length": 4, "strategy": "concat_then_split", "overlong": "split"}, "cuts sequences at its end"),
     ],
 )
 def test_wrong_arguments_are_refused_at_once(how: dict[str, Any], message: str) -> None:

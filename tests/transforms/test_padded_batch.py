@@ -292,7 +292,7 @@ def test_a_size_is_the_shape_of_a_leaf_with_one_axis() -> None:
     assert (pairs["a"].shape, pairs["b"].shape) == ((2, 3), (2, 2))
     known = ad.Dataset.from_tensor_slices(np.ones((2, 2)))
     assert known.padded_batch(2, 3).element_spec == ad.TensorSpec((None, 3), float)
-    with pytest.raises(ad.PlanError, match="has rank 1, and padded_shapes has"):
+    with pytest.raises(ad.PlanError, match="has rank 1, but its padded_shapes is"):
         known.padded_batch(2, [3, 3])
-    with pytest.raises(ad.PlanError, match="what is said of their padding"):
+    with pytest.raises(ad.PlanError, match="its padding is given as"):
         ad.Dataset.zip(known, known).padded_batch(2, 3)

@@ -166,7 +166,7 @@ def test_left_early_all_that_was_started_is_closed() -> None:
         (["1", "2"], "a number for each dataset"),
         ([None, 1.0], "a number for each dataset"),
         (0.5, "a number for each dataset"),
-        (ad.Dataset.range(2), "numbers that hold for the whole run"),
+        (ad.Dataset.range(2), "numbers, which hold for the entire run"),
     ],
 )
 def test_wrong_weights_are_refused_where_they_are_given(weights: Any, message: str) -> None:

@@ -59,8 +59,10 @@ from asyncdata.transforms.cache import Cache
 __all__ = ("PipelineClient", "client_of")
 
 END_TIMEOUT: Final = 2.0
-ADVICE: Final = "what a function uses travels with it: open files, locks and connections inside the function"
-ELSEWHERE: Final = "or leave the pipeline in this process, with Options(placement='thread')"
+ADVICE: Final = (
+    "a function is sent with its globals and its closure: open files, locks and connections inside the function"
+)
+ELSEWHERE: Final = "or run the pipeline in this process, with Options(placement='thread')"
 
 
 class PipelineProcess:
@@ -264,7 +266,9 @@ class PipelineProcess:
             process.join()
         code = process.exitcode or 0
         process.close()
-        return StageError(f"the process that ran the pipeline ended {ending(code)}; begin again, or go on from a state")
+        return StageError(
+            f"the process that ran the pipeline ended {ending(code)}; start again, or resume from a state"
+        )
 
     def lose(self, line: RemoteBlockQueue, ending: BaseException | None = None) -> None:
         """Tell a run that nothing more comes."""
@@ -298,7 +302,7 @@ def culprit(plan: Node) -> str:
 
 def unloaded(error: BaseException) -> PlanError:
     """Return the error for a plan that has arrived in no good state."""
-    refusal = PlanError(f"the pipeline cannot be unpickled in the process that is to run it: {error!r}; {ELSEWHERE}")
+    refusal = PlanError(f"the pipeline cannot be unpickled in the process that should run it: {error!r}; {ELSEWHERE}")
     refusal.__cause__ = error
     return refusal
 

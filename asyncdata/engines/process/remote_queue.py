@@ -19,7 +19,7 @@ from asyncdata.runtime.tickets import Position, Start, Ticket, Tickets
 __all__ = ("GoneError", "MessageTarget", "RemoteBlockQueue", "RunReference")
 
 
-UNREADABLE: Final = "the element came from the pipeline's process, and cannot be unpickled in this one"
+UNREADABLE: Final = "the element came from the pipeline's process, and cannot be unpickled in this process"
 
 
 class GoneError(Exception):
@@ -61,8 +61,8 @@ class RunReference(NamedTuple):
             if self.in_order:
                 return {"skip": delivered, "from": self.start.position_with_skip()}
             raise StageError(
-                "the pipeline's process has ended, and only it knew which elements were delivered, "
-                "since their order is not fixed: resume from an earlier state"
+                "the pipeline's process has ended, and only that process had the list of delivered elements, since "
+                "their order is not fixed: resume from an earlier state"
             ) from None
         if isinstance(answer, RemoteError):
             raise answer.failure(None).error

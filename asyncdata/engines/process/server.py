@@ -90,7 +90,7 @@ class MessageSender:
         try:
             return self.payload(RemoteError.of(error))
         except (OSError, MemoryError) as lack:
-            text = f"{type(error).__name__}: {words_of(error)[:SHORT]} (told in short, because of {str(lack)[:SHORT]})"
+            text = f"{type(error).__name__}: {words_of(error)[:SHORT]} (shortened, because of {str(lack)[:SHORT]})"
             return dumps(RemoteError(StageError(text), ""), None)
 
 

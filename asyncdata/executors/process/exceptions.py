@@ -85,7 +85,7 @@ def parts_of(error: BaseException, kind: type[BaseException]) -> ExceptionParts:
     attributes = {name: pickled_part(value, name, lost) for name, value in vars(error).items() if name != "__notes__"}
     notes: Any = getattr(error, "__notes__", None)
     if lost:
-        note = f"cannot be sent from another process, and is its repr here: {', '.join(lost)}"
+        note = f"these attributes cannot be sent from another process, and are shown by their repr: {', '.join(lost)}"
         notes = [*notes, note] if isinstance(notes, list) else [note]
     if notes is not None:
         attributes["__notes__"] = pickled_part(notes, "__notes__", [])
@@ -136,4 +136,4 @@ def words_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as failure:
-        return f"which cannot say what it is, {type(failure).__name__}"
+        return f"its __str__ raised {type(failure).__name__}"

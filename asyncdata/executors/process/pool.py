@@ -274,7 +274,7 @@ class WorkerPool:
         killed = all("signal" in code for code in codes)
         if self.barren > (MOST_KILLED if killed else MOST_BARREN):
             self.barren = 0
-            self.fail(StageError(f"worker processes end before they have done anything, {', '.join(codes)}"))
+            self.fail(StageError(f"worker processes end before they have completed a task, {', '.join(codes)}"))
         self.open()
 
     @contextmanager

@@ -93,9 +93,9 @@ class WorkerProcess(Process):
             except SERVER_DIED as error:  # the next try starts a server
                 if attempt == START_TRIES - 1:
                     raise ServerDiedError(
-                        f"the fork server of multiprocessing has ended {START_TRIES} times while a process was being "
-                        f"started ({error!r}); what it printed says why: a module that fails when it is imported, too "
-                        "little memory, or somebody who kills it"
+                        f"the fork server of multiprocessing has ended {START_TRIES} times while it started a "
+                        f"process ({error!r}); its output says why: a module that fails when it is imported, too "
+                        "little memory, or another process that kills it"
                     ) from error
                 wait_for_end(error, START_PAUSE * 2**attempt)
             else:

@@ -47,8 +47,8 @@ def pickled(work: GroupWork) -> bytes:
         return pickled_by_value(work)
     except Exception as error:
         raise PlanError(
-            f"{work.label} cannot be sent to a worker process: {error}; what a function uses (its globals, what it "
-            "encloses) travels with it: open files, locks and connections inside the function, or use executor='thread'"
+            f"{work.label} cannot be sent to a worker process: {error}; a function is sent with its globals and its "
+            "closure: open files, locks and connections inside the function, or use executor='thread'"
         ) from error
 
 
@@ -256,7 +256,8 @@ class UserExecutors:
         """Raise for an executor that is the parent's."""
         if executor in self.inherited:
             raise StageError(
-                f"{label}: the executor given as executor= works in the process that forked this one; make one here"
+                f"{label}: the executor given as executor= belongs to the process that forked this one; create one "
+                "in this process"
             )
         self.used.add(executor)
 
@@ -300,7 +301,7 @@ class ExecutorWorkers(Workers):
                 future = self.executor.submit(self.tasks, task)
             except Exception as error:  # it was shut down, or is broken
                 self.room.release()
-                group.error, group.done = self.refusal(f"takes no more calls: {error}"), True
+                group.error, group.done = self.refusal(f"accepts no more calls: {error}"), True
                 finished(group)
                 continue
             self.futures.add(future)

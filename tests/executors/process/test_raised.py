@@ -130,7 +130,9 @@ def test_what_cannot_be_pickled_of_an_exception_is_noted() -> None:
     error: Any = unpickled_error(pickled_error(Locked(3)))
     assert (type(error), str(error), error.number) == (Locked, "locked", 3)
     assert "lock" in error.lock
-    assert error.__notes__ == ["cannot be sent from another process, and is its repr here: lock"]
+    assert error.__notes__ == [
+        "these attributes cannot be sent from another process, and are shown by their repr: lock"
+    ]
 
 
 def raises(name: str) -> str:
