@@ -81,9 +81,9 @@ class Dataset(Transformations[T]):
     """An immutable description of a pipeline. Building one starts nothing; iterating it runs it.
 
     Iterate with `for` or `async for`, any number of times; each time is an epoch, and starts again. A dataset that is
-    made from a shuffled one begins at the other's next epoch, and its epochs count for the other too: `ds.take(3)` in a
-    loop over epochs reshuffles. Two datasets that are made from one count apart: `ds.take(n)` and `ds.skip(n)`, both
-    made before either is iterated, have no element in common in the same epoch.
+    made from a shuffled one starts at the other's next epoch, and its epochs count for the other too: `ds.take(3)` in a
+    loop over epochs reshuffles. Two datasets that are made from one dataset count separately: `ds.take(n)` and
+    `ds.skip(n)`, both made before either is iterated, have no element in common in the same epoch.
 
     >>> import asyncdata as ad
     >>> ds = ad.Dataset.range(10).map(lambda x: x * x).batch(4)
@@ -211,12 +211,12 @@ class Dataset(Transformations[T]):
         args: Sequence[Any] | None = None,
         output_signature: Any = None,
     ) -> Dataset[Any]:
-        """What `generator(*args)` gives, called anew for each epoch and run in a thread of its own.
+        """What `generator(*args)` gives. It is called once for each epoch, and runs in a thread of its own.
 
         With a signature (a structure of `TensorSpec`) each element is converted to its dtypes; one that does not fit
         is a `StructureError` in its place. An exception in the generator is raised in its place too.
 
-        From a state it is run again up to the place, or continues at its own offset if what is returned is `Stateful`.
+        On resume it runs again up to the position, or continues at its own offset if it returns a `Stateful`.
 
         >>> import asyncdata as ad
         >>> def squares(n):
@@ -233,11 +233,10 @@ class Dataset(Transformations[T]):
     def from_iterable(iterable: Iterable[U]) -> Dataset[U]:
         """The items of an iterable, as they are. A sequence is read where it is, anything else in a thread of its own.
 
-        Arrays that a collection holds are handed out as read-only views, and its dicts and lists as copies; what an
-        iterator makes is its reader's own.
+        Arrays in a collection are handed out as read-only views, its dicts and lists as copies. What an iterator makes
+        belongs to its reader.
 
-        From a state it is run again up to the place. If it is `Stateful` it continues at its own offset, a sequence at
-        the item.
+        On resume it is read again up to the position. A `Stateful` continues at its own offset, a sequence at the item.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_iterable("abc"))
@@ -251,10 +250,10 @@ class Dataset(Transformations[T]):
     def from_source(source: Source, num_parallel_calls: int | None = None) -> Dataset[Any]:
         """The elements of anything with `__len__` and `__getitem__`, read in threads, in order.
 
-        If it has `get_batch(indices)`, or `__getitems__` as PyTorch's and Hugging Face's datasets have it, that gets
-        several at once. Elements can be had in any order: `shuffle()` needs
-        no buffer, `at(i)` reads one in the calling thread, and a state goes on anywhere at once. What `__getitem__`
-        raises is raised in its element's place.
+        If it has `get_batch(indices)`, or `__getitems__` as PyTorch's and Hugging Face's datasets have it, that method
+        gets several indices at once. It has random access: `shuffle()` needs no buffer, `at(i)` reads one element in
+        the calling thread, and a run resumes anywhere at once. What `__getitem__` raises is raised in its element's
+        place.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.from_source(["a", "b", "c"])
@@ -265,10 +264,10 @@ class Dataset(Transformations[T]):
 
     @staticmethod
     def from_async_iterable(iterable: AsyncIterable[U] | Callable[[], AsyncIterator[U]]) -> Dataset[U]:
-        """The items of an async iterable, run on the event loop of whoever iterates with `async for`.
+        """The items of an async iterable, run on the event loop of the task that iterates with `async for`.
 
-        An async generator function is called anew in each epoch. Under a plain `for` it runs on the pipeline's own
-        loop. From a state it is run again up to the place, or continues at its own offset if it is `Stateful`.
+        An async generator function is called once for each epoch. Under a plain `for` it runs on the pipeline's own
+        loop. On resume it runs again up to the position, or continues at its own offset if it is `Stateful`.
 
         >>> import asyncdata as ad
         >>> class Ticks:
@@ -290,17 +289,17 @@ class Dataset(Transformations[T]):
         ack: Literal["state", "delivered"] = "state",
         follow: bool = True,
     ) -> Dataset[Any]:
-        """What is sent to a channel, in order; waits where there is nothing, until the channel is closed or ended.
+        """The items sent to a channel, in order. It waits for more until the channel is closed or ended.
 
-        Each item of a `Channel` goes to one iteration. A `DurableChannel`, given by itself or by its path, keeps them:
-        each iteration begins at the oldest that is kept, or continues from a state exactly where that was taken.
-        With `ack="delivered"`, for whom has no states, each is given once, an iteration begins where the last one was,
-        and what was given is removed; what a pipeline had read ahead when it was left or killed is lost then. With
-        `follow=False` it ends after what is stored now. `decode` makes an item of the bytes of a line of NDJSON, or of
-        another body.
+        Each item of a `Channel` goes to one iteration. A `DurableChannel`, given by itself or by its path, stores them:
+        each iteration starts at the oldest stored item, or resumes from a state exactly where that was taken.
+        `ack="delivered"` is for programs that save no states: each item is given once and then removed, and an
+        iteration starts where the last one stopped. Items that a pipeline had read ahead when it was left or killed are
+        lost then. With `follow=False` it ends after the items stored now. `decode` makes an item from the bytes of a
+        line of NDJSON, or of another body.
 
-        What came more than `max_age` seconds ago, or was sent with a version below `min_version`, a number or a
-        function that returns the one of now, is dropped when it is read; `Channel.stats` counts it.
+        An item is dropped when it is read if it arrived more than `max_age` seconds ago, or was sent with a version
+        below `min_version`, a number or a function that returns the current one. `Channel.stats` counts it.
 
         >>> import asyncdata as ad
         >>> channel = ad.Channel()
@@ -324,11 +323,11 @@ class Dataset(Transformations[T]):
     ) -> Dataset[Any]:
         """What a web service streams: server-sent events, or NDJSON, as its Content-Type says; in order.
 
-        An item is what the JSON of an event's data, or of a line, says; or what `decode` makes of its bytes. One that
-        is no JSON is an error in its place. If a connection for events breaks, or is silent for `idle_seconds`, it
-        connects again with the id of the last event: a server that knows ids then sends each event once. It gives up
-        `give_up_seconds` after the last event. A state resumes after such an id; one that was saved before the first
-        id is a `ResumeError`. NDJSON ends with its body. If it breaks off that is a `ConnectionError`; it cannot
+        An item is the JSON of an event's data, or of a line, as an object; or what `decode` makes of its bytes. One
+        that is not JSON is an error in its place. If a connection for events breaks, or is silent for `idle_seconds`,
+        it connects again with the id of the last event: a server that knows ids then sends each event once. It gives up
+        `give_up_seconds` after the last event. A state resumes after such an id; one that was saved before the first id
+        is a `ResumeError`. NDJSON ends with its body. If the body breaks off, that is a `ConnectionError`; it cannot
         resume from a state. `headers` are sent with each request. Needs `pip install 'asyncdata[web]'`.
 
         >>> import asyncdata as ad
@@ -347,10 +346,10 @@ class Dataset(Transformations[T]):
     ) -> Dataset[Any]:
         """The messages of a WebSocket, in order, until the server closes it.
 
-        An item is what the JSON of a text message says, or a binary message as it is; or what `decode` makes of the
-        bytes of either. A connection that breaks is made again, until `give_up_seconds` after something came last;
-        what the server sends meanwhile is lost unless it is asked for: `subscribe` is sent first on each connection, a
-        message or a function that makes one of the last item (`None` before there is one). It does not continue from a
+        An item is the JSON of a text message as an object, or a binary message as it is; or what `decode` makes of the
+        bytes of either. If the connection breaks it connects again, until `give_up_seconds` after the last message.
+        What the server sends meanwhile is lost unless it is asked for: `subscribe` is sent first on each connection, a
+        message or a function that makes one from the last item (`None` before the first). It does not resume from a
         state. Needs `pip install 'asyncdata[web]'`.
 
         >>> import asyncdata as ad
@@ -371,15 +370,15 @@ class Dataset(Transformations[T]):
     ) -> Dataset[dict[str, bytes]]:
         """The entries of a Redis Stream, in order, each a dict of its fields; waits for more unless `follow=False`.
 
-        It is read up to 1,000 entries at a time. An iteration begins at the oldest entry, or with `start="new"` at the
-        first that comes from now on; from a state it goes on exactly behind the last element, by the ID of an entry.
-        What is not read yet must stay in the stream: if an entry that was read last is gone, and with it perhaps what
-        follows, that is an error.
+        It is read up to 1,000 entries at a time. An iteration starts at the oldest entry, or with `start="new"` at the
+        first that arrives from now on. From a state it resumes exactly after the last element, by the ID of its entry.
+        Unread entries must stay in the stream: if the last entry that was read is gone, later ones may be too, and that
+        is an error.
 
         With a `group` the entries are shared out among its consumers, each of which needs a `consumer` name of its own.
-        They are acknowledged when they are read, each is given once, and there are no states: what a pipeline had read
-        ahead when it was left or killed is lost. Who was killed before it had acknowledged what it was sent, gets that
-        first when it comes again by the same name.
+        Each entry is given once and acknowledged when it is read. There are no states: entries that a pipeline had read
+        ahead when it was left or killed are lost. A consumer that was killed before it acknowledged its entries gets
+        these first when it returns under the same name.
 
         A connection that breaks is made again until `give_up_seconds` after the last reply. Needs
         `pip install 'asyncdata[redis]'`.
@@ -402,14 +401,14 @@ class Dataset(Transformations[T]):
     ) -> Dataset[bytes]:
         """The messages of a JetStream stream of NATS, in order, as bytes; waits for more unless `follow=False`.
 
-        It is read up to 1,000 messages at a time; only those of a `subject`, in which wildcards may stand, if one is
-        given. An iteration begins at the oldest message, or with `start="new"` at the first that comes from now on;
-        from a state it goes on exactly behind the last element, by the number of a message. What the stream has removed
-        before it was read is an error.
+        It is read up to 1,000 messages at a time. A `subject`, which may have wildcards, selects messages. An iteration
+        starts at the oldest message, or with `start="new"` at the first that arrives from now on. From a state it
+        resumes exactly after the last element, by the number of its message. A message that the stream removed before
+        it was read is an error.
 
-        With the name of a `durable` consumer, which is made unless it is there, the messages are shared out among all
-        who read by it. They are acknowledged when they are read, each is given once, and there are no states: what a
-        pipeline had read ahead when it was left or killed is lost.
+        With the name of a `durable` consumer, which is created if it does not exist, the messages are shared out among
+        all its readers. Each is given once and acknowledged when it is read. There are no states: messages that a
+        pipeline had read ahead when it was left or killed are lost.
 
         A connection that breaks is made again until `give_up_seconds` after the last reply. Needs
         `pip install 'asyncdata[nats]'`.
@@ -429,9 +428,9 @@ class Dataset(Transformations[T]):
     ) -> Dataset[str]:
         """The paths that match one or several glob patterns, listed now; shuffled each epoch unless `shuffle=False`.
 
-        All paths are sorted together. A path that matches several patterns comes as often. `FileNotFoundError` if
-        nothing matches. `**` matches folders of any depth, `*` matches no hidden files, and `[^a]` is any character but
-        `a`, as `[!a]`. A backslash before `*`, `?` or `[` makes it literal, except on Windows.
+        All paths are sorted together. A path that matches several patterns is listed once for each. `FileNotFoundError`
+        if nothing matches. `**` matches folders of any depth, `*` matches no hidden files, and `[^a]` is any character
+        but `a`, as `[!a]`. A backslash before `*`, `?` or `[` makes it literal, except on Windows.
 
         Patterns may be URLs of object stores: `s3://`, `gs://`, `az://`. `storage_options` say how to reach them, by
         obstore's names (`endpoint`, `region`, `access_key_id`, ...), where the environment does not.
@@ -458,10 +457,10 @@ class Dataset(Transformations[T]):
     ) -> Dataset[Any]:
         """The elements that `save` wrote to a folder, in the order in which they were saved, shard by shard.
 
-        Their number is known, and if they are not compressed they can be had in any order: `dataset[i]`, `shuffle()`.
-        With an `element_spec` each is converted to it. `reader_func` gets a dataset of the shards, each a dataset, and
-        returns the dataset to be read. What is corrupt is a `DataLossError` in its place, and so is an element of which
-        a file has more than `max_record_bytes` (4 GiB); the rest of that file is not read.
+        Their number is known, and if they are not compressed they have random access: `dataset[i]`, `shuffle()`. With
+        an `element_spec` each is converted to it. `reader_func` gets a dataset of the shards, each a dataset, and
+        returns the dataset to read. A corrupt element is a `DataLossError` in its place, and so is one of more than
+        `max_record_bytes` (4 GiB) in its file; the rest of that file is not read.
 
         >>> import asyncdata as ad, os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "numbers")
@@ -536,7 +535,7 @@ class Dataset(Transformations[T]):
     # all of it, or the beginning
 
     def _few(self, count: int) -> list[T]:
-        """Return the first elements of the first epoch: by hand, where nothing of the plan may wait."""
+        """Return the first elements of the first epoch; without an event loop, where no step may wait."""
         by_hand = self._planner.runs_by_hand(self._plan)
         epoch = self._epochs.first
         return first_epoch(self.take(count), epoch) if by_hand is None else elements_by_hand(by_hand, count, epoch)
@@ -604,9 +603,9 @@ class Dataset(Transformations[T]):
         filled one after another. `compression` is `"GZIP"`, `"ZLIB"` or none. Elements may be what `cache(filename)`
         can write.
 
-        The folder is `<path>.partial` until it is complete. An empty folder at `path` is replaced. Saving that was
-        stopped goes on when it is called again, from at most five seconds before the stop, or
-        `checkpoint_args={"checkpoint_interval": n}` elements. If steps, functions, data in memory or seeds are others
+        The folder is `<path>.partial` until it is complete. An empty folder at `path` is replaced. A save that was
+        stopped continues when it is called again, from at most five seconds before the stop, or
+        `checkpoint_args={"checkpoint_interval": n}` elements. If steps, functions, data in memory or seeds have changed
         by then, it is a `ResumeError`: delete the `.partial` folder.
 
         >>> import asyncdata as ad, os, tempfile
@@ -631,12 +630,12 @@ class Dataset(Transformations[T]):
     ) -> list[str]:
         """Write elements that are `bytes` to TFRecord files in a folder, which may be a URL; return their paths.
 
-        Elements that follow each other are in one file: in `shards` files of as many elements each, where their number
-        is known, else in files of `shard_bytes` (256 MiB) before they are compressed by `"GZIP"` or `"ZLIB"`. Their
-        names are `00000.tfrecord` and so on; read in this order they give the dataset. A file appears when it is
-        complete. Writing that was stopped continues after the last complete file when it is called again; with other
-        steps, functions, data in memory, seeds or shards that is a `ResumeError`. `progress(elements, shards)` is
-        called after each file. `storage_options` are for `s3://`, `gs://` and `az://`.
+        Each file holds consecutive elements. There are `shards` files of as many elements each if the number of
+        elements is known, else files of `shard_bytes` (256 MiB) before compression by `"GZIP"` or `"ZLIB"`. Their names
+        are `00000.tfrecord` and so on; read in this order they give the dataset. A file appears when it is complete. If
+        writing was stopped, another call continues after the last complete file; with other steps, functions, data in
+        memory, seeds or shards that is a `ResumeError`. `progress(elements, shards)` is called after each file.
+        `storage_options` are for `s3://`, `gs://` and `az://`.
 
         >>> import asyncdata as ad, os, tempfile
         >>> names = ad.Dataset.from_list([b"a", b"b", b"c"]).write_tfrecords(tempfile.mkdtemp(), shards=2)
@@ -657,8 +656,8 @@ class Dataset(Transformations[T]):
     ) -> list[str]:
         """Write elements to files of JSON Lines in a folder, as `write_tfrecords` does; return their paths.
 
-        Elements are what JSON has, and arrays and numbers of NumPy, which become lists and numbers; tuples become
-        lists, and keys of dicts strings.
+        Elements are values that JSON has, and arrays and numbers of NumPy, which become lists and numbers. Tuples
+        become lists, and keys of dicts become strings.
 
         >>> import asyncdata as ad, tempfile
         >>> ds = ad.Dataset.from_iterable([{"id": 1, "tags": ["a"]}, {"id": 2, "tags": []}])
@@ -679,10 +678,10 @@ class Dataset(Transformations[T]):
     ) -> list[str]:
         """Write samples to tar archives in a folder, as `write_tfrecords` does; return their paths.
 
-        An element is a dict of what `WebDataset` reads by extension: a `str` for `txt`, an `int` for `cls`, what JSON
-        has for `json`, an array for `npy`, and `bytes` for these and any other. `"__key__"` names the sample and is its
-        number without that; other names `__like_this__` are left out. A sample that would not be read as it is raises
-        `StructureError`: of a key with a dot, or that of the sample before it.
+        An element is a dict of values by extension, as `WebDataset` reads them: a `str` for `txt`, an `int` for `cls`,
+        a JSON value for `json`, an array for `npy`, and `bytes` for these and any other. `"__key__"` names the sample;
+        the default is its number. Other names `__like_this__` are left out. A sample that could not be read back raises
+        `StructureError`: one whose key has a dot, or is the key of the sample before it.
 
         >>> import asyncdata as ad, tempfile
         >>> ds = ad.Dataset.range(2).map(lambda x: {"jpg": b"(a picture)", "cls": x})
@@ -704,11 +703,11 @@ class Dataset(Transformations[T]):
     ) -> list[str]:
         """Write rows to Parquet files in a folder, as `write_tfrecords` does; return their paths.
 
-        An element is a dict of values by column; a column that it does not have is None. `schema` is a `pyarrow.Schema`
-        for all files. Without it the first row group (about 32 MB) tells the types: arrays of one shape are of a fixed
-        size, and arrays of one axis and several lengths are lists. A later value that does not fit is a
-        `StructureError`. Pages are compressed by `"SNAPPY"`, `"ZSTD"`, `"GZIP"`, `"BROTLI"`, `"LZ4"` or `""`, none.
-        `shard_bytes` are compressed ones, and a file ends with a row group. Needs `pip install 'asyncdata[parquet]'`.
+        An element is a dict of values by column; a missing column is None. `schema` is a `pyarrow.Schema` for all
+        files. Without it the first row group (about 32 MB) decides the types: arrays of one shape have a fixed size,
+        and arrays of one axis and several lengths are lists. A later value that does not fit is a `StructureError`.
+        Pages are compressed by `"SNAPPY"`, `"ZSTD"`, `"GZIP"`, `"BROTLI"`, `"LZ4"` or `""`, none. `shard_bytes` counts
+        compressed bytes, and a file ends with a row group. Needs `pip install 'asyncdata[parquet]'`.
 
         >>> import asyncdata as ad, tempfile
         >>> ds = ad.Dataset.range(3).map(lambda x: {"id": x, "name": f"n{x}"})
@@ -738,19 +737,19 @@ class Dataset(Transformations[T]):
     def iterate(
         self, *, state: Mapping[str, Any] | None = None, strict: bool = True, epoch: int | None = None
     ) -> DatasetIterator[T]:
-        """Return an iterator that is also a context manager, `with` or `async with`, and ends all that it started.
+        """Return an iterator that is also a context manager: leaving `with` or `async with` ends all that it started.
 
         It is the next epoch, or epoch number `epoch`, after which the next ones follow.
 
         With a `state` from `DatasetIterator.state_dict` it resumes where that iterator stood, and the next iteration is
         the epoch after that one. `ResumeError` if the state is of another pipeline.
 
-        With `strict=False` only the names of the steps must be the same. Maps and filters may come, go or change; other
-        steps may have other arguments, files other names and sizes. Below steps that may read their input again and
-        count its elements (`cache`, `snapshot`, `unbatch`, `rebatch`, `flat_map`, `scan`, `group_by_window`, `unique`)
-        only maps may change, and the key function, the reduction and the window size of `group_by_window` may not:
-        `ResumeError`. Lost are elements that a new filter or `skip` leaves out, those beyond a smaller `take`, and a
-        remainder that a new `drop_remainder=True` drops.
+        With `strict=False` only the names of the steps must be the same. Maps and filters may be added, removed or
+        changed; other steps may have other arguments, files other names and sizes. Below steps that may read their
+        input again and count its elements (`cache`, `snapshot`, `unbatch`, `rebatch`, `flat_map`, `scan`,
+        `group_by_window`, `unique`) only maps may change, and the key function, the reduction and the window size of
+        `group_by_window` may not: `ResumeError`. Elements are lost only where a new filter or `skip` leaves them out, a
+        smaller `take` ends earlier, or a new `drop_remainder=True` drops a remainder.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.counter().iterate() as numbers:
@@ -762,7 +761,7 @@ class Dataset(Transformations[T]):
         return DatasetIterator(self._planner, place, self._go_on)
 
     def set_epoch(self, epoch: int) -> None:
-        """Have the next iteration be number `epoch`, from 0: the order of `shuffle` in it, and what else is drawn.
+        """Set the number of the next iteration, from 0. The order of `shuffle` and other random draws depend on it.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(9).shuffle(seed=1)
@@ -790,11 +789,11 @@ class Dataset(Transformations[T]):
         return DatasetIterator(Planner(self._options), ResumePoint(numpied, self._epochs.begin()))
 
     def tee(self, n: int, buffer_size: int = 16) -> tuple[Consumer[T], ...]:
-        """Begin one iteration for `n` consumers, each of which gets every element; nothing is read or made twice.
+        """Start one iteration for `n` consumers, each of which gets every element; nothing is read or made twice.
 
         Read each consumer with `for` in a thread of its own, or all with `async for` in tasks of one loop. A consumer
-        that is `buffer_size` elements behind holds up the others, so none can be read to its end before the next one is
-        begun. A consumer that leaves early (by `with` or `close()`) holds up nobody. The last one to leave ends the
+        that is `buffer_size` elements behind blocks the others, so read them together, not one after the other. A
+        consumer that leaves early (by `with` or `close()`) does not block the others. The last one to leave ends the
         pipeline. An error in an element's place is raised for all. Arrays are shared and read-only: take a `.copy()` to
         change one.
 
@@ -814,12 +813,12 @@ class Dataset(Transformations[T]):
     # for training loops
 
     def loader(self, device: Any = None) -> Loader[Any]:
-        """Return what trainers take: batches as tensors, with `len`, `set_epoch` and a state that resumes.
+        """Return a loader for trainers: batches as tensors, with `len`, `set_epoch` and a state that resumes.
 
-        Each `for` or `async for` over it is an epoch. `state_dict` and `load_state_dict` are the loader's own, so that
-        Lightning and accelerate keep them in their checkpoints: see docs/pytorch.md. Arrays of numbers become tensors
-        of PyTorch that share their memory, other leaves stay what they are. With a `device`, such as `"cuda"`, batches
-        are there before they are asked for, with one of JAX as JAX's arrays: see `prefetch_to_device`.
+        Each `for` or `async for` over it is an epoch. The loader has `state_dict` and `load_state_dict`, so Lightning
+        and accelerate save its state in their checkpoints: see docs/pytorch.md. Arrays of numbers become tensors of
+        PyTorch that share their memory, other leaves stay what they are. With a `device`, such as `"cuda"`, batches are
+        copied to it ahead of time; with a device of JAX they are JAX's arrays: see `prefetch_to_device`.
 
         >>> import asyncdata as ad
         >>> batches = ad.Dataset.range(6).batch(2).loader()  # doctest: +SKIP
@@ -832,12 +831,13 @@ class Dataset(Transformations[T]):
         return Loader(self, to_tensors)
 
     def to_torch(self) -> Any:
-        """Return a `torch.utils.data.IterableDataset` for what takes nothing else, with elements as tensors.
+        """Return a `torch.utils.data.IterableDataset` with elements as tensors, for programs that require one.
 
-        For batches that this dataset makes, say `DataLoader(ds.to_torch(), batch_size=None)`. With `num_workers=n` each
-        worker runs the whole pipeline and gives every n-th element; their order is the same as without workers. Leave
-        it at 0: the pipeline has threads and processes of its own, and a worker of a DataLoader may start no processes.
-        Its iterators have `state_dict` and `load_state_dict`, for `torchdata.stateful_dataloader`. See docs/pytorch.md.
+        Where this dataset makes the batches, use `DataLoader(ds.to_torch(), batch_size=None)`. With `num_workers=n`
+        each worker runs the entire pipeline and gives every n-th element; the order is the same as without workers.
+        Leave it at 0: the pipeline has threads and processes of its own, and a worker of a DataLoader may start no
+        processes. Its iterators have `state_dict` and `load_state_dict`, for `torchdata.stateful_dataloader`. See
+        docs/pytorch.md.
 
         >>> import asyncdata as ad
         >>> from torch.utils.data import DataLoader  # doctest: +SKIP
@@ -848,11 +848,11 @@ class Dataset(Transformations[T]):
         return torch_dataset(self)
 
     def to_keras(self) -> Any:
-        """Return what Keras's `fit`, `evaluate` and `predict` take, with the batches that this dataset makes.
+        """Return a dataset for Keras's `fit`, `evaluate` and `predict`, with the batches that this dataset makes.
 
-        A batch is `(inputs, targets)`, or what else Keras takes. Each of Keras's epochs is one of this dataset. With
-        the backends torch and jax it is a `keras.utils.PyDataset` that has `state_dict` and `load_state_dict`, see
-        docs/pytorch.md; with tensorflow it is a `tf.data.Dataset`, which has none.
+        A batch is `(inputs, targets)`, or another form that Keras accepts. Each of Keras's epochs is one of this
+        dataset. With the backends torch and jax it is a `keras.utils.PyDataset` that has `state_dict` and
+        `load_state_dict`, see docs/pytorch.md; with tensorflow it is a `tf.data.Dataset`, which has none.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.from_tensor_slices(([[1.0], [2.0]], [[2.0], [4.0]])).batch(2)
@@ -865,10 +865,10 @@ class Dataset(Transformations[T]):
     def at(self, index: int) -> T:
         """Return element `index` alone, as in the first epoch; `dataset[index]` is the same, from the end if negative.
 
-        `PlanError` if the dataset has no random access, `IndexError` if there are not so many elements. It takes some
-        25 µs in the calling thread where nothing of the plan waits; this includes `from_source`, and functions that are
-        `pure` or AUTOTUNE's to place. Elsewhere (threads that you asked for, processes, coroutine functions, files) a
-        call starts a pipeline, which takes half a millisecond.
+        `PlanError` if the dataset has no random access, `IndexError` if it has fewer elements. It takes about 25 µs in
+        the calling thread if no step waits; this includes `from_source`, and functions that are `pure` or placed by
+        AUTOTUNE. Elsewhere (threads that you asked for, processes, coroutine functions, files) a call starts a
+        pipeline, which takes half a millisecond.
 
         >>> import asyncdata as ad
         >>> ad.Dataset.range(10**9).map(lambda x: x * x).at(10**6)
@@ -887,7 +887,7 @@ class Dataset(Transformations[T]):
     def progress(self, description: str = "") -> Progress[T]:
         """Iterate with a bar: elements, pace, time left, and for how much of its time the loop waited for elements.
 
-        It is the next epoch, as with `iterate`, and may be read by `for` or `async for`; the iterator itself is
+        It runs the next epoch, as `iterate` does, and works with `for` and `async for`; the iterator itself is
         `.elements`. The bar is tqdm's (`pip install 'asyncdata[observe]'`), on terminals and in notebooks; elsewhere
         nothing is shown.
 
@@ -928,8 +928,8 @@ class Dataset(Transformations[T]):
         """Return a hash of the pipeline: its steps, their arguments, functions, data in memory and the seeds given.
 
         Two pipelines with the same hash resume from each other's states, whichever share they read. Compare it between
-        processes, or keep it with results. Functions count by what they do, as for `cache(filename)`, within one minor
-        version of Python; files by whole path, size and time of change.
+        processes, or store it with results. Functions are compared by their code, as for `cache(filename)`, within one
+        minor version of Python; files by full path, size and modification time.
 
         >>> import asyncdata as ad
         >>> ad.Dataset.range(9).shuffle(4, seed=1).fingerprint() == ad.Dataset.range(9).shuffle(4, seed=2).fingerprint()
@@ -940,11 +940,11 @@ class Dataset(Transformations[T]):
     def explain(self) -> Explanation:
         """Return the plan before and after the rewrites, how it resumes from a state, and what each rewrite did.
 
-        `exact` means that it resumes at the element. Otherwise the steps are named that do something again; the
-        elements are the same either way. The datasets that `flat_map` and `interleave` will make are not included.
+        `exact` means that it resumes at the element. Otherwise it names the steps that repeat work; the elements are
+        the same either way. The datasets that `flat_map` and `interleave` will make are not included.
 
         Notebooks show it as a picture, the plan beside what runs, and `explain().plot("plan.svg")` writes that. After
-        an iteration in this process it also tells what was measured of each step.
+        an iteration in this process it also shows the measurements of each step.
 
         >>> import asyncdata as ad
         >>> print(ad.Dataset.range(9).skip(0).take(2).explain())
@@ -962,7 +962,7 @@ class Dataset(Transformations[T]):
         return f"<Dataset {self._plan}>"
 
     def _begin(self, epoch: int | None = None) -> ResumePoint:
-        """Return the beginning of an epoch, of the next one unless it is given."""
+        """Return the start of an epoch; the default is the next one."""
         number = None if epoch is None else check_count("iterate", "epoch", epoch, 0)
         return ResumePoint(self._plan, self._epochs.begin(number))
 
@@ -1001,7 +1001,7 @@ def zipped(args: tuple[Any, ...]) -> Dataset[Any]:
 def loaded(
     saved: Saved, spec: Any, reader_func: Callable[[Dataset[Dataset[Any]]], Dataset[Any]] | None
 ) -> Dataset[Any]:
-    """Return the dataset that was saved, as `load` is asked for it."""
+    """Return the saved dataset, read as `load` was told to."""
     dataset = Dataset[Any](saved.plan())
     if reader_func is not None:
         shards = Dataset.from_iterable([Dataset[Any](saved.file(path)) for path in saved.shards])
@@ -1009,21 +1009,21 @@ def loaded(
     if spec is None:
         return dataset
     call = Call("load", partial(conform, signature=check_signature("load(element_spec=)", spec)), spread=False)
-    call.label = "load(element_spec=)"  # a line of ours would help nobody
+    call.label = "load(element_spec=)"  # a line inside this package would not help the user
     return Dataset(Map(dataset.plan, (call,)), made_from=(dataset,))
 
 
 def chosen(
     plans: tuple[Node, ...], options: Options, choices: Dataset[int], datasets: Sequence[Dataset[Any]], stop: bool
 ) -> Dataset[Any]:
-    """Return the dataset of the elements that `choices` tells."""
+    """Return the dataset whose elements `choices` selects."""
     return Dataset(Choose.of(plans, choices.plan, stop=stop), options, (*datasets, choices))
 
 
 def first_epoch(dataset: Dataset[T], epoch: int) -> list[T]:
-    """Return an epoch of a dataset of few elements, made in this thread where it can be: that starts sooner.
+    """Return an epoch of a dataset of few elements, made in this thread if possible, as that starts sooner.
 
-    It cannot where an event loop runs already, and must not where the options say otherwise.
+    It is not possible if an event loop already runs here, or if the options choose another placement.
     """
     options = dataset.options()
     if options.placement is None and running_loop() is None:

@@ -77,11 +77,11 @@ class Transformations(Generic[T]):
     _options: Options
 
     def _next(self, plan: Node, options: Options | None = None, *others: Dataset[Any]) -> Dataset[Any]:
-        """Return the dataset that is made from this one, and from others, by a plan."""
+        """Return the dataset that `plan` describes, made from this one and perhaps others."""
         raise NotImplementedError
 
     def _part(self, plan: Node) -> Dataset[Any]:
-        """Return a dataset of some elements of this one, which is given as an element and has epochs of its own."""
+        """Return a dataset of some elements of this one. It is an element itself, and has epochs of its own."""
         raise NotImplementedError
 
     @overload
@@ -141,17 +141,17 @@ class Transformations(Generic[T]):
         A plain function is called in order on the engine's thread, or with `num_parallel_calls` by that many threads.
         A coroutine function is awaited on the engine's loop, with `num_parallel_calls` that many at once; what it
         uses must not belong to another loop (`Options(placement="current")` runs everything on yours).
-        Order is kept unless `deterministic=False`. An exception is raised in the element's place.
+        The order stays the same unless `deterministic=False`. An exception is raised in the element's place.
 
-        `executor` says where a plain function is called: `"inline"` on the engine's thread, `"thread"`, `"process"` for
-        Python code that would hold up all other threads, in as many worker processes as there are cores unless
-        `num_parallel_calls` says otherwise, or an executor of `concurrent.futures`, which stays yours to end. The
-        function and what it uses travel to the processes, once; arrays come back in shared memory, writable.
-        `num_parallel_calls=AUTOTUNE` finds out what is fastest, on the engine's thread or in threads;
-        `executor=AUTOTUNE` also tries processes. `DatasetIterator.stats` shows what was chosen.
+        `executor` says where a plain function is called: `"inline"` on the engine's thread; `"thread"`; `"process"` for
+        Python code that would block all other threads, in one worker process per core unless `num_parallel_calls` says
+        otherwise; or an executor of `concurrent.futures`, which you shut down yourself. The function and what it uses
+        are sent to the processes once; arrays come back in shared memory, writable. `num_parallel_calls=AUTOTUNE` finds
+        out what is fastest, on the engine's thread or in threads; `executor=AUTOTUNE` also tries processes.
+        `DatasetIterator.stats` shows what was chosen.
 
-        With `rng=True` the function is also given `rng=`, a `numpy.random.Generator` of the element's own: the same
-        for the same `seed`, element and epoch, whatever the parallelism, the order or how often the run was resumed.
+        With `rng=True` the function is also given `rng=`, a `numpy.random.Generator` for this element. It is the same
+        for the same `seed`, element and epoch, whatever the parallelism or the order, and after a resume.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(3).map(lambda x: x + 1, num_parallel_calls=2))
@@ -161,33 +161,33 @@ class Transformations(Generic[T]):
 
         With `batch=n` the function is given batches of up to `n` elements, stacked as by `Dataset.batch`, and returns
         as many results, along the first axis of arrays or as a list; elements come out as they went in, in order. A
-        row's result may not depend on the other rows: where the function fails, elements are tried one by one, and
-        those that fail alone are raised in their places.
+        row's result may not depend on the other rows: if the function fails, it is called again for each element, and
+        those that still fail are raised in their places.
 
         >>> list(ad.Dataset.range(3).map(lambda x: x / 2, batch=256))
         [np.float64(0.0), np.float64(0.5), np.float64(1.0)]
 
-        With `pure=True` you say that the function does nothing but return what follows from its argument, which it
-        leaves as it is: it may be called in any order, several times at once, again, or not at all. Then a plain
-        function that is slow, and waits or lets other threads run, is called in threads without being asked to
-        (`executor="inline"` and `synchronous=True` keep it where it is), and not for what `take`, `skip` and `shard`
-        leave out.
+        `pure=True` declares that the result depends on the argument alone, that the function does not change its
+        argument, and that it has no other effect. It may then be called in any order, several times at once, again, or
+        not at all. A slow plain function that waits, or lets other threads run, is then called in threads by itself
+        (`executor="inline"` and `synchronous=True` prevent that), and it is not called for elements that `take`, `skip`
+        and `shard` leave out.
 
         >>> list(ad.Dataset.range(100).map(lambda x: 2 * x, pure=True).skip(98))
         [196, 198]
 
-        With `vectorized=True` you say that the function takes batches as well, as `Dataset.batch` makes them, and gives
-        the batch of what it gives for the elements, of the same dtypes, no row depending on another. Of a sequential
-        map that is followed by `batch` it is then called once for each batch. Where it fails it is called again on one
-        element after the other, so that what fails is an element, in its place.
+        `vectorized=True` declares that the function also accepts batches, as `Dataset.batch` makes them, and returns
+        the batch of its results for the elements, with the same dtypes and no row depending on another. In a sequential
+        map that is followed by `batch` it is then called once for each batch. If it fails it is called again for each
+        element, so that the error is raised in the place of one element.
 
         >>> list(ad.Dataset.range(4).map(lambda x: x / 2, vectorized=True).batch(2))
         [array([0. , 0.5]), array([1. , 1.5])]
 
-        `keeps` names the fields of an element, keys of a dict or places in a tuple, that the result has as well, with
-        the same values; `shrinks=True` says that results take less memory than elements. The map must be `pure` or
-        parallel. With `Options(reorder=True)` a `filter(reads=)` of such fields then comes before it, and it before a
-        `shuffle` with a buffer or a `prefetch`, which hold less.
+        `keeps` names the fields of an element, keys of a dict or places in a tuple, that the result also has, with the
+        same values. `shrinks=True` says that results take less memory than elements. The map must be `pure` or
+        parallel. `Options(reorder=True)` then moves a `filter(reads=)` of such fields before the map, and moves a map
+        that shrinks before a `shuffle` with a buffer or a `prefetch`, which then hold less.
 
         >>> images = ad.Dataset.from_tensor_slices({"image": [b"a", b"bb"], "label": [3, 4]})
         >>> ds = images.map(lambda x: {**x, "size": len(x["image"])}, pure=True, keeps="label")
@@ -239,8 +239,8 @@ class Transformations(Generic[T]):
     def scan(self, initial_state: Any, scan_func: Callable[[Any, T], Any]) -> Dataset[Any]:
         """Call `scan_func(state, element)`, which returns the next state and the new element.
 
-        A coroutine function is awaited. A failed element, and one that the function fails on, leaves the state as it
-        is. A run resumes directly if the state consists of numbers, strings, bytes, arrays, tuples, lists and dicts.
+        A coroutine function is awaited. A failed element, or one for which the function fails, does not change the
+        state. A run resumes directly if the state consists of numbers, strings, bytes, arrays, tuples, lists and dicts.
         With any other kind of state it is computed again from the beginning.
 
         >>> import asyncdata as ad
@@ -253,7 +253,7 @@ class Transformations(Generic[T]):
         """Keep the first element of each key: what `key(element)` returns, else the element itself.
 
         Keys are numbers, strings, bytes, arrays, `None`, and tuples and dicts of these. Equal values are the same key.
-        12 bytes of each key are remembered, and saved in a state. With `max_keys` the oldest keys are forgotten, which
+        12 bytes of each key are stored, in memory and in states. With `max_keys` the oldest keys are dropped, which
         suits streams whose repetitions are close together.
 
         >>> import asyncdata as ad
@@ -291,7 +291,8 @@ class Transformations(Generic[T]):
         """`block_length` elements in turn from each of `cycle_length` datasets that `map_func` returns.
 
         With `num_parallel_calls` the open datasets are read at once, each by its own task, and the order is the same;
-        `deterministic=False` gives elements as they come. `cycle_length` is 16 unless given, on every machine.
+        `deterministic=False` gives elements in the order in which they are ready. `cycle_length` is 16 unless given, on
+        every machine.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(1, 4).interleave(lambda x: ad.Dataset.from_tensors(x).repeat(2), cycle_length=2)
@@ -329,9 +330,9 @@ class Transformations(Generic[T]):
         batch that it would have been in. Batches are stacked in order whatever `num_parallel_calls` and `deterministic`
         say.
 
-        `within` is for sources where nobody knows when the next element comes: a batch that is not full so many seconds
-        after its first element is given as it is. Elements and their order are the same; which batch an element is in
-        depends on time.
+        `within` is for sources whose next element may take long: a batch that is not full that many seconds after its
+        first element is given as it is. Elements and their order are the same; which batch an element is in depends on
+        time.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(5).batch(2, drop_remainder=True))
@@ -404,10 +405,10 @@ class Transformations(Generic[T]):
 
         With several sizes, batches have these sizes in turn.
 
-        Batches are yours to write into. Rows are not copied if nobody else can see them: rows of a batch that the step
-        right before has made, or the function of a `map` that does not keep it. They must also lie in one array, be at
-        least an eighth of it, and have more than 8 KB. Such a batch keeps the whole array in memory; steps that hold
-        elements for long, as `shuffle` and `cache`, copy it.
+        Batches are writable. Rows are copied only where needed: not if the step right before made the batch, or the
+        function of a `map` that holds no reference to it. Rows that are not copied are in one array, are at least an
+        eighth of it, and have more than 8 KB. Such a batch holds the entire array in memory; steps that hold elements
+        for long, such as `shuffle` and `cache`, copy it.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(6).batch(2).rebatch(3))
@@ -421,7 +422,7 @@ class Transformations(Generic[T]):
     def window(
         self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
     ) -> Dataset[Any]:
-        """Give every `size` elements as a dataset of their own; the next one begins `shift` elements later.
+        """Give every `size` elements as a dataset of their own; the next window starts `shift` elements later.
 
         `shift` is `size` unless given; `stride` is the distance between members. The last windows may have fewer
         members; `drop_remainder` drops them. If elements have parts (tuples, dicts), a window is a structure of
@@ -451,13 +452,14 @@ class Transformations(Generic[T]):
         """Put sequences of tokens into rows of `length`, so that little of a batch is padding.
 
         Elements are arrays with one dimension, or dicts of such arrays of one length. A row is a dict: for each feature
-        (`inputs` where elements have no names) its tokens, `<feature>_segment_ids`, which says for each token of which
-        sequence it is, counted from 1, and 0 for padding, and `<feature>_positions`, where it stands in that sequence
-        (in its part of it, if it was cut). `padding_values` is one value, or a dict with one for each feature.
+        (`inputs` where elements have no names) its tokens, `<feature>_segment_ids`, which has for each token the number
+        of its sequence, counted from 1, and 0 for padding, and `<feature>_positions`, its place in that sequence (in
+        its part of it, if it was cut). `padding_values` is one value, or a dict with one for each feature.
 
-        - `first_fit`: a sequence goes whole into the oldest of `open_rows` rows (64 unless given) that has room for it.
-          If none has, the fullest is given out. One that is longer than a row is a `StructureError` in its place, or is
-          cut off with `overlong="truncate"`, or goes into as many rows as it needs with `"split"`.
+        - `first_fit`: an entire sequence goes into the oldest of `open_rows` rows (64 unless given) that has space for
+          it. If none has, the fullest row is given out. A sequence that is longer than a row is a `StructureError` in
+          its place, or is cut off with `overlong="truncate"`, or is divided over as many rows as it needs with
+          `"split"`.
         - `concat_then_split`: sequences follow each other, and are cut where a row ends. Only the last row has padding.
 
         >>> import asyncdata as ad
@@ -487,8 +489,9 @@ class Transformations(Generic[T]):
 
         `buffer_size` elements are read, sorted by `length_func` and given out, the shortest first; then the next are
         read. Shuffle before it, and the batches after it. The length is `len`, of all parts of an element, unless
-        given. Elements are filled up to the longest as by `padded_batch`, with `padding_values`. One that is longer
-        than `max_tokens` is a `StructureError` in its place, or is dropped, or kept as a batch of its own.
+        given. Elements are padded to the longest as by `padded_batch`, with `padding_values`. One that is longer than
+        `max_tokens` is a `StructureError` in its place, or is dropped, or becomes a batch of its own, as `overlong`
+        says.
 
         >>> import asyncdata as ad
         >>> sequences = ad.Dataset.from_iterable([[1, 2, 3, 4], [5], [6, 7], [8], [9, 10, 11]])
@@ -510,8 +513,8 @@ class Transformations(Generic[T]):
         """Put elements of the same key together: give the elements of `reduce_func(key, window)` for each window.
 
         A window is a dataset of `window_size` elements of one key, or of as many as `window_size_func(key)` says.
-        Incomplete windows come at the end, in the order of their keys. A key is anything that can be a key of a dict. A
-        failed element, and one whose key function fails, is a failure in its place and in no window.
+        Incomplete windows come at the end, in the order of their keys. A key is any hashable value. A failed element,
+        or one whose key function fails, is an error in its place and is in no window.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(7).group_by_window(lambda x: x % 2, lambda key, window: window.batch(3), 3)
@@ -537,7 +540,7 @@ class Transformations(Generic[T]):
         Bucket i takes lengths below `bucket_boundaries[i]`, the last bucket all others. Its batches have
         `bucket_batch_sizes[i]` elements, padded as by `padded_batch`. `pad_to_bucket_boundary` pads to one less than
         the boundary where `padded_shapes` has `None` (without shapes: the first axis of each array); an element longer
-        than all boundaries is then a failure in its place. `no_padding` stacks elements as they are.
+        than all boundaries is then an error in its place. `no_padding` stacks elements as they are.
 
         >>> import asyncdata as ad
         >>> words = ad.Dataset.from_iterable([[1], [1, 2, 3, 4], [5, 6], [5, 6, 7]])
@@ -557,9 +560,9 @@ class Transformations(Generic[T]):
     def group_by_reducer(self, key_func: Callable[..., Any], reducer: Reducer) -> Dataset[Any]:
         """Fold all elements of a key into one, and give one element for each key, in key order.
 
-        `key_func` returns an element's key, a number or anything else that has a hash. The input is read to its end
-        before the first element comes; only the state of the `Reducer` is held for each key. A failed element is raised
-        when it is read, and leaves the state of its key as it is.
+        `key_func` returns an element's key, a number or another hashable value. The input is read to its end before the
+        first element comes; only the state of the `Reducer` is held for each key. A failed element is raised when it is
+        read, and does not change the state of its key.
 
         >>> import asyncdata as ad
         >>> mean = ad.Reducer(
@@ -577,7 +580,7 @@ class Transformations(Generic[T]):
 
         The same seed gives the same orders: another order each epoch, unless `reshuffle_each_iteration=False`.
 
-        Without a buffer nothing is held in memory, and any place is as quick as the first. The input must then have
+        Without a buffer nothing is held in memory, and every element is equally fast to reach. The input must then have
         random access: a range, slices, a list, `from_source`, `TFRecordDataset(index=True)`, and maps, takes and zips
         of those. Anything else is a `PlanError`: use a buffer as large as the dataset, or `UNKNOWN_CARDINALITY`, to
         shuffle everything.
@@ -598,12 +601,12 @@ class Transformations(Generic[T]):
         initial_dist: Sequence[float] | None = None,
         seed: int | None = None,
     ) -> Dataset[tuple[int, T]]:
-        """Bring classes into other proportions, by dropping elements of classes that come too often.
+        """Change the proportions of classes, by dropping elements of classes that are too frequent.
 
         `class_func` returns the class of an element, a number from 0. Elements become pairs of class and element.
-        `target_dist` is how often each class shall come. `initial_dist` is how often it comes now; without it that is
-        estimated from the elements so far. No element is dropped of the class that is rarest in proportion. Which
-        elements stay depends on `seed`, element and epoch alone, and on earlier elements where proportions are
+        `target_dist` is the share that each class should have. `initial_dist` is its share in the input; without it the
+        shares are estimated from the elements so far. Elements of the class that is rarest in proportion are never
+        dropped. Which elements stay depends on `seed`, element and epoch alone, and on earlier elements if shares are
         estimated.
 
         >>> import asyncdata as ad
@@ -636,8 +639,8 @@ class Transformations(Generic[T]):
     def take_while(self, predicate: Callable[..., Any]) -> Dataset[T]:
         """Give the elements before the first for which `predicate` is false.
 
-        It is not called for the elements behind that one. An element that failed, or that it fails on, is a failure in
-        its place and ends nothing.
+        It is not called for the elements after that one. An element that failed, or for which it fails, is an error in
+        its place and does not end the dataset.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.counter().take_while(lambda x: x < 3))
@@ -646,9 +649,9 @@ class Transformations(Generic[T]):
         return self._next(TakeWhile.of(self._plan, Predicate(predicate, "take_while")))
 
     def unique(self) -> Dataset[T]:
-        """Give each element once, where it comes first: numbers, strings, arrays and structures of them.
+        """Give each element once, at its first occurrence: numbers, strings, arrays and structures of them.
 
-        Two elements are the same if they are equal and, for arrays, of one dtype. All elements are remembered.
+        Two elements are the same if they are equal and, for arrays, of one dtype. All elements are stored in memory.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.from_iterable("abacab").unique())
@@ -676,12 +679,13 @@ class Transformations(Generic[T]):
         """Give every `num_shards`-th element, beginning with number `index`.
 
         Without arguments, this process's share: number and rank come from torch.distributed or JAX where they are set
-        up, else from the variables of launchers (`WORLD_SIZE` and `RANK`, SLURM's, MPI's); `PlanError` if none knows.
+        up, else from the variables of launchers (`WORLD_SIZE` and `RANK`, SLURM's, MPI's); `PlanError` if there are
+        none.
 
         Some shares have one element more than others. With `drop_remainder` they are equal, and the last elements are
         left out; with `pad_remainder` they are made equal: each element is then a pair of itself and True, or of a copy
-        of another one and False. Then no process waits for others at the end, if as much is made of each element: put
-        `filter` and `flat_map` before `shard`.
+        of another one and False. Then no process waits for others at the end, if later steps give equally many elements
+        for each: put `filter` and `flat_map` before `shard`.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(7).shard(3, 1))
@@ -703,14 +707,16 @@ class Transformations(Generic[T]):
         steps: int = 8,
         drop_remainder: bool = False,
     ) -> Dataset[T]:
-        """Deal elements of unlike cost to `ranks` processes, so that batches of one step cost all about the same.
+        """Distribute elements of unequal cost to `ranks` processes, so that all batches of one step cost about the
+        same.
 
         Use it in place of `shard`, before `batch(batch_size)`: in each step every rank gets `batch_size` elements.
         `cost(element)` returns a number of at least 0, such as the element's tokens or pixels. `ranks * batch_size *
         steps` elements are read at a time. The costliest elements are placed first, each into the batch that is the
-        cheapest so far; then batches of about the same cost form a step. Batches keep the order of the input inside.
+        cheapest so far; then batches of about the same cost form a step. Inside a batch, elements are in the order of
+        the input.
 
-        Every rank reads the whole input in the same order and computes the same result, without communication. So put
+        Every rank reads the entire input in the same order and computes the same result, without communication. So put
         slow work, such as decoding, after it, and give a `shuffle` before it a seed. The elements left at the end form
         a shorter step, in which some ranks may have one element more; with `drop_remainder` all have equally many.
         `ranks` and `rank` default to those of this process, as in `shard`. If an element or its cost fails, every rank
@@ -733,21 +739,21 @@ class Transformations(Generic[T]):
         max_bytes: int | None = None,
         max_record_bytes: int = KEPT_RECORD_BYTES,
     ) -> Dataset[T]:
-        """Keep the elements of the first epoch for the following ones, in memory or in a file; arrays become read-only.
+        """Store the elements of the first epoch for later ones, in memory or in a file; arrays become read-only.
 
-        Put random augmentation and `shuffle` after it. An epoch that is left early keeps what was read, and the next
-        one reads on from there. Failed elements are tried again in each epoch. In memory, `max_bytes` limits what is
-        kept; the input runs for the rest.
+        Put random augmentation and `shuffle` after it. If an epoch is left early, what it read stays cached, and the
+        next epoch continues from there. Failed elements are tried again in each epoch. In memory, `max_bytes` limits
+        the cached elements; the input runs for the rest.
 
         With a `filename`, elements are written as they are read, to `<filename>.partial` until all are there. Other
-        processes may read the same file, at once or later. If several begin it, one writes; if that one dies, the next
-        goes on. While an element fails the file stays incomplete: put `ignore_errors` before it. A complete file has a
-        known length and random access: `dataset[i]`, and `shuffle()` without a buffer.
+        processes may read the same file, at once or later. If several start it, one writes; if that one dies, another
+        continues. While an element fails the file stays incomplete: put `ignore_errors` before it. A complete file has
+        a known length and random access: `dataset[i]`, and `shuffle()` without a buffer.
 
         The file describes its pipeline: the steps, hashes of functions and of data in memory, and the seeds that you
-        chose. Another pipeline is a `ResumeError`. What counts of a function is its code, the functions of its module
-        that it calls, and numbers, strings, tuples and arrays that it holds when `cache` is called. Objects, lists,
-        dicts and sets that it holds do not count, nor do variables of its module: use another filename when those
+        chose. Another pipeline is a `ResumeError`. A function is compared by its code, the functions of its module that
+        it calls, and numbers, strings, tuples and arrays that it holds when `cache` is called. Objects, lists, dicts
+        and sets that it holds are not compared, nor are variables of its module: use another filename when those
         change. Values that differ in each run, such as a time in a default argument, make the file unusable for the
         next run. Another minor version of Python has other bytecode, so functions and data are not compared.
 
@@ -774,11 +780,11 @@ class Transformations(Generic[T]):
         *,
         max_record_bytes: int = KEPT_RECORD_BYTES,
     ) -> Dataset[T]:
-        """Keep the elements in a file in the folder `path`, one file for each pipeline: a `cache(filename)` that finds
-        its name.
+        """Store the elements in a file in the folder `path`, one file for each pipeline: a `cache(filename)` that
+        chooses its file name.
 
-        A pipeline with other steps, functions, data in memory, files or chosen seeds fills a file of its own, and so
-        does another minor version of Python. Files stay until you delete them. `cache` says what counts of a function,
+        A pipeline with other steps, functions, data in memory, files or chosen seeds writes a file of its own, and so
+        does another minor version of Python. Files stay until you delete them. `cache` says how functions are compared,
         and what `max_record_bytes` is. There is no compression and one file: use `save` and `load` for shards and a
         reader of your own.
 
@@ -819,10 +825,10 @@ class Transformations(Generic[T]):
         return self._next(IgnoreErrors.of(self._plan, budget, logged, on_error))
 
     def assert_cardinality(self, expected_cardinality: int) -> Dataset[T]:
-        """Say how many elements there are, where the plan cannot know; a `StageError` if there are more or fewer.
+        """State the number of elements, where the plan cannot know it; a `StageError` if there are more or fewer.
 
         The error comes after the last element if there are too few, and in the place of the first one too many. If the
-        plan knows better it is a `PlanError` here. Failed elements count.
+        plan already shows that the number is wrong, it is a `PlanError` here. Failed elements count.
 
         >>> import asyncdata as ad
         >>> len(ad.Dataset.range(10).filter(lambda x: x % 2).assert_cardinality(5))
@@ -843,7 +849,7 @@ class Transformations(Generic[T]):
         return self._next(PadToCardinality.of(self._plan, cardinality, mask_key))
 
     def prefetch(self, buffer_size: int | None = None) -> Dataset[T]:
-        """Read up to `buffer_size` elements ahead while the consumer works; AUTOTUNE (or `None`) finds how many.
+        """Read up to `buffer_size` elements ahead while the consumer works; AUTOTUNE (or `None`) chooses the number.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(3).prefetch(ad.AUTOTUNE))
@@ -855,16 +861,16 @@ class Transformations(Generic[T]):
     def prefetch_to_device(
         self, device: Any, buffer_size: int = 2, mode: Literal["fresh", "ring"] = "fresh", *, static: Any = None
     ) -> Dataset[Any]:
-        """Copy elements to a device while the ones before are used; `buffer_size` of them are there, or on their way.
+        """Copy elements to a device while earlier ones are used; `buffer_size` of them are there, or are being copied.
 
         It is the last transformation. A `device` is `"cuda"`, `"cuda:1"`, `"cpu"` or a `torch.device` of these, for
         tensors of PyTorch, or a device or sharding of JAX. Arrays, NumPy's scalars and tensors are copied, in any
         structure; strings and other objects pass as they are. `"cuda"` is the current device of the thread that reads.
 
-        Copies are made on a stream of their own. The stream that is current where an element is asked for waits for its
-        copy; the thread does not. With `mode="ring"` elements come in the same memory again and again: one is valid
-        until the next is asked for. With `static`, a structure of tensors as elements are, each is copied into these,
-        as CUDA graphs need it. States are as without this step.
+        Copies are made on a stream of their own. The stream that is current where an element is requested waits for its
+        copy; the thread does not. With `mode="ring"` elements reuse the same memory: one is valid until the next is
+        requested. With `static`, a structure of tensors like the elements, each element is copied into these tensors,
+        as CUDA graphs require. States are the same as without this step.
 
         >>> import asyncdata as ad
         >>> from asyncdata.devices.simulated import Accelerator
@@ -878,7 +884,7 @@ class Transformations(Generic[T]):
     def rate_limit(self, per_second: float, burst: int = 1) -> Dataset[T]:
         """Read at most `per_second` elements a second, evenly, or up to `burst` at once after a pause.
 
-        Put it before the step that makes requests: a `map` after it makes as many as elements come. The first `burst`
+        Put it before the step that makes requests: a `map` after it makes one per element. The first `burst`
         elements of each iteration come at once, also when it resumes from a state.
 
         >>> import asyncdata as ad
@@ -888,7 +894,7 @@ class Transformations(Generic[T]):
         return self._next(RateLimit.of(self._plan, per_second, burst))
 
     def apply(self, transformation_func: Callable[[Dataset[T]], Dataset[U]]) -> Dataset[U]:
-        """Return `transformation_func(self)`, so that transformations of your own can stand in the chain.
+        """Return `transformation_func(self)`, so that your own transformations fit in the chain.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(4).apply(lambda ds: ds.filter(lambda x: x > 1)))
@@ -912,7 +918,7 @@ class Transformations(Generic[T]):
         return self._next(self._plan, self._options.merge(options_for(options)))
 
     def options(self) -> Options:
-        """Return a copy of the options that are set, which cannot be changed: that is for `with_options`.
+        """Return a read-only copy of the options that are set; change them with `with_options`.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(9).with_options(ad.Options(deterministic=False, ram_budget=10**9))
@@ -933,11 +939,11 @@ PYTORCH: Final = {
     "sampler": ".shuffle(), .repeat() or .rejection_resample(...)",
     "worker_init_fn": "set up in the function that needs it: leave it out",
 }
-"""Arguments of PyTorch's DataLoader, and what they are here."""
+"""Arguments of PyTorch's DataLoader, and their equivalents."""
 
 
 def answering(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that says of PyTorch's arguments what they are here."""
+    """Return a method that names the equivalents of PyTorch's arguments in its errors."""
     foreign = PYTORCH.keys() - signature_of(method).parameters.keys()
 
     @wraps(method)
@@ -954,8 +960,7 @@ for method_name in ("batch", "map", "padded_batch", "prefetch", "repeat", "shuff
 
 
 def check_structures(method: str, signatures: Mapping[str, Any]) -> None:
-    """Raise `PlanError` if datasets, by what a message calls them, are known to have elements of other structures or
-    dtypes."""
+    """Raise `PlanError` if datasets are known to have elements of different structures or dtypes; keys name them."""
     known = [(name, signature) for name, signature in signatures.items() if signature is not None]
     for name, signature in known[1:]:
         one, first = known[0]
@@ -973,7 +978,7 @@ def check_structures(method: str, signatures: Mapping[str, Any]) -> None:
 
 
 def dtypes_of(signature: Any) -> dict[str, str]:
-    """Return in words of what dtype each leaf is, by its path."""
+    """Return the dtype of each leaf as text, by its path."""
     found: dict[str, str] = {}
 
     def note(spec: TensorSpec, where: str) -> None:
@@ -991,7 +996,7 @@ def inner_call(method: str, fn: Callable[..., Any], plan: Node) -> Call:
 
 
 def batched_for(fn: T, rng: bool, seed: int | None) -> T:
-    """Return a function of batches, or raise `PlanError` for one that is to have random numbers of its element."""
+    """Return a function of batches, or raise `PlanError` if it should have random numbers for each element."""
     if rng or seed is not None:
         raise PlanError("map(batch=) gives the function no generator: rng= and seed= are for functions of one element")
     return fn
@@ -1000,7 +1005,7 @@ def batched_for(fn: T, rng: bool, seed: int | None) -> T:
 def cached(
     plan: Node, filename: str | PathLike[str], max_bytes: int | None, max_record_bytes: int
 ) -> Cache | FileCache:
-    """Return the plan that keeps elements in a file or in memory."""
+    """Return the plan that caches elements in a file or in memory."""
     check_count("cache", "max_record_bytes", max_record_bytes, 1)
     if max_bytes is not None:
         check_count("cache", "max_bytes", max_bytes, 0)
@@ -1014,7 +1019,7 @@ def cached(
 
 
 def dataset_for(method: str, value: Any) -> Dataset[Any]:
-    """Return a dataset, or raise `PlanError` if it is none."""
+    """Return a dataset, or raise `PlanError` if `value` is not one."""
     if not isinstance(value, Transformations):
         raise PlanError(f"{method} needs a Dataset, got {type(value).__name__}: {value!r:.60}")
     return cast("Dataset[Any]", value)
