@@ -1,8 +1,8 @@
-"""Where a pipeline stands: what a state says, whether it fits a plan, and how it is kept in a file.
+"""States of pipelines: what a state holds, whether it fits a plan, and how it is saved in a file.
 
-A state is a dict of what JSON knows: the plan in words, so that another is refused; the seeds; the epoch; how many
-elements were delivered; the position, which tells from where the source goes on and what was read before it and is not
-delivered yet; and a checksum of all that. States of before have none, and are not checked.
+A state is a dict of JSON values: the plan as text, so that another plan is refused; the seeds; the epoch; how many
+elements were delivered; the position, which says from where the source continues and which elements were read before
+that and are not delivered yet; and a checksum of all that. Older states have no checksum, and are not checked.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ __all__ = (
 )
 
 VERSION: Final = 3
-"""States of version 2 tell nothing of arguments that labels leave out."""
+"""States of version 2 have no hash of the arguments that labels leave out."""
 
 IDENTITY: Final[Callable[[Node], str | None]] = attrgetter("identity")
 
 SHARE_FILES: Final = "asyncdata*.json"
-"""What `share_file` names."""
+"""The pattern of names that `share_file` returns."""
 
 KINDS: Final = {"plan": list, "seeds": list, "shares": list, "epoch": int, "delivered": int}
-"""What the parts of a state are."""
+"""The parts of a state and their types."""
 
 
 class ResumePoint(NamedTuple):
-    """What a state says about a plan: the plan with the state's seeds, and where its run goes on.
+    """A state, applied to a plan: the plan with the state's seeds, and where its run resumes.
 
-    In a share that was dealt anew in the middle of an epoch, how many were delivered does not tell which ones.
+    If a share was divided again in the middle of an epoch, the number of delivered elements does not say which ones.
     """
 
     plan: Node
@@ -77,7 +77,7 @@ class ResumePoint(NamedTuple):
 
 
 def plan_labels(plan: Node) -> list[str]:
-    """Return a plan in words: what must not change between saving a state and continuing with it."""
+    """Return a plan as text: what must not change between saving a state and resuming from it."""
     return [words for node in nodes_of(plan) if (words := words_of(node)) is not None]
 
 
@@ -93,7 +93,7 @@ def seeds_of(plan: Node) -> dict[int, int]:
 
 
 def chosen_seeds(plan: Node) -> list[list[int]]:
-    """Return the seeds that somebody chose, each behind its place in the account."""
+    """Return the seeds that the user chose, each after its place in the account."""
     return [[place, chance.seed] for place, chance in chances_of(plan).items() if not chance.drawn]
 
 
@@ -103,7 +103,7 @@ def shares_of(plan: Node) -> list[Share]:
 
 
 def fingerprint(plan: Node) -> str:
-    """Return a hash of a plan's account, of what it does not tell and of the seeds that somebody chose."""
+    """Return a hash of a plan's account, of the arguments that it leaves out and of the seeds that the user chose."""
     described = json.dumps([plan_labels(plan), contents(plan), chosen_seeds(plan)])
     return blake2b(described.encode(), digest_size=16).hexdigest()
 
@@ -121,7 +121,7 @@ def state_header(place: ResumePoint) -> dict[str, Any]:
 
 
 def state_of(state_header: Mapping[str, Any], delivered: int, position: Position) -> dict[str, Any]:
-    """Return the state of a run; it is the caller's, who may change it."""
+    """Return the state of a run; the caller may change it."""
     own: dict[str, Any] = {
         name: value.copy() if isinstance(value, list) else value for name, value in state_header.items()
     }
@@ -154,7 +154,8 @@ def place_of(plan: Node, state: Mapping[str, Any], strict: bool = True) -> Resum
 
 
 def state_of_share(state: Any, shares: list[Share]) -> Any:
-    """Return the state of this share of those of all, as `load_shares` returns them; of other shares, all merged."""
+    """Return this share's state out of those of all, as `load_shares` returns them; if the shares are others, all
+    merged."""
     if not isinstance(state, Mapping) or "ranks" not in state:
         return cast("Any", state)
     states = [checked(one) for one in cast("Mapping[str, list[Any]]", state)["ranks"]]
@@ -174,19 +175,19 @@ def check_shares(saved: Mapping[str, Any], shares: list[Share]) -> None:
 
 
 def same_number(was: Sequence[Any], now: Sequence[Share]) -> None:
-    """Raise unless a state is of as many shares as the pipeline takes."""
+    """Raise unless a state has as many shares as the pipeline."""
     if len(was) != len(now):
         raise ResumeError(f"the state is of {len(was)} shares, but the pipeline has {len(now)}")
 
 
 FREE: Final = ("map", "filter", "skip", "from_source", "ignore_errors")
-"""Steps of which a position says nothing; what only reads ahead is in no account."""
+"""Steps that are not in a position; steps that only read ahead are in no account."""
 
 
 def matched(was: list[str], now: list[str]) -> dict[int, int]:
-    """Return which step of a plan now is which that was, by their names.
+    """Return for each step of the plan its step in the state's plan, by their names.
 
-    Steps that remember something must all be there, in the same order, and no others.
+    Steps that hold state must be the same, in the same order.
     """
     names = [[name_of(words) for words in plan] for plan in (was, now)]
     kept = [[name for name in plan if name not in FREE] for plan in names]
@@ -200,7 +201,7 @@ def matched(was: list[str], now: list[str]) -> dict[int, int]:
 
 
 COUNTED: Final = ("cache", "snapshot", "unbatch", "rebatch", "flat_map", "scan", "windows", "unique")
-"""Steps that may read their input again and leave out as many elements as were delivered."""
+"""Steps that may read their input again and skip as many elements as were delivered."""
 
 
 FIXED: Final = {
@@ -208,13 +209,14 @@ FIXED: Final = {
     "group_by_window": "the key, the size and the reduction of group_by_window",
     "balance": "the cost, the batch size and the steps of balance",
 }
-"""Steps whose own arguments must stay, and these: a position tells what was given out by them as they were."""
+"""Steps whose arguments must not change, and these arguments: a position depends on them."""
 
 
 def check_counted(was: list[str], plan: Node, version: int) -> None:
-    """Raise if a step that must stay has changed, or below one that counts elements another one than a map.
+    """Raise if a step that must stay has changed, or if a step other than a map has changed below one that counts
+    elements.
 
-    Steps that remember something have the same names in both, as `matched` has made sure.
+    Steps that hold state have the same names in both, as `matched` has checked.
     """
     now = plan_labels_with_inputs(plan, words_of if version == VERSION else IDENTITY)
     before, after = kept_places(was), kept_places([words for words, _ in now])
@@ -255,12 +257,12 @@ def plan_labels_with_inputs(plan: Node, words_now: Callable[[Node], str | None])
 
 
 def kept_places(words: list[str]) -> list[int]:
-    """Return the places of the steps of an account that remember something."""
+    """Return the places of the steps of an account that hold state."""
     return [place for place, step in enumerate(words) if name_of(step) not in FREE]
 
 
 def counted(words: list[str]) -> list[str]:
-    """Return the steps of an account without those that make one element of each."""
+    """Return the steps of an account without those that make one element from each."""
     return [step for step in words if name_of(step) != "map"]
 
 
@@ -276,7 +278,7 @@ def share_in(saved: Any) -> Share:
 
 
 def resharded(plan: Node, saved: Mapping[str, Any], shares: list[Share]) -> ResumePoint:
-    """Return where one share goes on of what others have left that had their states merged."""
+    """Return where one share starts among the undelivered elements of shares whose states were merged."""
     same_number(saved["shares"], shares)
     share = shares[natural(saved["merged"])]
     for place, (was, now) in enumerate(zip(map(share_in, saved["shares"]), shares, strict=True)):
@@ -292,9 +294,9 @@ def resharded(plan: Node, saved: Mapping[str, Any], shares: list[Share]) -> Resu
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return one state for the states of all processes that read shares of a dataset, wherever each stopped.
+    """Merge the states of all processes that read shares of a dataset into one, wherever each stopped.
 
-    Another number of processes resumes from it, each of which builds the same pipeline with its own `shard(num_shards,
+    Another number of processes can resume from it; each builds the same pipeline with its own `shard(num_shards,
     index)`. Elements that were not delivered are divided between them, in another order; nothing is lost or repeated.
     All states must be of the same epoch. `ResumeError` if they do not belong together.
 
@@ -328,7 +330,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def same(states: Sequence[Mapping[str, Any]], name: str) -> None:
-    """Raise unless all states say the same."""
+    """Raise unless all states are equal in this."""
     for number, state in enumerate(states):
         if state[name] != states[0][name]:
             hint = "; give every process the same seed" if name == "seeds" else ""
@@ -339,7 +341,7 @@ def same(states: Sequence[Mapping[str, Any]], name: str) -> None:
 
 
 def dealt_place(states: Sequence[Mapping[str, Any]]) -> tuple[int, list[int]]:
-    """Return which `shard()` of the plan the states are the shares of, and the number of the state of each share."""
+    """Return the `shard()` of the plan whose shares the states are, and the number of the state of each share."""
     columns = list(zip(*[map(share_in, state["shares"]) for state in states], strict=True))
     for place, shares in reversed([*enumerate(columns)]):
         if sorted(shares) == [Share(len(states), index) for index in range(len(states))]:
@@ -349,7 +351,7 @@ def dealt_place(states: Sequence[Mapping[str, Any]]) -> tuple[int, list[int]]:
 
 
 def checked(state: Any) -> Mapping[str, Any]:
-    """Return a state if it has the parts of one; raise `ResumeError` otherwise."""
+    """Return `state` if it has the parts of a state; raise `ResumeError` otherwise."""
     if not isinstance(state, Mapping) or "version" not in state:
         raise ResumeError(f"a state is what state_dict() returns, got {state!r:.80}")
     saved = cast("Mapping[str, Any]", state)
@@ -374,14 +376,14 @@ def checked(state: Any) -> Mapping[str, Any]:
 
 
 def check_pairs(name: str, pairs: list[Any]) -> None:
-    """Raise unless what a state says under this name is pairs of integers."""
+    """Raise unless a state has pairs of integers under this name."""
     for pair in pairs:
         if not isinstance(pair, list) or list(map(type, cast("list[Any]", pair))) != [int, int]:
             raise ResumeError(f"the state's {name} should be pairs of integers, got {pair!r:.80}")
 
 
 def compare(was: list[str], plan: Node, version: int = VERSION) -> None:
-    """Raise and name the first node that is another one now, and what in it differs where that is known."""
+    """Raise, and name the first node that has changed, and what differs in it if that is known."""
     words_now = words_of if version == VERSION else IDENTITY
     now = [(words, node) for node in nodes_of(plan) if (words := words_now(node)) is not None]
     for place, (old, pair) in enumerate(zip_longest(was, now)):
@@ -398,14 +400,14 @@ def compare(was: list[str], plan: Node, version: int = VERSION) -> None:
 
 
 def bare(words: str | None, node: Node) -> str | None:
-    """Return words of a state without the hash of what they leave out, if they are of this node."""
+    """Return a step of a state without the hash of what its text leaves out, if the text is of this node."""
     return node.identity if words is not None and words.partition(f"{node.identity} #")[0] == "" else words
 
 
 def with_seeds(plan: Node, seeds: Mapping[int, int], strict: bool, places: Iterator[int]) -> Node:
-    """Return `plan` with the seeds of a state, by place in the account; one that somebody chose must be the same.
+    """Return `plan` with the seeds of a state, by place in the account; a seed that the user chose must be the same.
 
-    Where all are what they were it is the plan itself, whose process, if it has one, may go on.
+    If all are the same it is the plan itself, so that its process, if it has one, can continue.
     """
     inputs = tuple([with_seeds(node, seeds, strict, places) for node in plan.inputs])
     plan = plan if inputs == plan.inputs else plan.over(*inputs)
@@ -422,7 +424,7 @@ def with_seeds(plan: Node, seeds: Mapping[int, int], strict: bool, places: Itera
 
 
 def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
-    """Write a state to a file: whole or not at all, also when the machine stops meanwhile.
+    """Write a state to a file atomically, also if the machine stops meanwhile.
 
     >>> import asyncdata as ad, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "state.json")
@@ -436,7 +438,7 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a state that `save` wrote; `ResumeError` if the file holds none."""
+    """Read a state that `save` wrote; `ResumeError` if the file does not hold a state."""
     content = Path(path).read_bytes()
     try:
         state = json.loads(content)
@@ -448,25 +450,25 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def save_share(folder: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
-    """Write the state of one process into a folder that all write to, such as that of a checkpoint of the model.
+    """Write the state of one process into a folder that all processes write to, such as that of the model's checkpoint.
 
-    The file has the name of the share, `asyncdata-1-of-4.json`. Without `shard()` or `balance()` all processes have one
-    state, and it is `asyncdata.json`.
+    The file is named by the share, `asyncdata-1-of-4.json`. Without `shard()` or `balance()` all processes have the
+    same state, in `asyncdata.json`.
     """
     save(Path(folder) / share_file(state), state)
 
 
 def share_file(state: Mapping[str, Any]) -> str:
-    """Return the name of the file of the state of one share, among those of all."""
+    """Return the name of the file that holds the state of one share."""
     shares = "".join(f"-{share.number}-of-{share.num_shards}" for share in map(share_in, checked(state)["shares"]))
     return f"asyncdata{shares}.json"
 
 
 def load_shares(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the states of all processes that `save_share` wrote; each goes on with its own, another number with all.
+    """Read the states of all processes, as `save_share` wrote them, to resume with as many processes or another number.
 
-    What it returns is for `load_state_dict` and `iterate(state=)`. If as many processes resume, each finds the state
-    of its own share in it. If there are more or fewer, the states are merged, as by `merge_states`.
+    Give the result to `load_state_dict` or `iterate(state=)`. If as many processes resume, each finds the state of its
+    own share in it. If there are more or fewer, the states are merged, as by `merge_states`.
 
     >>> import asyncdata as ad, tempfile
     >>> def share(count, index):
@@ -488,7 +490,7 @@ def load_shares(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def inspect_state(state: Mapping[str, Any]) -> str:
-    """Return a readable account of a state.
+    """Return a readable text of a state.
 
     >>> import asyncdata as ad
     >>> with ad.Dataset.range(10).batch(2).iterate() as batches:
@@ -516,7 +518,7 @@ def inspect_state(state: Mapping[str, Any]) -> str:
 
 
 def readable(position: Position) -> str:
-    """Return a position as text, without what nobody can read."""
+    """Return a position as text, without unreadable parts."""
 
     def shorter(fields: dict[str, Any]) -> Any:
         return f"{fields['packed']} elements" if "packed" in fields else fields

@@ -915,7 +915,7 @@ class Dataset(Transformations[T]):
 
     @property
     def element_spec(self) -> Any:
-        """What elements look like, as a structure of `TensorSpec`: from the plan, else from the first element.
+        """The structure of elements, as `TensorSpec`s: from the plan, else from the first element.
 
         >>> import asyncdata as ad
         >>> ad.Dataset.range(3).batch(2).element_spec

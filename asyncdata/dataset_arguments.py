@@ -1,4 +1,4 @@
-"""What the methods of `Dataset` are given, checked, and what those that give no dataset return."""
+"""Checks of the arguments of `Dataset`'s methods, and the results of methods that return no dataset."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ T = TypeVar("T")
 
 
 def signature_for(types: Any, shapes: Any, signature: Any) -> Any:
-    """Return the signature that `from_generator` is given in one of two ways; `PlanError` if in both, or in a half."""
+    """Return the signature given to `from_generator` in one of two forms; `PlanError` if both or half of one are
+    given."""
     if signature is not None and (types is not None or shapes is not None):
         raise PlanError("from_generator takes output_signature, or output_types and output_shapes, and got both")
     if types is None and shapes is not None:
@@ -49,7 +50,7 @@ def signature_for(types: Any, shapes: Any, signature: Any) -> Any:
 
 
 def arguments_of(args: Any) -> tuple[Any, ...]:
-    """Return the arguments of a generator; `PlanError` if they are no list of them."""
+    """Return the arguments of a generator; `PlanError` if they are not a list."""
     if args is not None and (not isinstance(args, Sequence) or isinstance(args, (str, bytes))):
         raise PlanError(f"from_generator(args=) is a tuple of arguments, as ({args!r:.40},), got {args!r:.80}")
     return () if args is None else tuple(cast("Sequence[Any]", args))
@@ -64,7 +65,7 @@ def check_generator(generator: object) -> None:
 
 
 def async_iterable_for(value: Any) -> AsyncIterable[Any]:
-    """Return what `from_async_iterable` is given; `PlanError` if it is no asynchronous iterable."""
+    """Return the argument of `from_async_iterable`; `PlanError` if it is not an asynchronous iterable."""
     if isasyncgenfunction(value):
         return Restarted(value)
     if not hasattr(value, "__aiter__"):
@@ -75,21 +76,21 @@ def async_iterable_for(value: Any) -> AsyncIterable[Any]:
 
 
 def iterable_for(value: Any) -> Iterable[Any]:
-    """Return what `from_iterable` is given; `PlanError` if it is no iterable."""
+    """Return the argument of `from_iterable`; `PlanError` if it is not iterable."""
     if not hasattr(value, "__iter__"):
         raise PlanError(f"from_iterable needs an iterable, got {value!r}")
     return value
 
 
 def plan_of_source(source: Source, num_parallel_calls: int | None) -> Map:
-    """Return the plan that gets the elements of a source by their numbers."""
+    """Return the plan that reads the elements of a source by their numbers."""
     if not hasattr(source, "__getitem__") or not hasattr(source, "__len__"):
         raise PlanError(f"from_source needs an object with __len__ and __getitem__, got {source!r:.80}")
     return Map.of(Range(range(len(source))), Getter(source), num_parallel_calls, None, "thread")
 
 
 def plans_of(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
-    """Return the plans of a list of datasets, and what their options are together."""
+    """Return the plans of a list of datasets, and their merged options."""
     if not isinstance(datasets, (list, tuple)) or not datasets:
         raise PlanError(f"{method} needs a list of datasets, at least one, got {datasets!r:.80}")
     options, plans = Options(), list[Node]()
@@ -102,7 +103,7 @@ def plans_of(method: str, datasets: Any) -> tuple[tuple[Node, ...], Options]:
 
 
 def state_without_epoch(state: Mapping[str, Any], epoch: int | None) -> Mapping[str, Any]:
-    """Return a state; raise `PlanError` if an epoch is given as well."""
+    """Return `state`; raise `PlanError` if an epoch is given as well."""
     if epoch is not None:
         raise PlanError("iterate(state=, epoch=): give one of them, as a state has its epoch")
     return state
@@ -126,7 +127,7 @@ def reduced(elements: Iterator[Any], state: Any, fn: Callable[[Any, Any], Any]) 
 
 
 def single(elements: Sequence[T], method: str) -> T:
-    """Return the one element that there is."""
+    """Return the only element."""
     if len(elements) != 1:
         raise StructureError(f"{method}: the dataset {'has more than one element' if elements else 'is empty'}")
     return elements[0]
@@ -141,13 +142,13 @@ def length(cardinality: int) -> int:
 
 
 def check_repeatable(plan: Node) -> None:
-    """Raise `StructureError` if elements that are looked at would be gone."""
+    """Raise `StructureError` if looking at an element would lose it."""
     if plan.once:
         raise StructureError("the source is an iterator, and looking at its first element would lose it")
 
 
 def spec_of_first(elements: Sequence[Any]) -> Any:
-    """Return what the first element looks like; `StructureError` if there is none."""
+    """Return the structure of the first element; `StructureError` if there is none."""
     if not elements:
         raise StructureError("an empty dataset has no element to describe")
     return spec_of(elements[0])

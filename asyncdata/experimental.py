@@ -1,4 +1,5 @@
-"""What is in `tf.data.experimental` alone, by its names there: readers of tables, functions of and for datasets."""
+"""The parts of `tf.data.experimental` that tf.data does not have elsewhere, by the same names: readers of tables,
+functions on datasets."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ OLD: Final = {
     "parse_example_dataset": "Dataset.map() with asyncdata.parse_example",
     "shuffle_and_repeat": "Dataset.shuffle() and Dataset.repeat()",
 }
-"""Names that TensorFlow keeps for old programs, and what does the same; those of methods need no line."""
+"""Names that TensorFlow still has for old programs, and their equivalents; names of methods are not listed."""
 
 
 def at(dataset: Dataset[T], index: int) -> T:
@@ -79,7 +80,7 @@ def from_list(elements: list[Any]) -> Dataset[Any]:
 
 
 def get_structure(dataset_or_iterator: Dataset[Any] | DatasetIterator[Any]) -> Any:
-    """Return what elements look like, as a structure of `TensorSpec`: `element_spec` of a dataset or an iterator.
+    """Return the structure of elements, as `TensorSpec`s: `element_spec` of a dataset or an iterator.
 
     >>> import asyncdata as ad
     >>> ad.experimental.get_structure(ad.Dataset.range(3).batch(2))
@@ -89,7 +90,7 @@ def get_structure(dataset_or_iterator: Dataset[Any] | DatasetIterator[Any]) -> A
 
 
 def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset[T]], Dataset[T]]:
-    """Return what says, with `apply`, how many elements there are: `Dataset.assert_cardinality`.
+    """Return a transformation for `apply` that states the number of elements: `Dataset.assert_cardinality`.
 
     >>> import asyncdata as ad
     >>> odd = ad.Dataset.range(10).filter(lambda x: x % 2)
@@ -100,7 +101,7 @@ def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset[T]], Data
 
 
 def pad_to_cardinality(cardinality: int, mask_key: str = "valid") -> Callable[[Dataset[Any]], Dataset[Any]]:
-    """Return what adds, with `apply`, elements of zeros until there are so many: `Dataset.pad_to_cardinality`.
+    """Return a transformation for `apply` that adds elements of zeros up to a number: `Dataset.pad_to_cardinality`.
 
     >>> import asyncdata as ad
     >>> list(ad.Dataset.range(1).apply(ad.experimental.pad_to_cardinality(2)))
@@ -110,7 +111,7 @@ def pad_to_cardinality(cardinality: int, mask_key: str = "valid") -> Callable[[D
 
 
 def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Callable[[Dataset[Any]], Dataset[Any]]:
-    """Return what folds, with `apply`, the elements of each key into one: `Dataset.group_by_reducer`.
+    """Return a transformation for `apply` that folds the elements of each key into one: `Dataset.group_by_reducer`.
 
     >>> import asyncdata as ad
     >>> total = ad.Reducer(lambda key: 0, lambda state, x: state + x, lambda state: state)
@@ -121,7 +122,7 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Callable
 
 
 def missing(name: str) -> NoReturn:
-    """Say what there is instead of a name that is not here."""
+    """Name the equivalent of a name that is not here."""
     known = f"Dataset.{name}()" if not name.startswith("_") and hasattr(Dataset, name) else OLD.get(name)
     hint = "" if known is None else f"; use {known}"
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)

@@ -48,17 +48,18 @@ log = logging.getLogger("asyncdata")
 
 
 class ExclusiveUse:
-    """Lets one task or thread at a time ask an iterator for more."""
+    """Allows one task or thread at a time to read an iterator."""
 
     __slots__ = ("readers",)
 
     def __init__(self) -> None:
         self.readers: dict[object, None] = {}
-        """Those that read or are about to; the first one may. Not a lock: a signal handler may raise when `with` has
-        taken one, and it would be held forever."""
+        """Threads and tasks that read or are about to; the first one may. Not a lock: a signal handler may raise when
+        `with` has taken one, and it would be held forever."""
 
     def enter(self, reader: object) -> None:
-        """Begin to read, or raise if somebody else does. Whoever calls this removes itself afterwards in any case."""
+        """Begin to read, or raise if another task or thread reads. The caller must remove itself afterwards in any
+        case."""
         self.readers[reader] = None
         if next(iter(self.readers)) is not reader:
             raise ConcurrentUseError(
@@ -68,9 +69,9 @@ class ExclusiveUse:
 
 
 class Reader:
-    """What an iterator does. Apart from it, so that no traceback that passes here keeps the iterator alive.
+    """The work of an iterator. A separate object, so that no traceback that passes here keeps the iterator alive.
 
-    A signal handler may raise wherever a function begins, a call has returned or a loop goes back. So a block stays in
+    A signal handler may raise wherever a function begins, a call has returned or a loop repeats. So a block stays in
     the queue until it is stored here, and attributes that belong together are stored with no call between them.
     """
 
@@ -83,7 +84,7 @@ class Reader:
         forks.register(self)
 
     def begin(self, place: ResumePoint) -> None:
-        """Stand at a place, with nothing running yet."""
+        """Start at `place`, with nothing running yet."""
         plan, budget, waiting = self.planner.runs(place.plan), MemoryBudget(), deque[Block]()
         meters, seen = Meters(), ConsumerTimes()
         items: Iterator[Any] = iter(())
@@ -93,11 +94,11 @@ class Reader:
         self.user_plan, self.epoch, self.delivered, self.first, _ = place
         self.plan, self.budget, self.meters, self.times = plan, budget, meters, seen
         self.engine: Engine | None = None
-        """What is to be ended."""
+        """The engine to end."""
         self.host: Engine | None = None
-        """What runs the pipeline: the same, but where elements are copied to a device."""
+        """The engine that runs the pipeline: the same one, except where elements are copied to a device."""
         self.running: Engine | None = None
-        """The engine, when its start has come to an end."""
+        """The engine, once it has started."""
         self.taken = 0
         """How many items were taken from its queue."""
         self.waiting = waiting
@@ -110,7 +111,7 @@ class Reader:
         self.exhausted = self.closed = self.forked = False
 
     def state(self, back: int = 0) -> dict[str, Any]:
-        """Return where the consumer stands, or with `back=1` where it stood before its latest element."""
+        """Return the consumer's position, or with `back=1` the one before its latest element."""
         self.check_ours()
         given = 0 if self.piece is None else len(self.piece) - self.left - (0 if self.exhausted else back)
         if self.exhausted:
@@ -125,30 +126,30 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """How many elements of the piece have not been given out."""
+        """How many elements of the piece are not delivered yet."""
         return length_hint(self.items) + length_hint(self.failures)
 
     def read(self, interrupts: DeferredInterrupts | None = None) -> None:
-        """Have the next piece in `items`, or in `failures`, when these are used up.
+        """Put the next piece into `items`, or into `failures`, when these are used up.
 
-        `interrupts` are those of somebody who keeps Ctrl-C meanwhile.
+        `interrupts` is given by a caller that holds Ctrl-C back meanwhile.
         """
         self.load(interrupts, self.enter)
 
     async def read_async(self) -> None:
-        """Have the next piece in `items`, or in `failures`, when these are used up."""
+        """Put the next piece into `items`, or into `failures`, when these are used up."""
         await self.load_async(self.enter)
 
     def peek(self) -> Any:
-        """Return the next element, and leave it to be read."""
+        """Return the next element without taking it."""
         return self.load(None, self.look)()
 
     async def peek_async(self) -> Any:
-        """Return the next element, and leave it to be read."""
+        """Return the next element without taking it."""
         return (await self.load_async(self.look))()
 
     def take(self, most: int) -> Block:
-        """Return at most so many elements as they lie in their block, of which none has been read by itself."""
+        """Return at most `most` elements as they are in their block, if none of them was read singly."""
         piece = self.load(None, partial(self.cut, most))
         if piece is None:
             self.fail()
@@ -156,7 +157,7 @@ class Reader:
         return piece
 
     def load(self, interrupts: DeferredInterrupts | None, use: Callable[[], T]) -> T:
-        """Have the next element here, and return what `use` makes of that while nobody else reads."""
+        """Read the next element, and return what `use` makes of it while no other task or thread reads."""
         me = object()
         try:
             self.alone.enter(me)
@@ -167,7 +168,7 @@ class Reader:
             self.alone.readers.pop(me, None)
 
     async def load_async(self, use: Callable[[], T]) -> T:
-        """Have the next element here, and return what `use` makes of that while nobody else reads."""
+        """Read the next element, and return what `use` makes of it while no other task or thread reads."""
         me = object()
         try:
             self.alone.enter(me)
@@ -178,13 +179,13 @@ class Reader:
             self.alone.readers.pop(me, None)
 
     def look(self) -> Callable[[], Any]:
-        """Return what returns the next element, or raises its failure, which will be raised again."""
+        """Return a function that returns the next element, or raises its failure, which will be raised again."""
         piece, place = (self.piece, -length_hint(self.items)) if self.left else (self.waiting[0], 0)
         assert piece is not None
         return partial(fail, piece.items[0].error) if piece.failed else partial(getitem, piece.items, place)
 
     def enter(self) -> None:
-        """Stand before the first element of the next piece, or before its failure, if all of this one is given out."""
+        """Move to the first element of the next piece, or to its failure, if all of this piece is delivered."""
         if self.left:
             return
         piece, delivered = self.waiting[0], self.counted()
@@ -196,7 +197,7 @@ class Reader:
         del self.waiting[0]
 
     def cut(self, most: int) -> Block | None:
-        """Take at most so many elements of the next piece at once; `None` if it is to be read one by one."""
+        """Take at most `most` elements of the next piece at once; `None` if it must be read one by one."""
         if self.left or self.waiting[0].failed:
             self.enter()
             return None
@@ -227,7 +228,7 @@ class Reader:
             del error
 
     def receive(self, interrupts: DeferredInterrupts | None) -> None:
-        """Have the pieces of the next block; wait for it in a plain thread."""
+        """Get the pieces of the next block; wait for it in a plain thread."""
         self.check_open()
         engine, block = self.running, None
         if engine is not None:
@@ -259,7 +260,7 @@ class Reader:
         return block
 
     async def receive_async(self) -> None:
-        """Have the pieces of the next block; wait for it on an event loop."""
+        """Get the pieces of the next block; wait for it on an event loop."""
         self.check_open()
         engine = self.running or self.start(asyncio.get_running_loop())
         queue = engine.queue
@@ -283,7 +284,7 @@ class Reader:
         return block
 
     def accept(self, block: Block) -> None:
-        """Have the pieces of the first block in the queue, and take it out of that."""
+        """Get the pieces of the first block in the queue, and take it from the queue."""
         waiting, taken = deque(block.pieces()), self.taken + len(block)
         # no call from here on
         self.waiting, self.taken = waiting, taken
@@ -305,7 +306,7 @@ class Reader:
             )
 
     def disown(self) -> None:
-        """Give out nothing more in a forked child: the engine, and what has been read, are the parent's."""
+        """Deliver nothing more in a forked child: the engine, and the elements read, are the parent's."""
         if self.engine is not None:
             self.forked = self.closed = True
             if isinstance(self.engine, DeviceEngine):  # memory of a device cannot be let go of here
@@ -316,9 +317,9 @@ class Reader:
             self.alone = ExclusiveUse()
 
     def ending(self, queue: BlockQueue, stop: Exception) -> BaseException:
-        """Return what ended the pipeline, or `stop` at the end of the data.
+        """Return the error that ended the pipeline, or `stop` at the end of the data.
 
-        No frame keeps that, which would keep the reader and a process.
+        No frame holds the error, as that would hold the reader and a process.
         """
         self.check_open()
         error = queue.failure()
@@ -357,7 +358,7 @@ class Reader:
         return True
 
     def host_engine(self, run: RunSpec, loop: asyncio.AbstractEventLoop | None) -> Engine:
-        """Return what is to run the pipeline."""
+        """Return the engine for the pipeline."""
         if self.placement == "process":
             return ProcessEngine(split_at_device(self.user_plan)[0], self.options, run)
         if self.placement == "thread":
@@ -375,7 +376,7 @@ class Reader:
 
     @property
     def condition(self) -> str:
-        """How the run stands, for `Statistics.state`."""
+        """The phase of the run, for `Statistics.state`."""
         engine = self.running
         if self.exhausted:
             return "ended"
@@ -388,11 +389,11 @@ class Reader:
 
     @property
     def given(self) -> int:
-        """How many elements the consumer was given since it began to read."""
+        """How many elements the consumer got since it began to read."""
         return 0 if self.piece is None else self.delivered + len(self.piece) - self.left - self.place.delivered
 
     def skip(self, count: int) -> None:
-        """Go on `count` elements further: past those that are here, else where the plan says, else by reading on."""
+        """Skip `count` elements: those that are here, else by the plan's random access, else by reading."""
         here = min(count, self.left)
         deque(islice(self.items, here), 0)
         lost = [failure for failure in islice(self.failures, here) if failure.of_source]
@@ -404,24 +405,24 @@ class Reader:
             fail(lost[0].release())
 
     def leave(self) -> None:
-        """Tell the pipeline to end; nothing more is given out."""
+        """End the pipeline; nothing more is delivered."""
         self.closed = True
         self.times.end()
         piece = None if self.piece is None else self.piece.part(0, len(self.piece) - self.left)
         items, failures, waiting = iter(()), iter(()), deque[Block]()
         # no call from here on
-        self.piece = piece  # a state still tells what was delivered
+        self.piece = piece  # a state still shows what was delivered
         self.items, self.failures, self.waiting = items, failures, waiting
         self.abandon()
 
     def abandon(self, reason: str | None = None) -> None:
-        """Tell the pipeline to end, and why; from any thread, also from a finalizer."""
+        """Ask the pipeline to end, and why; from any thread, also from a finalizer."""
         if self.engine is not None:
             self.engine.stop(reason)
 
 
 class DatasetIterator(Closable, Generic[T]):
-    """One pass over a dataset. The pipeline starts with the first element that is asked for.
+    """One pass over a dataset. The pipeline starts when the first element is requested.
 
     An element that failed raises its own exception, in its place; the next call gives the next element. Leaving the
     loop, dropping the iterator or closing it ends everything that the pipeline started.
@@ -440,7 +441,7 @@ class DatasetIterator(Closable, Generic[T]):
         go_on: Callable[[Mapping[str, Any], bool], ResumePoint] | None = None,
     ) -> None:
         self._reader, self._go_on = Reader(planner, place), go_on
-        weakref.finalize(self, self._reader.abandon, AT_EXIT)  # nobody reads one that was dropped
+        weakref.finalize(self, self._reader.abandon, AT_EXIT)  # no one reads an iterator that was dropped
 
     def __iter__(self) -> Self:
         return self
@@ -456,7 +457,7 @@ class DatasetIterator(Closable, Generic[T]):
                     return item
                 reader.fail()
         finally:
-            del self  # see Reader; not before, as nobody else may hold it
+            del self  # see Reader; not before, as this may be the only reference
 
     def __aiter__(self) -> Self:
         return self
@@ -472,7 +473,7 @@ class DatasetIterator(Closable, Generic[T]):
                     return item
                 reader.fail()
         finally:
-            del self  # see Reader; not before, as nobody else may hold it
+            del self  # see Reader; not before, as this may be the only reference
 
     @property
     def epoch(self) -> int:
@@ -488,17 +489,18 @@ class DatasetIterator(Closable, Generic[T]):
     def stats(self) -> Statistics:
         """Return what the pipeline has done so far: print it. At any time, from any thread, also after `close`.
 
-        For each step it tells how many elements it gave and how many failed there, for how long its code ran and it
-        waited for its input or for room, how many workers it has, what lies in its buffer, what an element takes, and
-        what AUTOTUNE chose; for the whole the pace, and the share of its time that the consumer waited. All elements
-        are counted; of quick steps only some blocks are timed. See `docs/observe.md`.
+        For each step it shows how many elements it gave and how many failed there, for how long its code ran and it
+        waited for its input or for space in a queue, how many workers it has, how many elements are in its buffer, the
+        time for one element, and what AUTOTUNE chose. For the pipeline it shows elements per second, and the share of
+        its time that the consumer waited. All elements are counted; in quick steps only some blocks are timed. See
+        `docs/observe.md`.
 
-        `stats().tuned` are AUTOTUNE's choices, a dict for each step that it tunes. `where` a function is called:
-        `"inline"` on the engine's thread, in `"thread"`s, `"task"`s or worker `"process"`es; `workers` how many calls
-        are made at once, `group` how many elements are handed to a worker at a time, and `why`. Of an `interleave`
-        `workers` is how many inputs are read at once, and `buffer` how many elements of each are read ahead at most. Of
-        a `prefetch`, also of the one that is added at the end, it tells `buffer`, how many `bytes` of
-        `Options(ram_budget=)` that has, and `why`.
+        `stats().tuned` are AUTOTUNE's choices, a dict for each step that it tunes. `where` says where a function is
+        called: `"inline"` on the engine's thread, in `"thread"`s, `"task"`s or worker `"process"`es. `workers` is how
+        many calls are made at once, `group` how many elements a worker gets at a time, and `why` the reason. For an
+        `interleave`, `workers` is how many inputs are read at once, and `buffer` how many elements of each are read
+        ahead at most. For a `prefetch`, also for the one that is added at the end, there are `buffer`, its `bytes` of
+        `Options(ram_budget=)`, and `why`.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.range(10_000).map(lambda x: x + 1, ad.AUTOTUNE).iterate() as elements:
@@ -513,9 +515,9 @@ class DatasetIterator(Closable, Generic[T]):
         return self._reader.stats()
 
     def monitor(self) -> Callable[[], Statistics]:
-        """Return a function that tells what `stats` does, and does not keep this iterator and its pipeline alive.
+        """Return a function that returns what `stats` does, and does not keep this iterator and its pipeline alive.
 
-        It is for what looks on from elsewhere: `asyncdata.observe.dashboard`, a collector of metrics.
+        It is for observers: `asyncdata.observe.dashboard`, a collector of metrics.
 
         >>> import asyncdata as ad
         >>> numbers = iter(ad.Dataset.range(3))
@@ -528,10 +530,10 @@ class DatasetIterator(Closable, Generic[T]):
         return self._reader.stats
 
     def bottleneck(self) -> Bottleneck:
-        """Return which step limits the pipeline, by what `stats` shows, and what to do: print it.
+        """Return which step limits the pipeline, judged by `stats`, and what to do: print it.
 
-        It says so where the input is not the problem. `gain` is how many times as fast the pipeline would be with the
-        change, until something else is the limit.
+        If the input is not the problem, it says so. `gain` is how many times as fast the pipeline would be with the
+        change, until another step is the limit.
 
         >>> import time
         >>> import asyncdata as ad
@@ -548,8 +550,8 @@ class DatasetIterator(Closable, Generic[T]):
         """Return what has been delivered, as a dict that JSON can hold: between any two elements, also after `close`.
 
         A dataset that is built the same way resumes from it, in another process, with another placement or other
-        parallelism: `dataset.iterate(state=...)`, or `load_state_dict`. Elements that were in work are made again. They
-        come in the same order, or exactly once each where no order is promised.
+        parallelism: `dataset.iterate(state=...)`, or `load_state_dict`. Elements in flight are made again. They come in
+        the same order, or exactly once each where the order is not fixed.
 
         >>> import asyncdata as ad
         >>> ds = ad.Dataset.range(10).map(lambda x: x * x).batch(2)
@@ -562,7 +564,7 @@ class DatasetIterator(Closable, Generic[T]):
         return self._reader.state()
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
-        """Go on where the iterator stood that gave `state`; `ResumeError` if it read another pipeline.
+        """Resume where the iterator that gave `state` was; `ResumeError` if it read another pipeline.
 
         The next iteration of the dataset is the epoch after that one. With `strict=False` it may have been a similar
         pipeline: see `Dataset.iterate`.
@@ -573,9 +575,9 @@ class DatasetIterator(Closable, Generic[T]):
         self._reader.begin(place)
 
     def peek(self) -> T:
-        """Return the next element without taking it: it comes again, and a state is as if nobody had looked.
+        """Return the next element without taking it: `next` returns it again, and states do not change.
 
-        Raises what the element raises, and `StopIteration` where there is none.
+        Raises the element's error, and `StopIteration` if there is no next element.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.range(3).iterate() as numbers:
@@ -590,7 +592,8 @@ class DatasetIterator(Closable, Generic[T]):
 
     @property
     def element_spec(self) -> Any:
-        """What elements look like, as `Dataset.element_spec`: from the plan, else from the next one, as `peek` sees it.
+        """The structure of elements, as `Dataset.element_spec`: from the plan, else from the next element, as `peek`
+        returns it.
 
         >>> import asyncdata as ad
         >>> with ad.Dataset.range(3).batch(2).iterate() as batches:
@@ -604,7 +607,7 @@ class DatasetIterator(Closable, Generic[T]):
             raise StructureError("there is no next element to describe") from None
 
     async def apeek(self) -> T:
-        """Return the next element without taking it, as `peek` does; `StopAsyncIteration` where there is none."""
+        """Return the next element without taking it, as `peek` does; `StopAsyncIteration` if there is none."""
         reader = self._reader
         try:
             return await reader.peek_async()
@@ -614,8 +617,8 @@ class DatasetIterator(Closable, Generic[T]):
     def skip(self, count: int) -> None:
         """Skip the next `count` elements, failed ones among them; past the end, all that are left.
 
-        The failure of a source that is read, such as a missing file, is not skipped: it is raised here, or by the next
-        call of `next`.
+        The failure of a source, such as a missing file, is not skipped: it is raised here, or by the next call of
+        `next`.
 
         Where the plan can compute where an element is (ranges, slices, lists, `from_source`, records with an index, a
         `shuffle` of these without a buffer, and their maps, batches, shards and repetitions), skipped elements are
@@ -632,10 +635,10 @@ class DatasetIterator(Closable, Generic[T]):
         self._reader.skip(check_count("skip", "count", count, 0))
 
     def paused(self) -> AbstractContextManager[None]:
-        """Have `prefetch_to_device` copy nothing, and ask nothing of the device, until this is left.
+        """Pause `prefetch_to_device` until this is left: it copies nothing, and does not call the device.
 
-        CUDA refuses to capture a graph while another thread does either. What is on its way is waited for. No element
-        may be asked for meanwhile. Without `prefetch_to_device` it does nothing.
+        CUDA refuses to capture a graph while another thread does either. Copies in progress are awaited first. Request
+        no element meanwhile. Without `prefetch_to_device` it does nothing.
 
         >>> import asyncdata as ad
         >>> from asyncdata.devices.simulated import Accelerator
@@ -666,7 +669,7 @@ class DatasetIterator(Closable, Generic[T]):
 
 
 def told_by(plan: Node, run: RunSpec, times: ConsumerTimes, placement: str) -> Statistics:
-    """Return what a run has done, whose iterator may be gone."""
+    """Return the statistics of a run, whose iterator may be gone."""
     found = stats_of(plan, run.meters, run.budget)
     *steps, last = found.steps
     if last.inputs and not last.items:  # its buffer is gone
@@ -675,7 +678,7 @@ def told_by(plan: Node, run: RunSpec, times: ConsumerTimes, placement: str) -> S
 
 
 def further(place: ResumePoint, delivered: int, position: Position, count: int) -> ResumePoint:
-    """Return the place `count` elements after the one where so many have been delivered."""
+    """Return the place `count` elements after the one where `delivered` elements have been delivered."""
     start = Start.of({"skip": count, "from": position})
     if not place.resharded:
         with suppress(UnseekableError):
@@ -684,9 +687,9 @@ def further(place: ResumePoint, delivered: int, position: Position, count: int) 
 
 
 def next_block(iterator: DatasetIterator[Any], most: int) -> Block | None:
-    """Return at most so many elements as they lie in their block, `None` at the end; raises what an element raises.
+    """Return at most `most` elements as they are in their block, `None` at the end; raises an element's error.
 
-    For readers of blocks alone: elements that `next` has found are not among them.
+    For readers that read blocks alone: elements that `next` has read are not among them.
     """
     reader = iterator._reader  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     try:
@@ -698,12 +701,12 @@ def next_block(iterator: DatasetIterator[Any], most: int) -> Block | None:
 
 
 def state_before_latest(iterator: DatasetIterator[Any]) -> dict[str, Any]:
-    """Return the state from before the element that was given last; at the end of the data, that of the end."""
+    """Return the state before the last delivered element; at the end of the data, the state at the end."""
     return iterator._reader.state(back=1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def next_within(iterator: DatasetIterator[T], interrupts: DeferredInterrupts) -> T:
-    """Return the next element, as `next` does, for somebody who keeps Ctrl-C until it has been stowed."""
+    """Return the next element, as `next` does, for a caller that holds Ctrl-C back until it has stored the element."""
     reader = iterator._reader  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     del iterator  # see Reader
     while True:
@@ -715,11 +718,11 @@ def next_within(iterator: DatasetIterator[T], interrupts: DeferredInterrupts) ->
 
 
 def at_hand(iterator: DatasetIterator[T], most: int) -> list[T]:
-    """Return at most so many of the next elements, as far as they lie where `next` gives them without a look around."""
+    """Return at most `most` of the next elements, as far as `next` would return them without waiting."""
     return [*islice(iterator._reader.items, most)]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def ended_by(iterator: DatasetIterator[Any], error: BaseException) -> bool:
-    """Return whether an error that an iterator raised is not an element's: it would be raised again forever."""
+    """Return whether an iterator's error is not an element's error: it would be raised again forever."""
     engine = iterator._reader.engine  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return engine is None or engine.queue.error is error

@@ -32,7 +32,7 @@ FLAGS: Final = ("autotune", "deterministic", "optimize", "reorder")
 
 
 class Fixable:
-    """Holds whether a copy of options is fixed, which is none of their fields."""
+    """Stores whether a copy of options is fixed; it is not one of their fields."""
 
     __slots__ = ("_fixed",)
 
@@ -41,7 +41,7 @@ class Fixable:
 
 @dataclass(slots=True, kw_only=True)
 class Options(Fixable):
-    """How a pipeline runs. Every field is `None` until set; what is set later wins, field by field.
+    """How a pipeline runs. Every field is `None` until set; a later value wins, field by field.
 
     >>> import asyncdata as ad
     >>> ds = ad.Dataset.range(3).with_options(ad.Options(placement="current"))
@@ -65,16 +65,17 @@ class Options(Fixable):
     ram_budget: int | None = None
     """How many bytes the buffers that tune themselves may hold together: those of `prefetch(AUTOTUNE)`, of parallel
     `interleave`, and what is in flight in maps with `AUTOTUNE`. By default half of the memory that is available when
-    the pipeline starts, in its container if it runs in one. Each holds one element at least. What you give a size
-    (`prefetch(n)`, `shuffle(n)`, the `2n` elements in flight of `num_parallel_calls=n`) is as you say."""
+    the pipeline starts, in its container if it runs in one. Each buffer holds one element at least. Buffers with a
+    given size (`prefetch(n)`, `shuffle(n)`, the `2n` elements in flight of `num_parallel_calls=n`) have that size."""
 
     optimize: bool | None = None
     """Whether the plan is rewritten before it runs (the default). Never changes results, only speed."""
 
     reorder: bool | None = None
-    """Whether filters also come before maps that keep what they read, and maps that shrink elements before what holds
-    them (not so by default), as `filter(reads=)` and `map(keeps=, shrinks=)` declare: see docs/data-flow.md. Elements
-    and their order are the same. But of elements that a filter drops fewer fail, as maps no longer see them."""
+    """Whether filters move before maps that do not change the fields they read, and maps that shrink elements before
+    steps that hold elements (the default is False), as `filter(reads=)` and `map(keeps=, shrinks=)` declare: see
+    docs/data-flow.md. Elements and their order are the same. Elements that a filter drops can no longer fail in those
+    maps."""
 
     cluster: Cluster | None = None
     """The Ray cluster whose actors make the calls of parallel `map`, `filter` and `map(batch=)`, and run what
@@ -85,14 +86,14 @@ class Options(Fixable):
     """Names of rewrite rules to leave out, as `Dataset.explain` shows them."""
 
     warn_after: float | None = None
-    """For how many seconds an element may be waited for before the log (`asyncdata`) says, once for each, which step
-    waits for what, with the stacks of your functions; 60 by default, `math.inf` for never. With `"current"` a function
-    that blocks the loop is not seen. A pipeline in a process of its own logs there."""
+    """After how many seconds without an element the log (`asyncdata`) says, once per element, which step waits for
+    what, with the stacks of your functions; 60 by default, `math.inf` for never. With `"current"` a function that
+    blocks the loop is not detected. A pipeline in a process of its own logs there."""
 
     dashboard: bool | str | None = None
-    """Whether a page shows each iteration live, at http://127.0.0.1:8484 or, if that is in use, at a port that is free;
-    the log says. `"host:port"` is another address; one that is not this machine's own lets others look: see
-    docs/observe.md. The page stays until the process ends."""
+    """Whether a page shows each iteration live, at http://127.0.0.1:8484 or, if that port is in use, at a free one; the
+    log has the address. `"host:port"` is another address; one that other machines can reach lets others see the page:
+    see docs/observe.md. The page stays until the process ends."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if getattr(self, "_fixed", False):
@@ -107,11 +108,11 @@ class Options(Fixable):
         object.__setattr__(self, name, value)
 
     def merge(self, later: Options) -> Options:
-        """Return options in which what `later` sets wins over what this sets."""
+        """Return options in which the fields set in `later` win over those set here."""
         return Options(**{**self.given(), **later.given()})
 
     def given(self) -> dict[str, Any]:
-        """Return what is set."""
+        """Return the fields that are set."""
         return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
 
     @property
@@ -127,7 +128,7 @@ class Options(Fixable):
         return copy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies are their owner's, who may change them."""
+        """A copy can be changed by its owner."""
         return partial(Options, **self.given()), ()
 
 

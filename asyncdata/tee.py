@@ -1,4 +1,4 @@
-"""tee: several consumers of one iteration, none of which runs too far ahead of the others."""
+"""tee: several consumers of one iteration, none of which gets too far ahead of the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class PullResult(NamedTuple):
-    """An error in an element's place and its traceback, or what a consumer is told; nothing comes after the `last`."""
+    """An error in an element's place and its traceback, or a message to a consumer; nothing comes after the `last`."""
 
     error: Exception | None = None
     trace: TracebackType | None = None
@@ -36,28 +36,28 @@ class PullResult(NamedTuple):
 
 END: Final = PullResult(last=True)
 PULL: Final = PullResult()
-"""Whoever is told this is to read what comes next, for all."""
+"""The consumer that gets this reads the next elements, for all."""
 HERE: Final = PullResult()
 """The consumer has elements in its buffer."""
 GONE: Final = PullResult()
-"""Whoever is told this was closed."""
+"""The consumer that gets this was closed."""
 
 RAISING: Final = (fail.__code__, Reader.fail.__code__)
-"""What raises errors with the traceback that they had."""
+"""A function that raises errors with the traceback that they had."""
 
 
 class ConsumerBuffer:
-    """What is kept for one consumer: what has been read for it, in order."""
+    """The buffer of one consumer: the elements and errors that were read for it, in order."""
 
     __slots__ = ("at_once", "items", "signal", "taken", "waiting")
 
     def __init__(self) -> None:
         self.taken: deque[Any] = deque()
-        """An error, or an element in a tuple, that Ctrl-C may have kept from being given out."""
+        """An error, or an element in a tuple, whose delivery Ctrl-C may have prevented."""
         self.items: Iterator[Any] = iter(())
-        """Elements that it takes without asking. Others may take them back as long as it has not."""
+        """Elements that it takes without asking. Other consumers may take them back until then."""
         self.waiting: deque[Any] = deque()
-        """Elements and errors behind them, for which it asks."""
+        """Elements and errors after them, which it must ask for."""
         self.at_once = 1
         self.signal: Signal | None = None
 
@@ -65,7 +65,7 @@ class ConsumerBuffer:
         return length_hint(self.items) + len(self.waiting)
 
     def take_one(self) -> PullResult:
-        """Take what comes next, so that it is counted no more."""
+        """Take the next item, so that it is no longer counted."""
         first = self.waiting.popleft()
         self.taken.append(first if type(first) is PullResult else (first,))
         return HERE
@@ -83,20 +83,20 @@ class ConsumerBuffer:
         return HERE
 
     def take_back(self) -> None:
-        """Have it ask for each element again, as somebody waits until it has fewer."""
+        """Make it ask for each element again, as another consumer waits until it has fewer."""
         self.waiting.extendleft(reversed([*self.items]))  # in one step: the consumer may be taking one meanwhile
         self.at_once = 1
 
     def leave(self) -> None:
-        """Give out nothing more."""
+        """Deliver nothing more."""
         self.taken.clear()
         self.items = iter(())
 
 
 class TeeState:
-    """What the consumers have in common: the iterator, what each has not taken yet, and who waits.
+    """The shared part of the consumers: the iterator, the items that each has not taken yet, and who waits.
 
-    One consumer at a time reads, for all of them, as many elements as are there and as the slowest has room for.
+    One consumer at a time reads for all: as many elements as are ready and as fit into the slowest consumer's buffer.
     """
 
     def __init__(self, iterator: DatasetIterator[Any], count: int, size: int) -> None:
@@ -120,7 +120,7 @@ class TeeState:
             consumer.signal = None
 
     def look(self, number: int) -> PullResult | None:
-        """Tell a consumer that has taken all of its items where there are more; `None` to wait."""
+        """Return the next item for a consumer that has taken all of its items; `None` to wait."""
         with self.lock:
             self.let_go()
             consumer = self.consumers.get(number)
@@ -134,7 +134,8 @@ class TeeState:
         return outcome
 
     def pulled(self) -> PullResult | None:
-        """Have a consumer read on if nobody does and there is room; if not, who is behind says what it takes."""
+        """Let a consumer read if no other does and the buffers have space; if not, the slowest must report what it
+        takes."""
         if self.pulling:
             return None
         for consumer in self.consumers.values():
@@ -155,11 +156,11 @@ class TeeState:
         return not self.pulling and self.has_room()
 
     def has_room(self) -> bool:
-        """Return whether nobody is as far behind as one may be."""
+        """Return whether every consumer's buffer has space."""
         return all(len(consumer) < self.size for consumer in [*self.consumers.values()])
 
     def give(self, read: list[Any]) -> None:
-        """Hand out what was read; nothing if whoever read has been cancelled."""
+        """Hand out the elements that were read; nothing if the consumer that read was cancelled."""
         with self.lock:
             self.let_go()
             self.pulling = False
@@ -170,13 +171,13 @@ class TeeState:
         self.wake()
 
     def wake(self) -> None:
-        """Let all look again."""
+        """Wake all consumers."""
         for consumer in [*self.consumers.values()]:
             if consumer.signal is not None:
                 consumer.signal.notify()
 
     def leave(self, number: int) -> bool:
-        """Let a consumer go; return whether it was the last one."""
+        """Remove a consumer; return whether it was the last one."""
         self.forget(number)
         with self.lock:
             self.let_go()
@@ -188,7 +189,7 @@ class TeeState:
         self.wake()
 
     def let_go(self) -> None:
-        """Hold nothing for consumers that are gone."""
+        """Drop the buffers of consumers that are gone."""
         while self.gone:
             self.consumers.pop(self.gone.popleft(), None)
 
@@ -240,20 +241,20 @@ class Consumer(Closable, Generic[T]):
             del self, shared, consumer, outcome  # a traceback may keep this frame
 
     def close(self) -> None:
-        """Read no more. The others go on; the last one to be closed ends the pipeline."""
+        """Stop reading. The others continue; the last one to be closed ends the pipeline."""
         self._consumer.leave()
         if self._shared.leave(self._number):
             self._shared.iterator.close()
 
     async def aclose(self) -> None:
-        """Read no more, as `close` does, without blocking the event loop."""
+        """Stop reading, as `close` does, without blocking the event loop."""
         self._consumer.leave()
         if self._shared.leave(self._number):
             await self._shared.iterator.aclose()
 
 
 def settled(shared: TeeState, number: int, consumer: ConsumerBuffer, interrupts: DeferredInterrupts) -> PullResult:
-    """Return what a consumer is told when it need not wait any more; what is to be read it has read."""
+    """Return a consumer's next item once there is one; read for all if it is this consumer's turn."""
     while not consumer.taken:
         outcome = shared.look(number)
         if outcome is PULL:
@@ -266,7 +267,7 @@ def settled(shared: TeeState, number: int, consumer: ConsumerBuffer, interrupts:
 
 
 async def settled_async(shared: TeeState, number: int, consumer: ConsumerBuffer) -> PullResult:
-    """Return what a consumer is told when it need not wait any more; what is to be read it has read."""
+    """Return a consumer's next item once there is one; read for all if it is this consumer's turn."""
     while not consumer.taken:
         outcome = shared.look(number)
         if outcome is PULL:
@@ -279,7 +280,7 @@ async def settled_async(shared: TeeState, number: int, consumer: ConsumerBuffer)
 
 
 def pull(shared: TeeState, interrupts: DeferredInterrupts) -> None:
-    """Read on for all consumers; one that is interrupted meanwhile leaves it to the others."""
+    """Read for all consumers; if this one is interrupted meanwhile, another continues."""
     read: list[Any] = []
     try:
         read = [next_within(shared.iterator, interrupts), *at_hand(shared.iterator, shared.room - 1)]
@@ -293,7 +294,7 @@ def pull(shared: TeeState, interrupts: DeferredInterrupts) -> None:
 
 
 async def pull_async(shared: TeeState) -> None:
-    """Read on for all consumers; one that is cancelled meanwhile leaves it to the others."""
+    """Read for all consumers; if this one is cancelled meanwhile, another continues."""
     read: list[Any] = []
     try:
         read = [await anext(shared.iterator), *at_hand(shared.iterator, shared.room - 1)]
@@ -307,7 +308,7 @@ async def pull_async(shared: TeeState) -> None:
 
 
 def failed(shared: TeeState, error: Exception) -> PullResult:
-    """Return an error with the traceback that it had before it was raised here, whose frames know a consumer."""
+    """Return an error with the traceback from before it was raised here, as those frames hold a consumer."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code not in RAISING:
         trace = trace.tb_next
@@ -326,7 +327,7 @@ def thread_wait(consumer: ConsumerBuffer, ready: Callable[[], object], interrupt
 
 
 async def loop_wait(consumer: ConsumerBuffer, ready: Callable[[], object]) -> None:
-    """Wait until `ready()` on the loop that runs; the consumer may have been begun on another one."""
+    """Wait until `ready()` on the running loop; the consumer may have been started on another one."""
     loop = asyncio.get_running_loop()
     if consumer.signal is None or (isinstance(consumer.signal, LoopSignal) and consumer.signal.loop is not loop):
         consumer.signal = LoopSignal(loop, threadsafe=True)
@@ -336,9 +337,9 @@ async def loop_wait(consumer: ConsumerBuffer, ready: Callable[[], object]) -> No
 
 
 def delivered(taken: deque[Any], outcome: PullResult, stop: type[Exception]) -> Any:
-    """Return the element that was taken, or raise the error in its place, or what a consumer was told.
+    """Return the element that was taken, or raise the error in its place.
 
-    When it has left `taken` nothing may be called: Ctrl-C could come when that has returned, and the element be lost.
+    After it has left `taken` nothing may be called: Ctrl-C could come when the call has returned, and lose the element.
     """
     first = None
     try:

@@ -1,4 +1,5 @@
-"""For tests of pipelines: a clock that jumps, contracts that transformations and pipelines keep, a check for leaks.
+"""For tests of pipelines: a clock that jumps, checks of the contracts of transformations and pipelines, a check for
+leaks.
 
 >>> from asyncdata.testing import check_transform
 >>> check_transform(lambda ds: ds.map(lambda x: x * 2).skip(1), lambda items: [x * 2 for x in items][1:])
@@ -40,7 +41,7 @@ LEAK_TIMEOUT: Final = 10.0
 """Seconds within which whatever a pipeline started must be gone; starting processes take seconds on a busy machine."""
 
 INPUTS: Final[tuple[Sequence[Any], ...]] = ((), (7,), range(10), range(300))
-"""What `check_transform` feeds a transformation with unless told otherwise."""
+"""The default inputs of `check_transform`."""
 
 
 class JumpingSelector(selectors.DefaultSelector):
@@ -49,7 +50,7 @@ class JumpingSelector(selectors.DefaultSelector):
     now = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready; block only where no timer would ever end the waiting."""
+        """Return what is ready; block only if no timer would ever end the waiting."""
         ready = super().select(None if timeout is None else 0)
         if not ready and timeout is not None:
             self.now += max(timeout, 0.0)
@@ -120,9 +121,9 @@ def leaves_nothing() -> Generator[None]:
 
 
 def open_descriptors() -> dict[str, str]:
-    """Return what each open file descriptor points to, where the system tells, but for what multiprocessing keeps.
+    """Return what each open file descriptor points to, if the system shows it, without multiprocessing's own.
 
-    With the first process it starts a fork server and a resource tracker, and keeps a pipe to each.
+    With the first process multiprocessing starts a fork server and a resource tracker, and holds a pipe to each.
     """
     found: dict[str, str] = {}
     server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
@@ -143,11 +144,11 @@ def check_transform(
     meaning: Callable[[list[Any]], Iterable[Any]],
     inputs: Iterable[Sequence[Any]] = INPUTS,
 ) -> None:
-    """Check that a transformation, as given to `Dataset.apply`, keeps what asyncdata promises of all of them.
+    """Check that a transformation, as given to `Dataset.apply`, fulfils the contract of all transformations.
 
-    Its elements are those that `meaning` makes of each of the `inputs`, under `for` and `async for`, with both
-    placements, with the optimizer and without; leaving it early leaves no thread, task or descriptor behind.
-    Types and dtypes must be the same too: 7 is not `np.int64(7)`, nor 7.0. Call it outside of an event loop. Raises
+    Its elements must be those that `meaning` makes of each of the `inputs`, under `for` and `async for`, with both
+    placements, with and without the optimizer. Leaving it early must leave no thread, task or descriptor behind. Types
+    and dtypes must be the same too: 7 is not `np.int64(7)`, nor 7.0. Call it outside of an event loop. Raises
     `AssertionError` with the case that failed.
 
     >>> import numpy as np
@@ -170,7 +171,7 @@ def check_transform(
 def check_reads(
     ds: Dataset[Any], expected: list[Any], read: Callable[[Dataset[Any], int], list[Any]], case: str
 ) -> None:
-    """Check what is read in full, and in part."""
+    """Check a complete read, and a partial one."""
     for count in (len(expected) + 1, len(expected) // 2):
         with leaves_nothing():
             got = read(ds, count)
@@ -201,12 +202,12 @@ def read_async(ds: Dataset[Any], count: int) -> list[Any]:
 def check_resumes(build: Callable[[], Dataset[Any]], *, ordered: bool = True, places: int = 25) -> None:
     """Check that a pipeline continues from its states as if it had never been stopped.
 
-    `build` builds it anew each time, as another process would; it must end, so give an endless one a `take`. It is run
-    once as a whole. Then it continues from at least `places` places, all of them if there are fewer, the beginning and
-    the end among them: each time from a state that has been JSON, in a dataset of its own. From there on its elements
-    and errors must be those of the whole run, in the same order, or with `ordered=False` each as often; what is
-    stacked in no order falls into other batches, so end such a pipeline with `unbatch()`. Call it outside of an event
-    loop. Raises `AssertionError` with the place and the first difference.
+    `build` builds the pipeline each time, as another process would; it must end, so give an endless one a `take`. The
+    pipeline runs once to its end. Then it resumes from at least `places` places, all of them if there are fewer, the
+    start and the end included: each time from a state that went through JSON, in a new dataset. From there on its
+    elements and errors must be those of the complete run, in the same order, or with `ordered=False` each as often.
+    Without a fixed order batches differ, so end such a pipeline with `unbatch()`. Call it outside of an event loop.
+    Raises `AssertionError` with the place and the first difference.
 
     >>> check_resumes(lambda: Dataset.range(40).map(lambda x: x * x).shuffle(10).batch(4))
     >>> check_resumes(lambda: Dataset.range(40).map(abs, num_parallel_calls=4, deterministic=False), ordered=False)
@@ -234,7 +235,7 @@ class Raised:
 
 
 def outcomes(elements: DatasetIterator[Any]) -> Iterator[Any]:
-    """Yield what an iterator gives, failures in their places; raise what ends the pipeline."""
+    """Yield an iterator's elements, failures in their places; raise the error that ends the pipeline."""
     for delivered in counting(elements.state_dict()["delivered"]):
         try:
             yield next(elements)
@@ -264,7 +265,7 @@ def run_with_states(ds: Dataset[Any], places: int) -> tuple[list[Any], list[tupl
 
 
 def in_order(got: list[Any], expected: list[Any]) -> str | None:
-    """Return how the first difference between two sequences reads."""
+    """Return a sentence about the first difference between two sequences, or `None`."""
     for place, (one, other) in enumerate(zip_longest(got, expected, fillvalue=END)):
         if one is END:
             return f"it ended {place} elements later, but {other!r:.200} should follow"
@@ -276,7 +277,8 @@ def in_order(got: list[Any], expected: list[Any]) -> str | None:
 
 
 def as_often(got: list[Any], expected: list[Any]) -> str | None:
-    """Return how the first difference between two multisets reads; most come in about the same order."""
+    """Return a sentence about the first difference between two multisets, or `None`; most come in about the same
+    order."""
     left = list(expected)
     for element in got:
         place = next((place for place, other in enumerate(left) if same(element, other)), None)

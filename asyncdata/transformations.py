@@ -405,10 +405,10 @@ class Transformations(Generic[T]):
 
         With several sizes, batches have these sizes in turn.
 
-        Batches are writable. Rows are copied only where needed: not if the step right before made the batch, or the
-        function of a `map` that holds no reference to it. Rows that are not copied are in one array, are at least an
-        eighth of it, and have more than 8 KB. Such a batch holds the entire array in memory; steps that hold elements
-        for long, such as `shuffle` and `cache`, copy it.
+        Batches are writable. Rows are not copied if their batch was made by the step right before, or by the function
+        of a `map` that holds no reference to it. They must also be in one array, be at least an eighth of it, and have
+        more than 8 KB. Such a batch holds the entire array in memory; steps that hold elements for long, such as
+        `shuffle` and `cache`, copy it.
 
         >>> import asyncdata as ad
         >>> list(ad.Dataset.range(6).batch(2).rebatch(3))

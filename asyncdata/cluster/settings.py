@@ -19,7 +19,7 @@ class Cluster:
 
     It goes into options: `Options(cluster=ad.Cluster())`. Elements, their order, errors and states are the same as
     without it; see docs/scale-out.md. It needs the extra `ray`, and `ray.init()` if the cluster is not on this machine.
-    Pipelines of one process that have equal settings share the actors. `PlanError` for values that cannot be.
+    Pipelines of one process that have equal settings share the actors. `PlanError` for invalid values.
 
     >>> import asyncdata as ad
     >>> ds = ad.Dataset.range(3).with_options(ad.Options(cluster=ad.Cluster(calls=16, num_cpus=2)))
@@ -28,26 +28,25 @@ class Cluster:
     """
 
     calls: int = 8
-    """How many calls are made at once, each by an actor of its own; in place of `num_parallel_calls`. With fewer
-    processors in the cluster than they need it continues with as many actors as there is room for. With 0 calls stay
-    where the pipeline runs."""
+    """How many calls are made at once, each by an actor of its own; it replaces `num_parallel_calls`. If the cluster
+    has too few free processors, it continues with as many actors as fit. With 0, calls are made where the pipeline
+    runs."""
 
     runs: int = 0
     """How many actors run the datasets that `flat_map`, readers of several files and `interleave(num_parallel_calls=)`
-    open, whole: their files are read, and their functions called, on the workers. Every node must reach the files by
-    the same names: a bucket, a shared file system. With 0 they are read where the pipeline runs."""
+    open. A dataset runs entirely on its worker: files are read there, and functions called. Every node must reach the
+    files by the same names: a bucket, a shared file system. With 0 they are read where the pipeline runs."""
 
     num_cpus: float = 1
-    """How many processors Ray sets aside for each actor; may be a fraction."""
+    """How many processors Ray reserves for each actor; may be a fraction."""
 
     timeout: float = 300.0
-    """For how many seconds to wait while there is no actor at all, as the cluster has no room: then it is a
-    `StageError`."""
+    """For how many seconds to wait while the cluster has no free resources for any actor; then it is a `StageError`."""
 
     copy: bool = True
-    """Whether arrays that come back are the consumer's own and writable. With `False` they are read-only views into
-    Ray's object store, which saves a copy and holds the store's memory as long as they live. Functions on workers then
-    get read-only views, too."""
+    """Whether results are writable arrays of the consumer's own. With `False` they are read-only views into Ray's
+    object store, which saves a copy and holds the store's memory as long as they live. Functions on workers then also
+    get read-only views."""
 
     def __post_init__(self) -> None:
         for name in ("calls", "runs"):
@@ -61,6 +60,6 @@ class Cluster:
 
 
 def check_positive(name: str, what: str, value: Any) -> None:
-    """Raise `PlanError` for what is no positive number."""
+    """Raise `PlanError` unless `value` is a positive number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value) or value <= 0:
         raise PlanError(f"Cluster({name}=) must be {what} above 0, got {value!r:.80}")
