@@ -1,4 +1,4 @@
-"""Elements that are kept on disk: caches and saved datasets."""
+"""Elements on disk: caches and saved datasets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Elements written to a file as they are read. What is complete stays if a process dies, and is continued."""
+"""Elements written to a file as they are read. If a process dies, complete elements stay, and the next one
+continues."""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ from asyncdata.storage import BLOCK_BYTES, AppendFile, RandomFile, write_whole
 __all__ = ("CacheWriter", "begin_writing")
 
 SECONDS: Final = 2.0
-"""How often the place is written down from which a process that comes after one that died goes on."""
+"""How often the position is saved from which another process continues if this one dies."""
 
 
 class CacheWriter:
     """A file of elements that this process writes: a prefix of them, in order.
 
-    Several readers on several threads may fill it at once, as they all run the same epoch of the input: whoever comes
-    first with an element adds it. The last that leaves closes it.
+    Several readers on several threads may fill it at once, as they all run the same epoch of the input: the first that
+    has read an element adds it. The last reader to leave closes it.
     """
 
     def __init__(self, file: AppendFile, heading: Header, most: int) -> None:
@@ -53,12 +54,12 @@ class CacheWriter:
 
     @property
     def path(self) -> str:
-        """Where the elements lie now."""
+        """The path of the elements now."""
         return str(self.file.path if self.whole else AppendFile.partial(self.file.path))
 
     @property
     def place(self) -> Path:
-        """Where the mark lies."""
+        """The path of the mark."""
         return AppendFile.partial(self.file.path).with_suffix(".position")
 
     def find(self) -> None:
@@ -86,9 +87,9 @@ class CacheWriter:
             self.read_mark()
 
     def read_mark(self) -> None:
-        """Read from where the input goes on, if that was written down for what is kept and is not damaged.
+        """Read where the input resumes, if that was saved for the elements in the file and is not damaged.
 
-        Without it the input begins anew, and what is kept of it is not written again.
+        Without it the input starts again, and elements that are in the file are not written again.
         """
         with suppress(OSError, ValueError, KeyError, TypeError):
             manifest: dict[str, Any] = json.loads(self.place.read_bytes())
@@ -113,7 +114,7 @@ class CacheWriter:
                 self.write_mark()
 
     def marked(self) -> PositionMark:
-        """Return from where the input goes on, at most what is kept."""
+        """Return where the input resumes, at most after the elements in the file."""
         with self.busy:
             self.take_mark()
             return self.mark
@@ -126,7 +127,7 @@ class CacheWriter:
         self.last = None
 
     def write_mark(self) -> None:
-        """Write down from where the input goes on, where there is room."""
+        """Save where the input resumes, if the disk has space."""
         if self.last is not None:
             self.take_mark()
             place = {"of": self.key(), "elements": self.mark.elements, "position": self.mark.position}
@@ -136,7 +137,8 @@ class CacheWriter:
         self.time = time.monotonic()
 
     def finish(self, number: int) -> None:
-        """Say that the input has ended after so many elements: if all of them are kept, the file gets its name."""
+        """Note that the input has ended after so many elements: if all of them are in the file, it gets its final
+        name."""
         with self.busy:
             if number != self.count or self.whole:
                 return
@@ -154,7 +156,7 @@ class CacheWriter:
         return True
 
     def leave(self) -> None:
-        """Let go of the file, if nobody else reads it, and say how far it has come."""
+        """Release the file, if no other thread uses it, and save how far it has come."""
         with ALL, self.busy:
             self.readers -= 1
             if not self.readers and not self.file.inherited:
@@ -175,7 +177,7 @@ OPEN: Final[dict[Path, CacheWriter]] = {}
 """What this process is writing."""
 
 ALL: Final = forks.lock()
-"""Held by whoever changes that."""
+"""Held by the thread that changes the table."""
 
 
 def whole_records(path: str, most: int) -> tuple[int, int]:
@@ -212,7 +214,8 @@ def has_mark(path: str, count: int, end: int) -> bool:
 
 
 def begin_writing(path: str, heading: Header, most: int) -> CacheWriter | None:
-    """Return what writes the file at `path`, to be left; `None` if somebody else does, or has just done so."""
+    """Return the writer of the file at `path`, to be left; `None` if another process writes it, or has just
+    finished."""
     target = Path(path).absolute()
     with ALL:
         writing = OPEN.get(target)
@@ -228,7 +231,7 @@ def begin_writing(path: str, heading: Header, most: int) -> CacheWriter | None:
 
 
 def headed(file: AppendFile) -> Header | None:
-    """Return what a file was begun with, `None` if the machine stopped before that was on the disk."""
+    """Return the header of a file, `None` if the machine stopped before that was on the disk."""
     try:
         return Header.read(str(AppendFile.partial(file.path)))
     except ResumeError:

@@ -45,7 +45,8 @@ BEHIND: Final = "steps before it are cached, and steps after it run in each epoc
 
 @dataclass(frozen=True, eq=False)
 class FileCache(Unary):
-    """The input's elements, computed once and kept in a file. The input is run as it was built: the file tells it."""
+    """The input's elements, computed once and stored in a file. Rules do not rewrite the input: the file describes
+    it."""
 
     path: str = field(metadata=ELSEWHERE)
     made_of: tuple[str, ...] = field(repr=False, metadata=ELSEWHERE)
@@ -81,7 +82,8 @@ class FileCache(Unary):
 
     @property
     def whole(self) -> int | None:
-        """How many elements the file of this pipeline has; `None` while it is not whole, or if it is another's."""
+        """How many elements the file of this pipeline has; `None` while it is not complete, or if it is another
+        pipeline's."""
         with suppress(ResumeError):
             if self.heading(self.path) is not None:
                 return recorded_count(self.path)
@@ -132,7 +134,7 @@ class FileCache(Unary):
             )
 
     def as_filled(self) -> Node:
-        """Return the input with the seeds of what is kept."""
+        """Return the input with the seeds of the stored elements."""
         header = self.heading(self.path) or self.heading(str(AppendFile.partial(self.path)))
         return self.input if header is None else header.seeded(self.input)
 
@@ -144,7 +146,7 @@ class FileCache(Unary):
         return header
 
     async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
-        """Yield the kept elements, then the rest of the input."""
+        """Yield the stored elements, then the rest of the input."""
         place = self.parse_position(position, CachePosition.of)
         whole = self.heading(self.path)
         if place.input is not None:
@@ -167,7 +169,7 @@ class FileCache(Unary):
         return heading
 
     def begun(self, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
-        """Yield all elements behind a place, and write them, unless somebody else does."""
+        """Yield all elements after a place, and write them, unless another process does."""
         if place.done and not self.input.in_order:
             raise ResumeError(
                 f"{self.path}: the state was taken while this file was read; the file is gone, and writing it again "
@@ -181,7 +183,7 @@ class FileCache(Unary):
         return self.filled(writing, scope, want, place)
 
     def read_or_run(self, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
-        """Yield what somebody else has written, or run the input while somebody else writes."""
+        """Yield what another process has written, or run the input while another process writes."""
         if (whole := self.heading(self.path)) is not None:
             return self.stored(self.path, self.going_on(whole, place), scope, want, place.done)
         if not self.input.in_order:
@@ -200,7 +202,7 @@ class FileCache(Unary):
                 number += len(block)
 
     async def passing(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        """Yield elements of an input without order as they come: a state tells where the input was."""
+        """Yield elements of an input without a fixed order as they come: a state holds the position of the input."""
         async with aclosing(self.as_filled().open(scope.with_epoch(FIRST_EPOCH), want, start)) as source:
             number = 0
             async for block in source:
@@ -266,7 +268,7 @@ class FileCache(Unary):
             raise
 
     def kept(self, writing: CacheWriter, number: int, block: Block) -> Block:
-        """Write what follows the elements that are kept, up to the first that failed or cannot be written."""
+        """Write the elements after those in the file, up to the first that failed or cannot be written."""
         try:
             writing.keep(number, block)
         except (OSError, MemoryError):
@@ -301,7 +303,7 @@ class FileCache(Unary):
     async def stored(
         self, path: str, heading: Header, scope: Scope, want: Demand, done: int, count: int = -1
     ) -> Blocks:
-        """Yield the elements in a file from number `done` on, to number `count` or all, which its end tells."""
+        """Yield the elements in a file from number `done` on, to number `count` or to its end."""
         offset, number = await scope.in_thread(lambda: self.near(path, done)) if count < 0 and done else (0, -1)
         file = RecordFile(path, max_record_bytes=self.indexes.most)
         content = file.contents_of(scope, offset)
@@ -368,7 +370,7 @@ def is_mark(record: Any) -> bool:
 
 
 def size_of(block: Block) -> int:
-    """Return about how many bytes some elements make; what is nested is taken to be large."""
+    """Return about how many bytes some elements have; nested ones count as large."""
     if block.columns:
         return sum([len(part) * part.weight for part in block.columns])
     try:
@@ -378,6 +380,6 @@ def size_of(block: Block) -> int:
 
 
 def snapshot_path(heading: Header, plan: Node, folder: str) -> str:
-    """Return where in a folder the elements of a pipeline are kept: a name for its heading, without seeds by chance."""
+    """Return the path of a pipeline's file in a folder: its name is a hash of the heading, without random seeds."""
     words = repr((heading.plan, heading.contents, heading.shares, chosen_seeds(plan))).encode()
     return str(Path(folder, blake2b(words, digest_size=16).hexdigest()))

@@ -1,4 +1,4 @@
-"""Header: what a file of kept elements says of the pipeline that they came from, so that no other uses them."""
+"""Header: describes in a cache file the pipeline of its elements, so that no other pipeline uses them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Header(NamedTuple):
         raise ResumeError(f"{path}: not a cache file, or one of another version; delete it, or give another name")
 
     def check(self, path: str, plan: Node, contents: Sequence[str]) -> None:
-        """Raise `ResumeError` unless the file is of this pipeline; where nobody chose a seed, any will do."""
+        """Raise `ResumeError` unless the file is of this pipeline; where the user gave no seed, any seed fits."""
         now = Header.of(plan, contents)
         for place, (old, new) in enumerate(zip_longest(self.plan, now.plan)):
             if old != new:

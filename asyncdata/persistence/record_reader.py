@@ -1,4 +1,4 @@
-"""Elements read from their records, in order or by number, what is damaged as the failure in its place."""
+"""Elements read from their records, in order or by number; a damaged one is a failure in its place."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def element_of(record: Any) -> Any:
 
 
 async def elements_at(records: Blocks, spots: Sequence[Spot], method: str) -> Blocks:
-    """Yield the elements that these records, which lie at these spots, hold."""
+    """Yield the elements of these records, which are at these spots."""
     done = 0
     async with aclosing(records):
         async for block in records:

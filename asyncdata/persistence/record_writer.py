@@ -24,7 +24,7 @@ def framed(
 ) -> Iterator[tuple[int, bytes | memoryview]]:
     """Yield the elements of blocks in frames, and how many they are, in groups.
 
-    A group ends with the element that fills the `room` that there is for it, in bytes.
+    A group ends with the element that reaches its size in bytes, `room`.
     """
     for in_columns, some in groupby(blocks, lambda block: bool(block.columns)):
         if in_columns:
@@ -36,7 +36,7 @@ def framed(
 
 
 def size_in_arrays(block: Block) -> int | None:
-    """Return how many bytes elements have that lie in arrays of numbers; `None` of others, which may be of any size."""
+    """Return the size in bytes of elements in arrays of numbers; `None` for others, which may have any size."""
     for part in block.columns:
         if not part.integers and any(leaf.dtype.hasobject for leaf in leaves_of(part.value)):
             return None
@@ -45,7 +45,7 @@ def size_in_arrays(block: Block) -> int | None:
 
 def gathered(parts: Sequence[ColumnBatch]) -> Sequence[ColumnBatch]:
     """Return parts that follow each other, if they are many and small, as one that has the same elements."""
-    if not all(part.complete for part in parts):  # somebody may have changed elements
+    if not all(part.complete for part in parts):  # the user's code may have changed elements
         return parts
     kinds = {part.integers for part in parts}
     if kinds == {True}:

@@ -56,7 +56,7 @@ SECONDS: Final = 5.0
 
 
 class Iterated(Protocol):
-    """A dataset, as what is below it knows it."""
+    """A dataset, as this lower layer sees it."""
 
     def iterate(self, *, state: Mapping[str, Any] | None = None) -> Any:
         """Return an iterator, from a state on if there is one."""
@@ -79,7 +79,7 @@ def save(
 ) -> None:
     """Write all elements of a dataset to a folder, which gets its name when it is complete.
 
-    It has these contents and seeds that somebody chose, which saving must have again to go on.
+    It stores the contents and the user's seeds, which must be the same for a save to continue.
     """
     interval, compression = interval_of(checkpoint_args or {}), None if compression in {"", "AUTO"} else compression
     compressor(compression)  # raises where the mistake is made
@@ -95,12 +95,12 @@ def save(
         partial.mkdir(exist_ok=True)
         fill(dataset, next_block, ShardWriters(partial, compression, shard_func, contents, seeds, lock), interval)
         for left in (*partial.glob(f".{STATE}.*"), *partial.glob(f".{MANIFEST}.*")):
-            left.unlink(missing_ok=True)  # what a process that was killed had begun to write
+            left.unlink(missing_ok=True)  # begun by a process that was killed
         sync_folder(partial)
         with suppress(FileNotFoundError):
             target.rmdir()  # an empty folder, or nothing: what came there meanwhile is an error
         partial.rename(target)
-        (target / STATE).unlink(missing_ok=True)  # not before: it tells whose the folder is
+        (target / STATE).unlink(missing_ok=True)  # not before: it says which pipeline the folder belongs to
         sync_folder(target.parent)
     finally:
         lock.release()
@@ -135,7 +135,7 @@ def fill(dataset: Iterated, next_block: NextBlock, shards: ShardWriters, interva
                     shards.hold(elements.state_dict())
                     begin, left = time.monotonic(), interval or MOST
             state = None
-            with suppress(ResumeError):  # a source that cannot tell where it is has ended all the same
+            with suppress(ResumeError):  # a source without states has ended all the same
                 state = elements.state_dict()
         shards.finish(state)
     finally:
@@ -177,7 +177,7 @@ class ShardWriters:
         self.group = 1
 
     def shard(self, number: int, elements: int = 0, size: int = 0) -> ShardWriter:
-        """Return one of the files, begun or gone on with."""
+        """Return one of the files, new or continued."""
         self.check()
         if number not in self.shards:
             self.shards[number] = ShardWriter(self.path(number), self.compression, elements, size)
@@ -189,14 +189,14 @@ class ShardWriters:
             self.lock.check()
 
     def path(self, number: int) -> Path:
-        """Return where one of the files lies."""
+        """Return the path of one of the files."""
         return self.folder / f"{number:05}.tfrecord"
 
     def take_up(self) -> dict[str, Any] | None:
         """Take up where another process stopped, and return the state of its iterator; `None` if there was none."""
         manifest = self.read_manifest()
         for left in {*self.folder.glob("*.tfrecord")} - {self.path(number) for number, _, _ in manifest["shards"]}:
-            left.unlink()  # begun after that was written down, and maybe not again
+            left.unlink()  # begun after the state was saved, and maybe not again
         for number, elements, size in manifest["shards"]:
             self.shard(number, elements, size)
             self.current = number
@@ -205,7 +205,7 @@ class ShardWriters:
     def read_manifest(self) -> dict[str, Any]:
         """Return what was written down when it was last held; `ResumeError` if that is of something else.
 
-        Where it is damaged saving begins anew.
+        If it is damaged, saving starts again.
         """
         try:
             manifest = shaped((self.folder / STATE).read_bytes(), int, "contents", "state")
@@ -286,7 +286,7 @@ class ShardWriters:
     def finish(self, state: Mapping[str, Any] | None = None) -> None:
         """Write the manifest when all shards are on the disk, next to the state at the end, which says whose they are.
 
-        Where the machine stops before that is on the disk, saving begins anew.
+        If the machine stops before that is on the disk, saving starts again.
         """
         self.shard(0)
         self.sync()
@@ -315,7 +315,7 @@ def chosen(choose: Call, element: Any) -> int:
 
 
 def shaped(content: bytes, shard: type[int | str], *more: str) -> Any:
-    """Return what a file tells of the shards, of which each has such a number or name.
+    """Return a file's list of shards, each of which has such a number or name.
 
     `ValueError` if that has not the shape it was written in, or is damaged. Earlier files have no checksum.
     """
@@ -410,7 +410,7 @@ class ElementFile(RecordFile):
 
     @property
     def recognises(self) -> bool:
-        return False  # the folder tells
+        return False  # the folder shows it
 
     @property
     def cardinality(self) -> int:
@@ -449,7 +449,7 @@ class Saved:
 
     @classmethod
     def at(cls, path: str, compression: str | None, max_record_bytes: int) -> Self:
-        """Return the dataset that was saved to a folder; raise if it is not there, or not whole."""
+        """Return the dataset that was saved to a folder; raise if it is missing or incomplete."""
         folder = Path(path)
         try:
             manifest = shaped((folder / MANIFEST).read_bytes(), str)
@@ -493,7 +493,7 @@ class Saved:
         return [self.shards[path] for path in paths]
 
     def position(self, path: str, number: int) -> Position:
-        """Return the position of an element, as reading its file in order tells it; the end behind the last."""
+        """Return the position of an element, the same as when its file is read in order; the end after the last."""
         return self.indexes.position(path, number)
 
     def fetch(self, spots: Sequence[Spot], scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:

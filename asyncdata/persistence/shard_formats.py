@@ -1,4 +1,4 @@
-"""The formats that datasets are written in: what a file is called, and how elements stand in it."""
+"""The formats that datasets are written in: the names of files, and the layout of elements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ShardFormat:
     extension: ClassVar[str]
 
     layout: tuple[str, ...] = ()
-    """What was asked for and changes the files."""
+    """The arguments that change the files."""
 
     @property
     def memo(self) -> str:
@@ -52,7 +52,7 @@ class ShardFormat:
 
 
 class Each:
-    """Elements that stand in a file one after another, each by itself."""
+    """Elements in a file one after another, each by itself."""
 
     def __init__(self, encode: Callable[[Any], bytes]) -> None:
         self._encode = encode
@@ -97,7 +97,7 @@ class Samples(ShardFormat):
 
 
 class ParquetRows(ShardFormat):
-    """Rows in Parquet files, all of one schema: the one that is told, or that of the first row group."""
+    """Rows in Parquet files, all of one schema: the given one, or that of the first row group."""
 
     method = "write_parquet"
     extension = ".parquet"
@@ -126,7 +126,7 @@ class ParquetRows(ShardFormat):
 
 
 def framed(element: Any) -> bytes:
-    """Return a record as it stands in a TFRecord file."""
+    """Return a record in the layout of a TFRecord file."""
     if not isinstance(element, bytes):
         raise StructureError(
             f"write_tfrecords needs elements that are bytes, got {type(element).__name__}; make_example makes bytes "

@@ -1,4 +1,4 @@
-"""Shards: files of a format that a dataset is written to, one after another, each whole or not there."""
+"""Shards: files of a format that a dataset is written to, one after another, each complete or absent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MANIFEST: Final = ".asyncdata-write.json"
 
 
 class Iterated(Protocol):
-    """A dataset, as what is below it knows it."""
+    """A dataset, as this lower layer sees it."""
 
     def iterate(self, *, state: Mapping[str, Any] | None = None) -> Any:
         """Return an iterator, from a state on if there is one."""
@@ -40,7 +40,7 @@ ENDINGS: Final = {"GZIP": ".gz", "ZLIB": ".zz"}
 
 @dataclass(frozen=True)
 class ShardedWrite:
-    """What is written where: into how many files, or into as many of `shard_bytes` as are needed."""
+    """The folder and format of a write, and the number of files, or their size `shard_bytes`."""
 
     format: ShardFormat
     folder: str
@@ -66,7 +66,7 @@ class ShardedWrite:
         progress: Callable[[int, int], object] | None,
         contents_seeds_total: tuple[Sequence[str], Sequence[Sequence[int]], int],
     ) -> ShardedWrite:
-        """Return what a user asked for."""
+        """Return the shards for the user's arguments."""
         contents, seeds, total = contents_seeds_total
         compressor(compression)  # raises where the mistake is made
         check_count(form.method, "shard_bytes", shard_bytes, 1)
@@ -105,13 +105,13 @@ class ShardedWrite:
         return [self.path(place) for place in range(len(self.done))]
 
     def path(self, place: int) -> str:
-        """Return where a shard lies."""
+        """Return the path of a shard."""
         return f"{self.folder}/{place:05}{self.format.extension}{ENDINGS.get(self.compression or '', '')}"
 
     def read_manifest(self) -> dict[str, Any]:
         """Return how far it has come; `ResumeError` if that is damaged, or of something else.
 
-        `FileExistsError` if there is a shard, and nothing that tells of it.
+        `FileExistsError` if there is a shard, but no record of it.
         """
         try:
             manifest: dict[str, Any] | None = json.loads(self.manifest_bytes())
@@ -150,7 +150,7 @@ class ShardedWrite:
         """Write the shards from a state on."""
         if state is None:
             self.done.clear()
-            self.hold(None, complete=False)  # what is there from now on is of this dataset
+            self.hold(None, complete=False)  # files from now on are of this dataset
         with dataset.iterate(state=state) as elements:
             rest = iter(elements)
             while (count := self.count(len(self.done))) >= 0:
@@ -159,7 +159,7 @@ class ShardedWrite:
                     break
                 self.done.append(self.shard(first, rest, count))
                 state = None
-                with suppress(ResumeError):  # a source that cannot tell where it is: all is written anew
+                with suppress(ResumeError):  # a source without states: all is written again
                     state = elements.state_dict()
                 self.hold(state, complete=False)
             if next(rest, rest) is not rest:
@@ -210,7 +210,7 @@ class ShardedWrite:
             sink.abort()
 
     def hold(self, state: Mapping[str, Any] | None, *, complete: bool) -> None:
-        """Write down how far it has come, and tell the user."""
+        """Save how far it has come, and call the user's `progress`."""
         seeds = [list(pair) for pair in self.seeds]
         manifest = {
             "contents": self.contents,
@@ -270,6 +270,6 @@ class ShardWriter:
 
 
 def chained(first: list[Any], rest: Iterator[Any]) -> Iterator[Any]:
-    """Yield what was read ahead, and then the rest, which is read no further than is asked for."""
+    """Yield the elements that were read ahead, and then the rest, which is read only as requested."""
     yield from first
     yield from rest

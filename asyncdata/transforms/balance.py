@@ -49,7 +49,7 @@ class Balance(Unary):
     def of(
         plan: Node, cost: Callable[..., Any], size: int, ranks: int | None, rank: int | None, steps: int, drop: bool
     ) -> Balance:
-        """Return the node for what the user asked for, for this process if nobody says which."""
+        """Return the node for the user's arguments; the default share is this process's."""
         size = check_count(METHOD, "batch_size", size, 1)
         steps = check_count(METHOD, "steps", steps, 1)
         if ranks is None and rank is None:
@@ -217,7 +217,7 @@ class Balancer(Step):
         return Block(piece.items, tickets, True)
 
     def spot(self, tickets: Tickets, done: int) -> GroupStart:
-        """Return where things stand after `done` of some elements."""
+        """Return the position after `done` of some elements."""
         held = BatchState(tickets, done, [piece.tickets for piece in self.held], self.overtaken)
         return GroupStart(held, self.number, self.given)
 
@@ -255,7 +255,7 @@ class GroupStart:
 
 @final
 class DealtTickets(Tickets):
-    """Elements of a group, at some places, that one rank is given; and where things stand before and after."""
+    """The elements of a group, at some places, that one rank gets; and the positions before and after."""
 
     __slots__ = ("after", "before", "places", "whole")
 

@@ -46,7 +46,7 @@ class Batch(Unary):
         return Fold(lambda _: self.step())
 
     def check_back(self, scope: Scope, start: Start) -> None:
-        given = {plain(ticket): ticket for ticket in start.back}  # one may be wanted twice, as one cut into two rows is
+        given = {plain(ticket): ticket for ticket in start.back}  # one ticket may be needed twice, if cut into two rows
         members = [*chain.from_iterable(map(members_of, given.values()))]
         inner = Start.of(listed(start.position)[0], members)
         if twice := repeated_ones([*map(plain, inner.back)]):
@@ -171,12 +171,12 @@ class Batcher(Step):
         return Block.join(out) if out else Block([])
 
     def hold(self, block: Block) -> None:
-        """Keep elements for the batch under construction."""
+        """Add elements to the batch under construction."""
         self.held.append(block)
         self.count += len(block)
 
     def spot(self, tickets: Tickets, done: int) -> BatchState:
-        """Return where things stand after `done` of some elements."""
+        """Return the position after `done` of some elements."""
         return BatchState(tickets, done, [piece.tickets for piece in self.held], self.overtaken > 0)
 
     def cut(self, before: BatchState) -> Block:
@@ -236,7 +236,7 @@ class BatchState(NamedTuple):
 class BatchTickets(Tickets):
     """The tickets of full batches, cut from elements that follow each other at `stops`.
 
-    `before` is where things stood before.
+    `before` is the position before.
     """
 
     __slots__ = ("before", "stops", "whole")
@@ -258,7 +258,7 @@ class BatchTickets(Tickets):
 
 @final
 class PassedTickets(Tickets):
-    """The ticket of one thing that went out, a failure or the last batch, and where things stood before and after."""
+    """The ticket of one item that was given out, a failure or the last batch, and the positions before and after."""
 
     __slots__ = ("after", "before", "ticket")
 

@@ -29,7 +29,7 @@ class BatchWithin(Batch):
 
     @staticmethod
     def of(plan: Node, size: int, drop_remainder: bool, within: Any) -> BatchWithin:
-        """Return the node for what the user asked for."""
+        """Return the node for the user's arguments."""
         if isinstance(within, bool) or not isinstance(within, (int, float)) or not 0 < within < inf:
             raise PlanError(f"batch(within=) must be a number of seconds above 0, got {within!r:.80}")
         if drop_remainder:
@@ -104,9 +104,9 @@ class Timed:
 
 @final
 class Inlet:
-    """Reads the input in a task of its own, a block each time that it is asked to, so that nobody needs to wait for it.
+    """Reads the input in a task of its own, one block per request, so that the batch step need not wait for it.
 
-    Who waited and gave up finds the block later.
+    A caller that gave up waiting finds the block later.
     """
 
     def __init__(self, scope: Scope, opener: Opener, start: Start) -> None:

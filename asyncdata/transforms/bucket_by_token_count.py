@@ -59,7 +59,7 @@ class BucketByTokenCount(Unary):
     def of(
         plan: Node, max_tokens: int, length_func: Callable[..., int] | None, size: int, overlong: str, values: Any
     ) -> BucketByTokenCount:
-        """Return the node for what the user asked for."""
+        """Return the node for the user's arguments."""
         most = check_count(METHOD, "max_tokens", max_tokens, 1)
         size = check_count(METHOD, "buffer_size", size, 1)
         if overlong not in OVERLONG:
@@ -67,7 +67,7 @@ class BucketByTokenCount(Unary):
             raise PlanError(f"{METHOD}(overlong=) must be one of {choices}, got {overlong!r:.80}")
         call = Call(METHOD, length_of, spread=False) if length_func is None else Call(METHOD, length_func)
         if length_func is None:
-            call.label = f"{METHOD}({most})"  # a line of ours would help nobody
+            call.label = f"{METHOD}({most})"  # a line inside this package would not help the user
         if call.is_async:
             raise PlanError(f"{METHOD}(length_func=) must be a plain function: {call.name} is a coroutine function")
         check_arguments(call, plan)
@@ -165,7 +165,7 @@ class BufferedElement(NamedTuple):
 
 
 class TokenBufferState(NamedTuple):
-    """Where things stood: after `done` of some elements, with others held, of which so many were being given out."""
+    """A position: after `done` of some elements, with others held, and how many of these were being given out."""
 
     tickets: Tickets
     done: int
@@ -215,7 +215,7 @@ class TokenBucketer(Step):
         return self.given(before)
 
     def filling(self) -> TokenBufferState:
-        """Return where things stand while the buffer is filled."""
+        """Return the position while the buffer is filled."""
         leaving = len(self.held) + self.leaving if self.leaving else 0
         return TokenBufferState(self.tickets, self.seen, self.held, 0, len(self.held), leaving)
 

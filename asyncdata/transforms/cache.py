@@ -1,4 +1,4 @@
-"""cache: elements of the first epoch are kept in memory for the following ones."""
+"""cache: elements of the first epoch are stored in memory for later ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ("Cache", "MemoryCache")
 
 
 class Hole:
-    """In the place of an element that failed, which is asked for again each time."""
+    """Takes the place of an element that failed, which is read again each time."""
 
     __slots__ = ()
 
@@ -45,10 +45,10 @@ HOLE: Final = Hole()
 
 
 class MemoryCache:
-    """What has been kept so far: a prefix of the elements, and whether that is all of them.
+    """The cached elements: a prefix of the input's elements, and whether these are all.
 
-    Iterators on several threads may fill it at once: they all run the same epoch of the input, so that whoever comes
-    first with an element may add it.
+    Iterators on several threads may fill it at once: they all run the same epoch of the input, so the first that has
+    read an element adds it.
     """
 
     def __init__(self, max_bytes: int | None = None) -> None:
@@ -63,14 +63,14 @@ class MemoryCache:
         self.lock = forks.lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel empty: another process keeps elements of its own."""
+        """Pickle it empty: another process caches its own elements."""
         return MemoryCache, (self.max_bytes,)
 
     def offer(self, position: int, block: Block, again: bool | None) -> None:
-        """Keep the elements of `block`, number `position` and following, if they follow the kept ones and fit.
+        """Add the elements of `block`, from number `position` on, if they follow the cached ones and fit.
 
-        Where one failed a hole is kept if it can be asked for `again`, or it is kept itself if that is `None`; else
-        what is kept ends before it.
+        For a failed element a hole is stored if it can be read `again`, or the failure itself if that is `None`; else
+        the cache ends before it.
         """
         with self.lock:
             begin = len(self.items)
@@ -92,7 +92,7 @@ class MemoryCache:
             self.last = (block.tickets, len(self.items) - position)
 
     def fitting(self, added: list[Any], most: int) -> list[Any]:
-        """Return those elements for which there is room; if one has none, none after it has."""
+        """Return the elements that fit into the cache; after one that does not fit, none does."""
         for place, item in enumerate(added):
             self.bytes += nbytes(item)
             if self.bytes > most:
@@ -101,7 +101,7 @@ class MemoryCache:
         return added
 
     def behind(self, position: int) -> Start:
-        """Return where the input continues at number `position`: at once if that is after the kept elements."""
+        """Return where the input continues at number `position`: at once if that is after the cached elements."""
         with self.lock:
             if self.last is None or position != len(self.items):
                 return Start(skip=position)
@@ -109,7 +109,7 @@ class MemoryCache:
             return Start.of(tickets.at(place))
 
     def kept(self, position: int, count: int) -> Block | None:
-        """Return up to `count` kept elements from number `position` on, `None` if there are none."""
+        """Return up to `count` cached elements from number `position` on, `None` if there are none."""
         with self.lock:  # others fix what failed, and add what does
             items = self.items[position : position + count]
             good = not self.odd or self.odd.isdisjoint(range(position, position + len(items)))
@@ -121,11 +121,11 @@ class MemoryCache:
         return Block(items, failed=Failure in set(map(type, items))) if items else None
 
     def has_hole(self, position: int) -> bool:
-        """Return whether number `position` failed whenever it was asked for."""
+        """Return whether element `position` has failed each time it was read."""
         return position in self.odd and type(self.items[position]) is Hole
 
     def mend(self, position: int, item: Any) -> None:
-        """Keep an element that had failed before, if it fits."""
+        """Add an element that had failed before, if it fits."""
         with self.lock:
             if self.max_bytes is not None:
                 size = nbytes(item)
@@ -136,7 +136,7 @@ class MemoryCache:
             self.odd.discard(position)
 
     def adopt(self, other: MemoryCache) -> None:
-        """Keep what another cache holds, if that is everything and nothing complete is kept yet."""
+        """Take over the elements of another cache, if that is complete and this one is not."""
         with self.lock:
             if other.complete and not self.complete:
                 self.items, self.odd, self.complete = other.items, other.odd, True
@@ -148,7 +148,8 @@ class MemoryCache:
 
 
 class BeyondTickets:
-    """The input after the kept elements, opened where these end, and anew if another reader has added some."""
+    """The input after the cached elements, opened where these end, and opened again if another reader has added
+    some."""
 
     def __init__(self, store: MemoryCache, start: Callable[[Start], Blocks]) -> None:
         self.store = store
@@ -175,11 +176,12 @@ class BeyondTickets:
 
 @dataclass(frozen=True, eq=False)
 class Cache(Unary):
-    """The input's elements, computed once. What was read is kept when an epoch is left early, and read on from there.
+    """The input's elements, computed once. If an epoch is left early, what was read stays cached; the next one
+    continues.
 
-    One that failed is asked for again in each epoch: alone where the input's elements can be had in any order, else
-    with all that is behind it. An input that may differ each time it runs (a generator, an unordered map) is kept only
-    if it was read to its end in one go, with what failed there.
+    An element that failed is read again in each epoch: alone if the input has random access, else with all elements
+    after it. An input that may differ each time it runs (a generator, an unordered map) is cached only if it was read
+    to its end in one run, with its failures.
     """
 
     store: MemoryCache = field(default_factory=MemoryCache, repr=False, metadata=PHYSICAL)
@@ -204,7 +206,7 @@ class Cache(Unary):
         return picked(self, scope, want, tickets)
 
     async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
-        """Yield the kept elements, then the rest of the input."""
+        """Yield the cached elements, then the rest of the input."""
         place = self.parse_position(position, CachePosition.of)
         if place.input is not None:
             passing = self.passing(opener(first_of_all(scope), want, Start.of(place.input)))
@@ -217,7 +219,7 @@ class Cache(Unary):
                 yield block
 
     async def ordered(self, scope: Scope, opener: Opener, want: Demand, done: int) -> Blocks:
-        """Yield all but the first `done` elements; those that are not kept are read, also to be kept."""
+        """Yield all but the first `done` elements; those that are not cached are read, and added to the cache."""
         shared = self.input.repeatable or self.store.complete
         store = self.store if shared else MemoryCache(self.store.max_bytes)
         again = self.input.random_access if shared else None
@@ -243,7 +245,7 @@ class Cache(Unary):
         self.store.adopt(store)
 
     async def tried(self, store: MemoryCache, position: int, opener: Opener, scope: Scope) -> Block:
-        """Return one element that failed before, and keep it if it does not do so again."""
+        """Read one element again that failed before, and cache it if it succeeds."""
         start = Start(END, self.input.address([position]))
         async with aclosing(opener(first_of_all(scope), Demand(1), start)) as source:
             block = await anext(source, None)
@@ -254,7 +256,8 @@ class Cache(Unary):
         return isolated_block(block)
 
     async def unordered(self, scope: Scope, opener: Opener, want: Demand, done: int) -> Blocks:
-        """Yield an input that has no order, and keep it in that of its tickets, which is the same in every run."""
+        """Yield an input without a fixed order, and cache it in the order of its tickets, which is the same in every
+        run."""
         store = MemoryCache(self.store.max_bytes)
         kept: list[tuple[Ticket, Block]] = []
         async with aclosing(self.passing(opener(first_of_all(scope), want, FRESH))) as source:
@@ -273,7 +276,7 @@ class Cache(Unary):
                     yield block
 
     async def passing(self, source: Blocks) -> Blocks:
-        """Yield elements as they come, for the first time: a state tells where the input was."""
+        """Yield elements as they come, for the first time: a state holds the position of the input."""
         async with aclosing(source):
             async for block in source:
                 tickets = ChildTickets(FIRST, block.tickets, lambda position: CachePosition(0, position).position())
@@ -281,7 +284,7 @@ class Cache(Unary):
 
 
 def first_of_all(scope: Scope) -> Scope:
-    """Return the scope of the epoch that is kept: the very first, whichever it is that fills the cache.
+    """Return the scope of the cached epoch: the very first, whichever epoch fills the cache.
 
     So a cache that is filled again, in a later epoch of another process, holds the same.
     """
@@ -289,7 +292,7 @@ def first_of_all(scope: Scope) -> Scope:
 
 
 def isolated_block(block: Block) -> Block:
-    """Return a block of elements that are kept as well, for their reader."""
+    """Return a block for the reader whose elements are also in the cache."""
     items = isolated(block.items)
     return block if items is block.items else Block(items, block.tickets, block.failed)
 
@@ -305,7 +308,7 @@ FIRST = -1
 
 
 Seeds: TypeAlias = Sequence[Sequence[int]] | None
-"""Of the steps that have one, each with its place in the account of a plan; `None` where it is not told."""
+"""For the steps that have one, each with its place in the account of a plan; `None` if it is not known."""
 
 
 @dataclass(frozen=True)
@@ -330,12 +333,12 @@ class CachePosition:
 
 
 def again_if_failed(item: Any) -> Any:
-    """Return an item that is kept, a failure as one that nobody has been given."""
+    """Return a cached item; a failure as a new one, which was not given out before."""
     return Failure(afresh(item.error), item.of_source) if type(item) is Failure else item
 
 
 def afresh(error: BaseException) -> BaseException:
-    """Return a copy of an error, so that a kept error does not hold the frames through which the copy is raised."""
+    """Return a copy of an error, so that the cached error does not hold the frames through which the copy is raised."""
     try:
         made = copy(error)
     except Exception:

@@ -122,7 +122,7 @@ class PadToCardinality(Unary):
 
     @staticmethod
     def of(plan: Node, count: Any, mask_key: str) -> PadToCardinality:
-        """Return the node for what the user asked for."""
+        """Return the node for the user's arguments."""
         count = check_count("pad_to_cardinality", "cardinality", count, 0)
         if plan.cardinality > count or plan.cardinality == INFINITE_CARDINALITY:
             raise PlanError(
@@ -153,7 +153,7 @@ class PadToCardinality(Unary):
         ]
 
     def with_mask(self, item: Any, ticket: Ticket, valid: bool) -> Any:
-        """Return one element with its mask: in a dict under its key, beside anything else."""
+        """Return one element with its mask: in a dict under its key, else as a pair."""
         item = item if valid else zeros_like(item)
         if type(item) is not dict:
             return (item, valid)

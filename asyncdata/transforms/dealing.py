@@ -42,7 +42,7 @@ class Dealing(NamedTuple):
 
 
 def filled(costs: Sequence[float], places: Iterable[int], rooms: Sequence[int]) -> list[list[int]]:
-    """Return batches with room for so many elements each: the costliest first, each into the cheapest batch yet."""
+    """Return batches of the given sizes: the costliest element first, each into the cheapest batch so far."""
     batches: list[list[int]] = [[] for _ in rooms]
     cheapest = [(0.0, number) for number, room in enumerate(rooms) if room]
     heapify(cheapest)

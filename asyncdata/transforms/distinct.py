@@ -98,7 +98,7 @@ class Distinct(Unary):
 
     @staticmethod
     def of(plan: Node, key: Callable[..., Any] | None, max_keys: Any) -> Distinct:
-        """Return the node for what the user asked for."""
+        """Return the node for the user's arguments."""
         most = None if max_keys is None else check_count("distinct", "max_keys", max_keys, 1)
         call = Digester("distinct", itself, spread=False) if key is None else Digester("distinct", key).prompt()
         check_arguments(call, plan)

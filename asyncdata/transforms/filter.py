@@ -47,7 +47,7 @@ class Predicate(Call):
             items, kinds = map(self.pick, items), {tuple}
         verdicts = iter(super().over(items, kinds))
         for first in verdicts:
-            if type(first) is CoroutineType:  # which nobody would await, and which counts as true
+            if type(first) is CoroutineType:  # it would not be awaited, and it counts as true
                 first.close()
                 raise TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
             return chain((truth(first),), map(truth, verdicts))
@@ -75,7 +75,7 @@ class Filter(Called):
     def of(
         plan: Node, predicate: Predicate, calls: int | None, deterministic: bool | None, pure: bool = False
     ) -> Filter:
-        """Return a filter for what the user asked for."""
+        """Return a filter for the user's arguments."""
         check_parallel("filter", calls)
         check_read(predicate, plan)
         workers = 1 if predicate.waits and calls is None else calls

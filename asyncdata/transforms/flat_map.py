@@ -34,7 +34,7 @@ __all__ = ("Catalog", "FlatMap")
 
 
 AT_ONCE: Final = 256
-"""Inner datasets of so many elements at most are not run, if all are at hand."""
+"""Inner datasets of at most so many elements are not run, if all elements are in memory."""
 
 
 class Catalog(Protocol):
@@ -65,7 +65,7 @@ class FlatMap(Node):
     function: Call = field(metadata=REPLACEABLE)
     catalog: Catalog | None = field(default=None, metadata=PHYSICAL)
     elsewhere: Elsewhere | None = field(default=None, repr=False, metadata=PHYSICAL)
-    """Where the datasets run, if not here: then the next ones are begun before their turn."""
+    """Where the datasets run, if not here: then the next ones are started before their turn."""
 
     travels: ClassVar[bool] = True
     """Whether the datasets may run elsewhere: what they are made of is little."""

@@ -59,7 +59,7 @@ class Called(Unary):
     executor: CallExecutor | None = field(default=None, kw_only=True, metadata=PHYSICAL)
     """Whose workers they are, if not threads or tasks of the pipeline; or what AUTOTUNE knows."""
     copied: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
-    """Whether results are copied out of the memory that they arrive in, since they are kept for long."""
+    """Whether results are copied out of the memory that they arrive in, since they are held for long."""
     rows: int | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
     """Of so many results in a row a batch is made, which workers make as far as they can."""
     pure: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
@@ -98,14 +98,14 @@ class Called(Unary):
         return True
 
     def run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        """Run. Where nobody promises an order, what an earlier run had in flight is the input's to give first."""
+        """Run. If the order is not fixed, the input first gives what an earlier run had in flight."""
         if not self.preserves_tickets and is_unordered(start.position):
             start = Start.of(inner_position(start.position))
         return super().run(scope, want, start)
 
     async def again(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        """Yield what is to be given once more and is there: of what a step further down was at nobody has said yet
-        whether a filter keeps it. What is left of it stays first, and in order: a step above may have begun it."""
+        """Yield the elements that must be given again and are ready; elements that a step further down was working on
+        still have to pass its filter. The remaining ones stay first, and in order: a step above may have begun them."""
         inner = inner_position(start.position)
         self.input.check_back(scope, Start.of(inner, start.back))
         goes_on = END if inner == END else {UNORDERED: inner}

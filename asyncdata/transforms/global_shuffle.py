@@ -32,8 +32,8 @@ U = np.uint64
 def permuted(start: int, stop: int, size: int, key: int) -> npt.NDArray[np.int64]:
     """Return where places `start` to `stop` of `range(size)` go in a permutation that `key` chooses.
 
-    A Feistel network over the next power of two; what falls outside walks on until it is inside (Black and Rogaway
-    2002). Nothing is kept: any place of 10**9 takes as long as the first.
+    A Feistel network over the next power of two; a value outside is mapped again until it is inside (Black and Rogaway
+    2002). Nothing is stored: any place of 10**9 takes as long as the first.
     """
     bits = max(2, (size - 1).bit_length())
     low = bits // 2
@@ -64,7 +64,7 @@ def mixed(values: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
 
 @final
 class Shuffled(TicketWrapper):
-    """The tickets of elements that stand in the shuffled order from place `start` on."""
+    """The tickets of the elements in the shuffled order from place `start` on."""
 
     __slots__ = ("size", "start")
 

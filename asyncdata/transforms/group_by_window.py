@@ -49,10 +49,10 @@ __all__ = ("Buckets", "KeyWindows")
 METHOD: Final = "bucket_by_sequence_length"
 
 AT_ONCE: Final = 4096
-"""So many elements at most are asked for at once before a group is full."""
+"""At most so many elements are requested at once before a group is full."""
 
 FEWEST: Final = 64
-"""A journal has at least so many entries before a new one is begun."""
+"""A journal has at least so many entries before a new one is started."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class Groups(Unary):
         return self.label()
 
     def made(self, key: Any, items: list[Any], tickets: Tickets) -> Any:
-        """Return what is given for a group, or the failure in its place."""
+        """Return the element for a group, or the failure in its place."""
         raise NotImplementedError
 
     @property
@@ -129,8 +129,8 @@ class Group:
 class GroupJournal:
     """How many elements each open group had at some time, and the groups that elements were added to since.
 
-    A new journal is begun when there are as many entries as open groups: one costs what these are, so that an element
-    costs the same however many groups are open.
+    A new journal is started when there are as many entries as open groups. Its cost grows with the open groups, so the
+    cost per element does not depend on their number.
     """
 
     __slots__ = ("begin", "entries")
@@ -186,7 +186,7 @@ class Grouper(Step):
             elif self.is_filled(group, block.items[place][1], ticket):
                 came.add(group.members(), place)
                 out.append(self.node.made(group.key, group.items, group.members()))
-                group.items = []  # the journal keeps the group for a while
+                group.items = []  # the journal holds the group for a while
                 del self.groups[group.key]
         self.left = self.left or self.earliest()
         return Block(out, came, Failure in set(map(type, out)))
@@ -211,7 +211,7 @@ class Grouper(Step):
         return next((left for left in range(1, self.most) if self.lacking[left]), self.most)
 
     def group(self, key: Any, ticket: Ticket) -> Group | Failure:
-        """Return the group of a key, or the failure to tell how large one is."""
+        """Return the group of a key, or the failure of the function that gives its size."""
         group = self.groups.get(key)
         if group is None:
             try:
@@ -242,7 +242,8 @@ class Grouper(Step):
 
 @final
 class GroupTickets(Tickets):
-    """What went out while a block came in, groups and failures, and where each stands in the block and the journal."""
+    """The items given out for one input block, groups and failures, and the place of each in the block and the
+    journal."""
 
     __slots__ = ("before", "journal", "out", "whole")
 
@@ -371,7 +372,7 @@ class Buckets(Groups):
     def of(
         plan: Node, length: Any, bounds: Any, sizes: Any, padding: Padding | None, bounded: bool, drop_remainder: bool
     ) -> Buckets:
-        """Return the plan for what the user asked for; without `padding` nothing is padded."""
+        """Return the plan for the user's arguments; without `padding` nothing is padded."""
         boundaries, counts = counts_of("bucket_boundaries", bounds), counts_of("bucket_batch_sizes", sizes)
         if sorted(set(boundaries)) != boundaries or (bounded and not boundaries):
             some = "some integers" if bounded else "integers"

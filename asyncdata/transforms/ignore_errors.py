@@ -38,7 +38,7 @@ class ErrorBudget:
 
     @staticmethod
     def of(max_errors: Any, max_share: Any) -> ErrorBudget:
-        """Return the budget that the user asked for."""
+        """Return the budget for the user's arguments."""
         if max_errors is not None:
             check_count("ignore_errors", "max_errors", max_errors, 0)
         if max_share is not None and not (isinstance(max_share, (int, float)) and 0 <= max_share <= 1):
@@ -69,7 +69,7 @@ class IgnoreErrors(Unary):
     def of(
         plan: Node, budget: ErrorBudget, log_warning: bool, on_error: Callable[[Any, Any], Any] | None
     ) -> IgnoreErrors:
-        """Return the node for what the user asked for."""
+        """Return the node for the user's arguments."""
         call = None if on_error is None else Call("ignore_errors", on_error)
         if call is not None and call.is_async:
             raise PlanError(
@@ -105,7 +105,8 @@ class IgnoreErrors(Unary):
 
     @property
     def identity(self) -> str:
-        """What is told and logged may change, and so may the budget: a run that has used it up continues with more."""
+        """`on_error` and `log_warning` may change, and so may the budget: a run that has used it up can continue with
+        more."""
         return "ignore_errors()" if self.preserves_tickets else "ignore_errors_within()"
 
     def label(self) -> str:
@@ -193,7 +194,7 @@ DROPPED: Final = object()
 class SurvivorTickets(SelectedTickets):
     """The elements at some places of a block, all if `None`; with how many were seen and dropped before it, if counted.
 
-    Those that stand between them were dropped for good.
+    Those between them were dropped for good.
     """
 
     __slots__ = ("before",)

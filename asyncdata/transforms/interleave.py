@@ -37,7 +37,8 @@ from asyncdata.transforms.interleave_position import (
 __all__ = ("CYCLE_LENGTH", "Interleave")
 
 CYCLE_LENGTH: Final = 16
-"""How many inner datasets are open at once when nobody says: fixed, so that no order depends on the machine."""
+"""The default number of inner datasets that are open at once: fixed, so that the order does not depend on the
+machine."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,7 @@ class Interleave(Node):
     def of(
         plan: Node, call: Call, cycle: int | None, block: int | None, calls: int | None, deterministic: bool | None
     ) -> Interleave:
-        """Return the node for what the user asked for."""
+        """Return the node for the user's arguments."""
         length = CYCLE_LENGTH if cycle in (None, AUTOTUNE) else check_count("interleave", "cycle_length", cycle, 1)
         size = 1 if block is None else check_count("interleave", "block_length", block, 1)
         check_parallel("interleave", calls)
@@ -188,7 +189,7 @@ class Cycle:
         self.before = CycleSnapshot(slots, self.last, self.place.outer, self.index, self.turn, self.pending)
 
     async def reopen(self) -> Blocks:
-        """Fill the slots that were open when a state was saved; yield failures of those that are more than wanted."""
+        """Fill the slots that were open when a state was saved; yield failures beyond those that are requested."""
         for slot, _ in self.place.slots:
             await self.open_at(slot)
             if self.count >= self.want.items:
@@ -250,12 +251,12 @@ class Cycle:
                 await breathe()
 
     def share(self) -> int:
-        """Return how many elements to ask a slot for: its part of the demand, in whole turns."""
+        """Return how many elements to request from a slot: its part of the demand, in complete turns."""
         opened = len(self.slots) - self.slots.count(None)
         return self.block_length * max(1, self.want.items // (opened * self.block_length))
 
     def draw(self, slot: CycleSlot) -> None:
-        """Take what may be taken from this slot now; whole rounds at once where every slot has something."""
+        """Take what this slot can give now; complete rounds at once if every slot has elements."""
         room = self.want.items - self.count
         if self.block_length == 1 and (rounds := self.rounds(room)) > 1:
             self.put(self.draw_rounds(rounds))
@@ -300,7 +301,7 @@ class Cycle:
         return Block(items, Turns([part.tickets for part in parts]), any(part.failed for part in parts))
 
     async def as_ready(self) -> Blocks:
-        """Yield elements from whichever inner dataset has some."""
+        """Yield elements from any inner dataset that has some ready."""
         while True:
             await self.admit_ready()
             for index, slot in enumerate(self.slots):

@@ -43,7 +43,7 @@ class CycleSlot:
 
     @property
     def state(self) -> SlotState:
-        """Where this slot stands."""
+        """The position of this slot."""
         return SlotState(self.outer, self.begin, self.inner, self.start)
 
     @property
@@ -58,7 +58,7 @@ class CycleSlot:
         return part
 
     def hold(self, block: Block | None) -> bool:
-        """Keep a block that was read; return whether there was one."""
+        """Store a block that was read; return whether there was one."""
         if block is None:
             return False
         self.inner = block.tickets
@@ -290,12 +290,12 @@ class PendingDataset:
 
 
 class ParallelInputs:
-    """Keeps as many inner datasets being read as the cycle has slots; one that is read to its end makes way.
+    """Reads as many inner datasets at once as the cycle has slots; one that has ended is replaced by the next.
 
-    No more than that stand by for a slot: of short ones, the buffers could else hold all there are. Where they read
-    from other machines, one more is begun ahead, so that its first answer is not waited for when it is its turn.
+    No more than that wait for a slot: otherwise the buffers could hold all of many short datasets. If they read from
+    other machines, one more is started ahead, so that its first answer is there when its turn comes.
 
-    A coroutine function is awaited for as many as are read at once. Datasets stand by in the order of the input.
+    A coroutine function is awaited for as many as are read at once. Datasets wait in the order of the input.
     """
 
     def __init__(self, node: Cycled, scope: Scope, opener: Opener, place: InterleavePosition) -> None:
@@ -357,12 +357,12 @@ class ParallelInputs:
         self.tasks[number] = self.scope.spawn(task)
 
     async def make(self, made: PendingDataset) -> None:
-        """Have the function make a dataset, which stands by when all before it do."""
+        """Call the function for a dataset, which is ready once all before it are."""
         made.plan = await inner_plan(self.node.function, made.block)
         self.line_up()
 
     def line_up(self) -> None:
-        """Have those stand by that are made, up to the first that is not."""
+        """Mark the datasets that are made as ready, up to the first that is not."""
         while self.made and (plan := self.made[0].plan) is not None:
             self.stand_by(plan, self.made.popleft().block.tickets)
         self.ended = self.read_all and not self.made
@@ -370,7 +370,7 @@ class ParallelInputs:
         self.vacancy.notify()
 
     def stand_by(self, plan: Node | Failure, outer: Tickets) -> None:
-        """Have a dataset read, or a failure told, in its turn."""
+        """Read a dataset, or report a failure, in its turn."""
         if type(plan) is not Failure and self.node.elsewhere is not None:
             plan = self.node.elsewhere.there(plan)
         begin = self.begins.popleft() if self.begins else None

@@ -1,4 +1,4 @@
-"""Where an interleave stands after any element, and what its state holds of that."""
+"""The position of an interleave after any element, and its form in a state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class InterleavePosition:
     """What a state holds of an interleave: where its input was, where each slot's dataset was, and whose turn it was.
 
     To resume, the input opens the slots again and each dataset resumes where it was. After resharding, more datasets
-    may have been begun than there are slots: `waiting` holds the positions of the others.
+    may be open than there are slots: `waiting` holds the positions of the others.
     """
 
     outer: Position = None
@@ -48,7 +48,7 @@ class InterleavePosition:
 
 
 class SlotState(NamedTuple):
-    """An open slot: the element it is for, and where its dataset goes on, after `done` of some tickets."""
+    """An open slot: the element it is for, and where its dataset resumes, after `done` of some tickets."""
 
     outer: Tickets
     begin: Position
@@ -56,7 +56,7 @@ class SlotState(NamedTuple):
     done: int
 
     def position(self) -> Position:
-        """Return where the slot's dataset goes on."""
+        """Return where the slot's dataset resumes."""
         return self.begin if self.inner is None else self.inner.at(self.done)
 
 
@@ -101,10 +101,9 @@ Event: TypeAlias = SlotOpened | SlotClosed | FailedSlot | SlotDrawn | RoundsDraw
 
 
 class CycleSnapshot(NamedTuple):
-    """Where an interleave stood before some events: its open slots, the last element opened, and whose turn it was.
+    """The position of an interleave before some events: its open slots, the last element opened, and whose turn it was.
 
-    The next elements' datasets have been begun already as far as `pending` says, which has the slots of those that are
-    not open again yet.
+    `pending` has the slots of the next elements' datasets that were started before and are not open again yet.
     """
 
     slots: Mapping[int, SlotState]
@@ -137,7 +136,7 @@ class InterleaveTickets(TicketWrapper):
 
 
 class PositionReplay:
-    """Replays events up to some element, and returns where the interleave stood then."""
+    """Replays events up to some element, and returns the position of the interleave then."""
 
     def __init__(self, snapshot: CycleSnapshot, cycle_length: int, block_length: int) -> None:
         self.slots = dict(snapshot.slots)
@@ -186,7 +185,7 @@ class PositionReplay:
         self.index, self.turn = (slot, turn) if turn > 0 else ((slot + 1) % self.cycle_length, self.block_length)
 
     def position(self) -> Position:
-        """Return where to go on: the open slots' elements come first, to open their datasets where they stood."""
+        """Return where to resume: the open slots' elements come first, to open their datasets at their positions."""
         outer = self.begin if self.outer is None else self.outer.at(1)
         opened = [[slot, state.position()] for slot, state in self.slots.items()]
         place = {

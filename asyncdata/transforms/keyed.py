@@ -102,7 +102,7 @@ def in_key_order(keys: Iterable[Any]) -> list[Any]:
 
 
 def rank(key: Any) -> tuple[str, Any]:
-    """Return where a key stands among others."""
+    """Return the sort key of a key."""
     if isinstance(key, (int, float)):
         return "", key
     return type(key).__name__, key if isinstance(key, (str, bytes)) else repr(key)

@@ -34,7 +34,7 @@ Where: TypeAlias = tuple[int | None, PoolHandle | Executor | Tuning | None]
 
 
 def workers_for(call: Call, calls: int | None, executor: Executor | str | int | None) -> Where:
-    """Return where a map's function is called, for what the user asked for."""
+    """Return where a map's function is called, for the user's arguments."""
     if not isinstance(executor, Executor) and executor not in EXECUTORS:
         raise PlanError(
             f"map(executor=) must be one of {EXECUTORS[2:]}, AUTOTUNE, None or an executor of concurrent.futures, "
@@ -61,7 +61,8 @@ def workers_for(call: Call, calls: int | None, executor: Executor | str | int | 
 
 
 def check_synchronous(value: Any, calls: Any, executor: Any) -> bool:
-    """Return whether a map calls its function on one element at a time; `PlanError` if it is asked for more as well."""
+    """Return whether a map calls its function on one element at a time; `PlanError` if parallel calls are requested
+    too."""
     if not check_choice("map", "synchronous", value):
         return False
     if calls is not None:
@@ -120,7 +121,7 @@ class Map(Called, OneForOne):
         vectorized: bool = False,
         synchronous: bool = False,
     ) -> Map:
-        """Return a map for what the user asked for."""
+        """Return a map for the user's arguments."""
         if vectorized and (call.keyed or call.is_async):
             raise PlanError(f"map(vectorized=True) is for plain functions without rng=, which {call.name} is not")
         workers, where = workers_for(call, calls, executor)

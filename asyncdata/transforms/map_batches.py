@@ -187,7 +187,7 @@ class MapBatches(Called, OneForOne):
         executor: Executor | str | int | None,
         pure: bool = False,
     ) -> MapBatches:
-        """Return a map of batches for what the user asked for."""
+        """Return a map of batches for the user's arguments."""
         call = Batched("map", fn)
         size = check_count("map", "batch", size, 1)
         check_arguments(call, plan)

@@ -1,8 +1,8 @@
-"""Where a mixture of datasets stands after any element, computed from what was drawn from which input.
+"""The position of a mixture of datasets after any element, computed from the draws from each input.
 
-Positions of inputs are worked out when a state is asked for, and only those of inputs that were drawn from since the
-last one: what was worked out is kept as a list that is copied and never changed, so that a state of ten thousand inputs
-costs little more than that copy.
+Positions of inputs are computed when a state is requested, and only for inputs that were drawn from since the last
+state. The result is stored in a list that is copied and never changed, so a state of ten thousand inputs costs little
+more than that copy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from asyncdata.transforms.mixture_reader import Choices, DrawnBlock, DrawnPiece,
 __all__ = ("Begin", "MixedTickets", "MixtureHistory")
 
 Place: TypeAlias = tuple[Tickets, int]
-"""Where an input stands: after so many elements of some tickets."""
+"""The position of an input: after so many elements of some tickets."""
 
 
 @final
@@ -74,12 +74,12 @@ class DrawRecord:
         return self.found
 
     def drawn(self, start: int, stop: int) -> Iterator[tuple[int, Place]]:
-        """Yield each input from which elements `start` to `stop` came, and where it stood after them."""
+        """Yield each input from which elements `start` to `stop` came, and its position after them."""
         counts = dict(zip(self.chosen[start:stop].tolist(), self.ranks()[start:stop], strict=True))
         return ((index, self.place(index, count)) for index, count in counts.items())
 
     def place(self, index: int, count: int) -> Place:
-        """Return where an input stood when `count` elements had been drawn from it."""
+        """Return the position of an input when `count` elements had been drawn from it."""
         for tickets, start in self.pieces[index]:
             if start + count <= len(tickets):
                 return tickets, start + count
@@ -92,7 +92,7 @@ def rest(piece: DrawnPiece) -> Iterable[Ticket]:
 
 
 class InputPositions(NamedTuple):
-    """The positions of all inputs after `done` elements of a record; nobody changes the list."""
+    """The positions of all inputs after `done` elements of a record; the list must not be changed."""
 
     journal: MixtureJournal
     number: int
@@ -110,7 +110,7 @@ class LastPosition:
 
 
 class MixtureJournal:
-    """Where each input stood at some time, and each record since. The stage adds records; readers only read."""
+    """The position of each input at some time, and each record since. The stage adds records; readers only read."""
 
     __slots__ = ("base", "count", "memo", "previous", "records")
 
@@ -158,7 +158,8 @@ class MixtureJournal:
         return len(self.records) - 1, len(self.records[-1])
 
     def between(self, begin: tuple[int, int], end: tuple[int, int]) -> Iterator[tuple[int, Place]]:
-        """Yield where inputs stood after each record from one place to another; the last word on each counts."""
+        """Yield the positions of inputs after each record from one place to another; the last one for each input
+        counts."""
         for number in range(begin[0], end[0] + 1):
             record = self.records[number]
             start = begin[1] if number == begin[0] else 0
@@ -166,7 +167,7 @@ class MixtureJournal:
 
 
 class MixtureHistory:
-    """Keeps the journal of a run: begun anew when it has grown as long as there are inputs, so that it stays short."""
+    """Writes the journal of a run: starts a new one when it is as long as there are inputs, so that it stays short."""
 
     def __init__(self, draws: MixtureReader, inputs: int) -> None:
         self.draws = draws
@@ -178,7 +179,7 @@ class MixtureHistory:
         journal, record = self.journal, DrawRecord(chosen, drawn.pieces)
         number = journal.add(record)
         if journal.count > len(journal.base):
-            journal.previous = None  # two are enough, and a chain of them would keep everything alive
+            journal.previous = None  # two are enough, and a chain of them would hold everything in memory
             self.journal = MixtureJournal(self.draws.places(), journal.memo, journal)
         return MixedTickets(journal, number, self.inputs, place)
 

@@ -56,7 +56,7 @@ class MixtureReader:
         self.pace = ChunkSizer(INLINE_GROUP)
 
     def room(self, want: Demand) -> int:
-        """Return how many elements to draw at once when so many are wanted."""
+        """Return how many elements to draw at once for a demand."""
         return min(want.items, self.pace.group)
 
     async def draw(self, chosen: Choices) -> DrawnBlock:
@@ -94,12 +94,12 @@ class MixtureReader:
         return {index: [DrawnPiece(*self.place(index))] for index in here}
 
     def place(self, index: int) -> tuple[Tickets, int]:
-        """Return where an input stands: after how many elements of which tickets."""
+        """Return the position of an input: after how many elements of which tickets."""
         tickets = self.tickets[index]
         return tickets, len(tickets) - int(self.left[index])
 
     def places(self) -> list[tuple[Tickets, int]]:
-        """Return where every input stands."""
+        """Return the position of every input."""
         return [(tickets, len(tickets) - left) for tickets, left in zip(self.tickets, self.left.tolist(), strict=True)]
 
     async def pull(self, index: int, count: int) -> Block | None:
@@ -127,7 +127,7 @@ class MixtureReader:
         self.failed |= block.failed
 
     def let_go(self, drawn: Choices, pieces: dict[int, list[DrawnPiece]]) -> None:
-        """Note what was drawn, and let go of blocks that were drawn to their end."""
+        """Record the draws, and release blocks that were drawn to their end."""
         self.left -= np.bincount(drawn, minlength=len(self.left))
         for index in pieces:
             if not self.left[index]:

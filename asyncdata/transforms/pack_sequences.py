@@ -1,8 +1,8 @@
 """pack_sequences: sequences of different lengths put into rows of one length.
 
-Each row says where its sequences stand (segments and positions), so that a model can keep them apart: packing without
+Each row has the segments and positions of its sequences, so that a model can tell them apart: packing without
 cross-contamination, as in Krell et al. 2021 (https://arxiv.org/abs/2107.02027). They pack a data set whose lengths are
-known; this packs a stream. A sequence goes to the oldest open row that has room for it (first fit). If none has, and
+known; this packs a stream. A sequence goes to the oldest open row that has space for it (first fit). If none has, and
 no more may be open, the fullest row is given out, which wastes least (Csirik and Johnson 2001, "Bounded space on-line
 bin packing: best is better than first").
 """
@@ -64,7 +64,7 @@ class PackSequences(Unary):
     def of(
         plan: Node, length: int, strategy: str, open_rows: int | None, overlong: str | None, padding: Any
     ) -> PackSequences:
-        """Return the node for what the user asked for."""
+        """Return the node for the user's arguments."""
         check_count("pack_sequences", "length", length, 1)
         check_choice("strategy", strategy, STRATEGIES)
         for value in cast("dict[str, Any]", padding).values() if isinstance(padding, dict) else (padding,):
@@ -170,7 +170,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
 
 
 Member = Any
-"""The ticket of a sequence that lies in a row, or of the part of it that does."""
+"""The ticket of a sequence in a row, or of the part of it that is there."""
 
 
 class OpenSequence(NamedTuple):
@@ -181,7 +181,7 @@ class OpenSequence(NamedTuple):
 
 
 def rows_position(inner: Position, rows: Sequence[Sequence[Member]], begun: Sequence[OpenSequence]) -> Position:
-    """Return as JSON what lies in open rows and what has been begun; the input gives those sequences first."""
+    """Return the sequences in open rows and the begun ones as JSON; the input gives those sequences first."""
     members = [*chain.from_iterable(rows)]
     cuts = [[number, *member[2:]] for number, member in enumerate(members) if is_cut(member)]
     position: dict[str, Any] = {"rows": [len(row) for row in rows]}
@@ -194,7 +194,8 @@ def rows_position(inner: Position, rows: Sequence[Sequence[Member]], begun: Sequ
 
 @dataclass(frozen=True)
 class PackingPosition:
-    """A position taken apart: what the input gives first, how it lies in rows, and from where the input goes on."""
+    """A decoded position: the elements that the input gives first, their places in rows, and where the input
+    resumes."""
 
     back: Sequence[Ticket]
     sizes: Sequence[int]
@@ -204,7 +205,7 @@ class PackingPosition:
 
     @staticmethod
     def of(position: Position) -> PackingPosition:
-        """Return what a position tells."""
+        """Return the decoded position."""
         place = named(position, "input")
         sizes, offsets = place.get("rows", []), place.get("begun", [])
         cuts = {number: (start, stop) for number, start, stop in place.get("cuts", [])}
@@ -235,7 +236,7 @@ def is_cut(member: Member) -> bool:
 
 
 def uncut(member: Member) -> Ticket:
-    """Return the ticket of the whole sequence."""
+    """Return the ticket of the entire sequence."""
     return member[1] if is_cut(member) else member
 
 
@@ -288,7 +289,7 @@ class PackingJournal:
 
 
 class PackingState(NamedTuple):
-    """Where things stood: after some entries of a journal and `done` of some elements, with some of them begun."""
+    """A position: after some entries of a journal and `done` of some elements, with some of them begun."""
 
     journal: PackingJournal
     entries: int
@@ -302,7 +303,7 @@ class PackingState(NamedTuple):
 
 
 class Packer(Step):
-    """The open rows, oldest first, and how much room each has."""
+    """The open rows, oldest first, and the free space of each."""
 
     def __init__(self, node: PackSequences) -> None:
         self.node = node
@@ -348,7 +349,7 @@ class Packer(Step):
         return self.given(before)
 
     def spot(self, *begun: OpenSequence) -> PackingState:
-        """Return where things stand, with a sequence that has been begun."""
+        """Return the position, with a sequence that has been begun."""
         return PackingState(self.journal, len(self.journal.entries), self.tickets, self.seen, [*begun, *self.begun])
 
     def given(self, before: PackingState) -> Block:
@@ -378,7 +379,7 @@ class Packer(Step):
         return tokens
 
     def put(self, tokens: Tokens, begun: OpenSequence) -> None:
-        """Put a sequence, from where it was begun, into rows; give out those that are full or must make room."""
+        """Put the rest of a sequence into rows; give out rows that are full or must make space."""
         ticket, offset = begun
         while offset < tokens.size:
             place, size = self.choose(tokens.size - offset)
@@ -425,7 +426,7 @@ class Packer(Step):
         self.out.append((item, members, self.spot(*begun)))
 
     def put_back(self, place: PackingPosition) -> list[tuple[OpenSequence, Tokens]]:
-        """Lay the sequences into rows as they lay; return those that had been begun."""
+        """Restore the rows from the sequences; return the sequences that had been begun."""
         found = map(self.still, self.back, place.back)
         for members in place.rows():
             number = len(self.rows)

@@ -56,7 +56,7 @@ class Padding:
 
     @staticmethod
     def of(method: str, shapes: Any, values: Any) -> Padding:
-        """Return what the user asked for; `PlanError` if those can be no shapes."""
+        """Return the padding for the user's arguments; `PlanError` if the shapes are invalid."""
         shapes = [shapes] if isinstance(shapes, (int, np.integer)) else shapes  # of an element that is one leaf
         shapes = map_leaves(lambda part, _: part.tolist() if isinstance(part, np.ndarray) else part, shapes)
         map_leaves(lambda part, _: check_shape(method, part), shapes)
@@ -114,7 +114,7 @@ class Padding:
         return found
 
     def wanted(self, rank: int, shape: Any, where: str) -> Dims:
-        """Return the shape that was asked for, of as many dimensions as the leaf has."""
+        """Return the requested shape, with as many dimensions as the leaf has."""
         if shape is None:
             return [self.bound, *[None] * (rank - 1)][:rank]
         if isinstance(shape, (int, np.integer)):
@@ -285,7 +285,7 @@ def packed(arrays: list[Array], out: Array) -> Array:
 
     `struct` does that with bytes, and needs a third of the time that it takes to fill all and to find each its place.
     """
-    rows = Struct(f"{out.strides[0]}s" * len(arrays))  # not its function, which keeps a hundred formats
+    rows = Struct(f"{out.strides[0]}s" * len(arrays))  # not struct.pack, which caches a hundred formats
     rows.pack_into(out.data, 0, *map(np.ndarray.tobytes, arrays))
     return out
 

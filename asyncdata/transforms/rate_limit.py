@@ -64,7 +64,7 @@ class RateLimit(OneForOne):
 
     @staticmethod
     def of(plan: Node, per_second: Any, burst: Any) -> RateLimit:
-        """Return the node for what the user asked for."""
+        """Return the node for the user's arguments."""
         if not isinstance(per_second, (int, float)) or not 0 < per_second < float("inf"):
             raise PlanError(f"rate_limit(per_second=) must be a number above 0, got {per_second!r}")
         return RateLimit(plan, per_second, check_count("rate_limit", "burst", burst, 1))

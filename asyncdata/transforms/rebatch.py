@@ -27,7 +27,7 @@ class Rebatch(Batch):
 
     @staticmethod
     def of(plan: Node, batch_size: Any, drop_remainder: bool) -> Batch:
-        """Return a plan for what the user asked for: one size, or several."""
+        """Return a plan for the user's sizes: one, or several."""
         rows = Unbatch.of(plan, "rebatch", alone=True)
         try:
             given: list[Any] | None = list(batch_size)
@@ -116,7 +116,7 @@ class Rebatcher(Batcher):
             yield self.ticketed(block, self.turn)
 
     def ticketed(self, block: Block, turn: int) -> Block:
-        """Return a block whose positions tell the next size too; `turn` is that before the block."""
+        """Return a block whose positions also hold the next size; `turn` is the one before the block."""
         whole, sizes = block.tickets, len(self.sizes)
 
         def position(count: int, inner: Position) -> Position:

@@ -1,7 +1,7 @@
 """rejection_resample: classes in other proportions, by leaving out some elements of those that come too often.
 
 Whether an element stays is a function of the seed, the epoch, its ticket, and the chance that its class has. Of classes
-whose shares are known, that chance is always the same; else it follows from how often each has come by then.
+whose shares are known, that chance is always the same; else it follows from how often each class has come by then.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Resample(Unary):
 
     @property
     def keeps_all(self) -> bool:
-        """Whether it is known of each class that it has as large a share as is wanted."""
+        """Whether each class is known to have its target share already."""
         return self.initial is not None and all(chance >= 1 for chance in odds(self.target, self.initial))
 
     def label(self) -> str:
@@ -114,7 +114,7 @@ def distribution(name: str, values: Iterable[float]) -> tuple[float, ...]:
 
 
 def odds(target: Sequence[float], initial: Sequence[float]) -> list[float]:
-    """Return the chance of an element of each class to stay: as large as can be, in the proportions that are wanted."""
+    """Return for each class the chance of an element to stay: as large as possible, in the target proportions."""
     pairs = list(zip(target, initial, strict=True))
     most = max(want / share for want, share in pairs if share)
     return [want / share / most if share else float(want > 0) for want, share in pairs]

@@ -108,7 +108,7 @@ class Repeat(Unary):
             repetition, places = repetition + 1, later
 
     async def rows(self, source: InMemorySource, want: Demand, turn: int, place: int) -> Blocks:
-        """Yield the rows of a source in memory, of several turns in one block where as many are wanted."""
+        """Yield the rows of a source in memory, of several turns in one block if the demand is that large."""
         size = source.size
         start, end = turn * size + min(place, size), sys.maxsize if self.count < 0 else self.count * size
         while size and start < end:
@@ -197,7 +197,7 @@ def turn_and_places(position: Sequence[Any]) -> tuple[int, list[Position]]:
 
 
 def place_in(turn: int, place: tuple[int, Sequence[Position]] | None) -> Position:
-    """Return where in one turn a run stands that has come to some turn, or to its end."""
+    """Return the position within one turn of a run that has come to some turn, or to its end."""
     if place is None or turn < place[0]:
         return END
     first, places = place

@@ -1,7 +1,7 @@
 """sample_from_datasets and choose_from_datasets: elements of several datasets, one of which is chosen for each place.
 
 Which dataset gives sampled element t is a function of the seed, t, and how many datasets had ended by then: a hash of t
-against the cumulated weights of those that are left. So it is the same on every machine, and there is nothing to keep.
+against the cumulated weights of those that are left. So it is the same on every machine, and no state is needed.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from asyncdata.transforms.mixture_reader import Choices, MixtureReader
 __all__ = ("Choose", "Sample")
 
 AT_ONCE: Final = 1024
-"""For how many elements datasets are chosen at once, unless more are wanted: enough to spread NumPy's overhead."""
+"""For how many elements datasets are chosen at once, unless more are requested: enough to spread NumPy's overhead."""
 
 NONE: Final = np.zeros(0, np.intp)
 
 
 class MixPlace(NamedTuple):
-    """A position: how far the choices went, where each dataset stands, and which of them were found to have ended."""
+    """A position: how far the choices went, the position of each dataset, and which of them have ended."""
 
     choices: Position
     inputs: Sequence[Position]
@@ -50,7 +50,7 @@ class MixPlace(NamedTuple):
 
     @staticmethod
     def of(position: Any, name: str, first: Position, count: int) -> MixPlace:
-        """Return what a position says, of so many inputs; `name` is what it calls the choices."""
+        """Return the decoded position of so many inputs; `name` is the key of the choices."""
         if position is None:
             return MixPlace(first, [None] * count, [])
         place = MixPlace(position[name], position["inputs"], position["ended"])

@@ -69,9 +69,9 @@ class Scan(Unary):
 
 
 class ScanCheckpoint(NamedTuple):
-    """A place to continue from, the state there if it can be told, and how many elements came after it.
+    """A place to resume from, the state there if it can be saved, and how many elements came after it.
 
-    A state that cannot be told is that of the beginning.
+    If the state cannot be saved, the place is the start.
     """
 
     begin: Callable[[], Position]
@@ -81,7 +81,7 @@ class ScanCheckpoint(NamedTuple):
 
     @staticmethod
     def of(begin: Callable[[], Position], state: Any) -> ScanCheckpoint | None:
-        """Return a place with its state, if that can be told."""
+        """Return a place with its state, if that can be saved."""
         return ScanCheckpoint(begin, 0, True, copied(state)) if is_serializable(state) else None
 
     def then(self, tickets: Tickets, state: Any) -> ScanCheckpoint:
@@ -96,7 +96,7 @@ class ScanCheckpoint(NamedTuple):
 
 @final
 class Scanned(TicketWrapper):
-    """The tickets of a group; from where to go on before and after it."""
+    """The tickets of a group; where to resume before and after it."""
 
     __slots__ = ("after", "before", "node")
 
@@ -205,7 +205,7 @@ def is_serializable(state: Any) -> bool:
 
 
 def copied(state: Any) -> Any:
-    """Return a state that nobody will change."""
+    """Return a state that will not be changed."""
     if isinstance(state, np.ndarray):
         return cast("npt.NDArray[Any]", state).copy()
     if isinstance(state, (tuple, list)):

@@ -1,8 +1,8 @@
 """shard: every n-th element; and how what some shares have left is dealt to another number of them.
 
-Elements have numbers, and those of share i are i, i + n and so on. When the number of shares changes, what the old ones
-have left is numbered anew, in the same order, and dealt like that. So a position tells the number of the next element,
-and for each earlier sharding from which number on each of its shares has left things.
+Elements have numbers, and those of share i are i, i + n and so on. When the number of shares changes, the undelivered
+elements of the old shares get new numbers, in the same order, and are divided by these. So a position has the number of
+the next element, and for each earlier sharding the number from which on each of its shares has undelivered elements.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Shard(Unary):
 
     @staticmethod
     def of(plan: Node, num_shards: int | None, index: int | None, drop: bool, pad: bool) -> Shard:
-        """Return the node for one share of a plan: this process's, if nobody says which."""
+        """Return the node for one share of a plan; the default is this process's."""
         if drop and pad:
             raise PlanError("shard() can drop the last elements or pad them, not both")
         if num_shards is None and index is None:
@@ -155,7 +155,7 @@ class ShardCount(NamedTuple):
     earlier: tuple[EarlierSharding, ...] = ()
 
     def passing(self, count: int) -> tuple[Sequence[int], ShardCount]:
-        """Return the places of those of the next `count` elements that nobody took, and the tally after all."""
+        """Return the places of those of the next `count` elements that no share took, and the tally after all."""
         if not self.earlier:
             return range(count), ShardCount(self.number + count)
         left = range(count)
@@ -195,7 +195,7 @@ class SharePlace(NamedTuple):
 
 
 class Sharder(Step):
-    """Keeps one element in `num_shards`; if the last are dropped, only once there is one for every share."""
+    """Gives one element in `num_shards`; if the last are dropped, only once there is one for every share."""
 
     def __init__(self, node: Shard) -> None:
         self.shares, self.index = node.num_shards, node.index
@@ -239,7 +239,7 @@ class Sharder(Step):
             return Block([])
         found = Block.join([*self.waiting, mine])
         ready = len(found) - last
-        self.waiting = [mine.part(len(mine) - last, len(mine))]  # a part of `found` would keep earlier blocks alive
+        self.waiting = [mine.part(len(mine) - last, len(mine))]  # a part of `found` would hold earlier blocks in memory
         return found.part(0, ready)
 
     def masked(self, block: Block, mine: Block, before: ShardCount) -> Block:

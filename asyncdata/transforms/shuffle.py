@@ -80,7 +80,7 @@ class Shuffle(Unary):
 
     @staticmethod
     def of(plan: Node, size: int, seed: int, reshuffle: bool | None, *, drawn: bool) -> Shuffle:
-        """Return a shuffle for what the user asked for; `drawn` says that nobody chose the seed."""
+        """Return a shuffle for the user's arguments; `drawn` says that the user gave no seed."""
         return Shuffle(plan, EVERYTHING if size < 0 else size, seed, reshuffle is not False, drawn)
 
     def stage(self) -> Fold:
@@ -132,7 +132,8 @@ def size_label(size: int, reshuffle: bool) -> str:
 class ShufflePlace:
     """A position: elements seen, the input's position, and what the buffer held, or still has to give out if `drained`.
 
-    Where tickets are ordinals, what it held is a function of the number seen and the buffer's size, and is not told.
+    Where tickets are ordinals, the content of the buffer is a function of the number seen and the buffer's size, and is
+    not stored.
     """
 
     seen: int
@@ -186,7 +187,7 @@ class Moves(NamedTuple):
 
     @staticmethod
     def of(places: npt.NDArray[Any], size: int) -> Moves:
-        """Find that for all at once: sorted by their slots, each stands behind the one that it pushes out."""
+        """Find that for all at once: sorted by their slots, each comes after the one that it replaces."""
         narrow = places.astype(np.uint16) if size <= 1 << 16 else places  # which are sorted by their digits, in a fifth
         order = np.argsort(narrow, kind="stable")
         sorted_places = places[order]
@@ -266,7 +267,7 @@ class ShuffleJournal:
 class Shuffler(Step):
     """The buffer: items and their tickets by slot.
 
-    Once it is full, what of them are numbers lies in arrays: ordinals, and places on the column buffer.
+    Once it is full, their numbers are in arrays: ordinals, and places in the column buffer.
     """
 
     def __init__(self, size: int, key: int, source: Node) -> None:
@@ -282,10 +283,10 @@ class Shuffler(Step):
         self.journal: ShuffleJournal | None = None
         self.expected = 0  # elements that were held already, and come first
         self.column_buffer: ColumnBuffer | None = None
-        """Where rows of arrays lie; the buffer then holds their places."""
+        """The store for rows of arrays; the buffer then holds their places."""
 
     def begin(self, position: Position) -> Start:
-        """Take up where an earlier run stood, if there was one that had not ended."""
+        """Resume at the position of an earlier run, if there was one that had not ended."""
         return Start(position) if position in (None, END) else self.resume(position)
 
     def resume(self, position: Position) -> Start:

@@ -34,7 +34,7 @@ class ColumnBuffer:
         self.shape = shape_of(template)
         self.leaves = [np.empty((0, *leaf.shape[1:]), leaf.dtype) for leaf in leaves_of(template)]
         self.free = np.empty(0, np.intp)
-        """Room for every place; the first `spare` are free."""
+        """Memory for every place; the first `spare` are free."""
         self.spare = 0
 
     @staticmethod

@@ -1,6 +1,6 @@
 """skip: all but the first elements. A failed element has its position like any other.
 
-The failure of a source is not left out: nobody knows how many elements it stands for.
+The failure of a source is not skipped: how many elements it replaces is not known.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class RowLayout:
         return self.padding if self.paddings is None else self.paddings[name]
 
     def row(self, pieces: Sequence[Piece]) -> dict[str, Array]:
-        """Return pieces as one row: each feature, and next to it which piece a token is of, and where it stands there.
+        """Return pieces as one row: each feature, and for each token the number of its piece and its place there.
 
         Pieces are counted from 1; padding has segment 0.
         """

@@ -84,7 +84,7 @@ class Unbatch(Unary):
 
     @property
     def owned(self) -> bool:
-        """Whether nobody else sees the elements of the input, as those of a batch."""
+        """Whether no other step sees the elements of the input, as with batches."""
         source = self.input
         while isinstance(source, Prefetch):
             source = source.input
@@ -109,7 +109,7 @@ class Unbatch(Unary):
 def rows_of(node: Node) -> int | None:
     """Return how many rows each element has if none fails, `None` if that is not known.
 
-    A batch has its size, also where nothing is known of what is in it, and behind what hands it on as it is.
+    A batch has a known size, even if its elements are unknown, and also after steps that pass it on unchanged.
     """
     while isinstance(node, Unary) and hands_on(node):
         node = node.input
@@ -147,7 +147,7 @@ def check_rows(method: str, signature: Any) -> None:
 class Unbatcher(Step):
     """Takes elements apart: one at a time, unless it is known how many rows they have at most.
 
-    So no more is read than is wanted.
+    So no more is read than requested.
     """
 
     def __init__(self, name: str, by_place: bool = True, most_rows: int | None = None, owned: bool = False) -> None:
@@ -172,7 +172,7 @@ class Unbatcher(Step):
         return Block.join([self.rows(block.part(at, at + 1)) for at in range(len(block))]) if found is None else found
 
     def all_rows(self, block: Block) -> Block | None:
-        """Return the rows of all elements at once, if all of them are there and lie in arrays; else `None`."""
+        """Return the rows of all elements at once, if none failed and all are in arrays; else `None`."""
         if self.skips or block.failed:
             return None
         try:
@@ -200,11 +200,11 @@ class Unbatcher(Step):
         return out.part(skip, count) if skip else out
 
     def columns(self, block: Block, place: int) -> ColumnBatch | None:
-        """Return an element as columns, if it can be one: its own, if nobody else sees it."""
+        """Return an element as columns, if possible: its own arrays, if no other step sees it."""
         return ColumnBatch.of(block.items[place], self.owned)
 
     def failure(self, block: Block, failure: Failure, skip: int) -> Block:
-        """Return the failure of a whole element in its place."""
+        """Return the failure of an entire element in its place."""
         skips = self.skips
         place = ChildTickets(block.tickets[0], NO_ROW, lambda row: self.after(block.tickets, row, 1, skips))
         return Block([failure], place, True).part(skip, 1)

@@ -157,7 +157,7 @@ class SeenElements(Step):
 class UniqueTickets(SelectedTickets):
     """The elements at some places of a block that comes after `before` others.
 
-    A position is how many elements have come. Where they may come in another order, it tells those that were given,
+    A position is how many elements have come. If they may come in another order, it also lists those that were given,
     and the input's.
     """
 

@@ -110,7 +110,7 @@ class Windower(Step):
     def __init__(self, node: Window) -> None:
         self.node = node
         self.frame = node.frame
-        self.by_place = node.input.in_order  # until a failure of a source has gone out before what is held
+        self.by_place = node.input.in_order  # until a source's failure was given out before held elements
         self.held: deque[Block] = deque()
         self.count = 0
         self.gap = 0  # elements that come before the next window, and are in none
@@ -168,7 +168,7 @@ class Windower(Step):
         return Block(made, tickets, Failure in set(map(type, made)))
 
     def leave(self, count: int) -> None:
-        """Let go of the first elements, also of such as have not come yet."""
+        """Drop the first elements, also those that have not come yet."""
         self.gap = max(0, count - self.count)
         self.count = max(0, self.count - count)
         while count and self.held:
@@ -186,8 +186,8 @@ class Windower(Step):
 class WindowTickets(Tickets):
     """The tickets of windows over elements that follow each other: those of their members.
 
-    What a window has in common with the one before it is read again from its place, or told by ticket where the order
-    may be another one then.
+    Elements that a window shares with the one before it are read again from their place, or listed by ticket if the
+    order may differ then.
     """
 
     __slots__ = ("by_place", "count", "frame", "whole")
@@ -202,7 +202,7 @@ class WindowTickets(Tickets):
         return self.count
 
     def places(self, index: int) -> range:
-        """Return where the members of a window stand."""
+        """Return the places of the members of a window."""
         start = index * self.frame.shift
         return range(start, min(start + self.frame.span, len(self.whole)), self.frame.stride)
 
@@ -265,7 +265,7 @@ class Members(IndexedSource):
         return iter([block_of(self.items, Ordinals(0, len(self.items)))]) if 0 < len(self.items) <= most else None
 
     async def blocks(self, scope: Scope, want: Demand, position: Position) -> Blocks:
-        """Yield as many elements as are wanted, again and again."""
+        """Yield as many elements as are requested, again and again."""
         start, size = 0 if position is None else self.parse_position(position, natural), len(self.items)
         while start < size:
             stop = min(size, start + want.items)

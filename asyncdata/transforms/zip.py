@@ -62,7 +62,7 @@ class Zip(Node):
         return self.rows(scope, inputs, want, [Start.of(inner) for inner in position or [None] * len(inputs)])
 
     async def rows(self, scope: Scope, inputs: Sequence[Opener], want: Demand, starts: Sequence[Start]) -> Blocks:
-        """Read as many elements of each input as are wanted, and give out the rows that are complete."""
+        """Read as many elements of each input as are requested, and give out the rows that are complete."""
         inner = Demand()
         async with AsyncExitStack() as stack:
             sources = [
