@@ -108,4 +108,4 @@ def not_loaded(error: Exception) -> StageError:
 
 
 def unmarked(_: int) -> None:
-    """Do nothing: who calls gives what may kill one by one, and knows the element."""
+    """Do nothing: the caller sends suspect elements one by one, and knows the element."""

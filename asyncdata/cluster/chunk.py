@@ -1,4 +1,4 @@
-"""Chunk: consecutive elements of a pipeline that runs on a worker, with their tickets and from where to go on."""
+"""Chunk: consecutive elements of a pipeline that runs on a worker, with their tickets and where to resume."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from asyncdata.runtime.tickets import Position, Ticket, Tickets, decode_run, enc
 __all__ = ("Chunk", "ChunkTickets", "Place", "chunk_of", "isolated")
 
 FEW: Final = 16
-"""Of so many elements, as of batches, each has its position: nothing is then read again to go on between them."""
+"""With at most so many elements, such as batches, each has its position: a resume between them reads nothing again."""
 
 
 class Place(NamedTuple):
@@ -29,13 +29,13 @@ class Place(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Elements as they travel: items, or the columns that they lie in; and if it is the last, why the run ended."""
+    """Elements in the form that is sent: items, or their columns; and if the chunk is the last, why the run ended."""
 
     items: list[Any] | tuple[ColumnBatch, ...]
     tickets: list[Any]
     """As JSON; see `encode_runs`."""
     places: list[Place]
-    """Where to go on: at the end, and after each failure of a source, which nothing leaves out again."""
+    """Where to resume: at the end, and after each failure of a source, which cannot be skipped."""
     source_failures: list[int]
     bundled: bool = False
     """Whether elements that lay apart are in columns, for their way alone."""
@@ -103,7 +103,7 @@ class ChunkTickets(Tickets):
 
 
 def chunk_of(block: Block, end: bool) -> Chunk:
-    """Return a block for its way; the position at its `end` only if it is asked for."""
+    """Return a block in the form that is sent; the position at its `end` only if it is requested."""
     size, sources = len(block), block.source_failures(len(block))
     after = [place + 1 for place in sources if place + 1 < size or not end]
     if end:
@@ -119,7 +119,8 @@ def chunk_of(block: Block, end: bool) -> Chunk:
 
 
 def isolated(chunk: Chunk, fail: Callable[[TypeError], RemoteError], apart: bool) -> Chunk:
-    """Return a chunk in which what cannot be pickled has failed; each element pickled by itself if asked for."""
+    """Return a chunk in which elements that cannot be pickled are failures; each element pickled by itself if
+    requested."""
     items = chunk.items
     if isinstance(items, tuple):
         items = [*chain.from_iterable(part.elements() for part in items)]

@@ -21,7 +21,7 @@ LEAST: Final = 1 << 12
 
 
 class Parcel(NamedTuple):
-    """A pickle, and the arrays' data that lie next to it."""
+    """A pickle, and the data of its arrays apart from it."""
 
     head: bytes
     buffers: tuple[npt.NDArray[np.uint8], ...] = ()

@@ -1,4 +1,4 @@
-"""ActorPool: actors that make calls. A thread of its own starts them, hands out calls and replaces what is lost."""
+"""ActorPool: actors that make calls. Its thread starts them, hands out calls and replaces lost actors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEPTH: Final = 2
 """Calls that an actor has at once: one runs, and the next is there when it is done."""
 
 GRACE: Final = 10.0
-"""Seconds without an actor after which a log record says what is missing."""
+"""Seconds without an actor after which the log says which resources are missing."""
 
 LOOK: Final = 0.5
 """Seconds after which it is seen, while calls are out, whether the cluster is there: it does not say that it is not."""
@@ -56,7 +56,7 @@ class Killed(Exception):  # noqa: N818 - it is no error of a pipeline's
 
 
 class PendingCall:
-    """A call that is wanted: of which function, what is asked (made anew for each try), and who is told the outcome.
+    """A requested call: its function, its request (made again for each try), and the callback for the outcome.
 
     One that may kill is made `alone`, by an actor that has no other.
     """
@@ -102,7 +102,7 @@ class PoolActor:
         self.calls: dict[int, PendingCall] = {}
         self.known: set[bytes] = set()
         self.runs: set[int] = set()
-        """The pipelines that it runs, where that is what it is for."""
+        """The pipelines that it runs, if it is such an actor."""
 
     def has_room(self, call: PendingCall) -> bool:
         """Return whether it may be given a call now."""
@@ -137,7 +137,7 @@ class ActorPool:
         """Why no call is taken any more, as in a forked child."""
         self.turn = 0
         self.failure: AsyncDataError | None = None
-        """Why the last turn ended, which is told pipelines of that turn: what they ask must not connect anew."""
+        """Why the last turn ended. Pipelines of that turn get this error: their calls must not connect again."""
 
     # from any thread
 
@@ -153,7 +153,7 @@ class ActorPool:
                 self.thread.start()
 
     def drop(self, call: PendingCall) -> None:
-        """Forget a call: it is not begun any more, and if it runs its result is thrown away."""
+        """Drop a call: it is no longer started, and if it runs its result is dropped."""
         call.dropped = True
 
     def end(self) -> None:
@@ -163,7 +163,7 @@ class ActorPool:
     # in the pool's thread
 
     def run(self) -> None:
-        """Do what comes, until told to end."""
+        """Process orders until the end."""
         while True:
             try:
                 event = self.events.get(timeout=LOOK if self.busy() else None)
@@ -175,7 +175,7 @@ class ActorPool:
                 event()
             except AsyncDataError as error:
                 self.fail(error)
-            except Exception as error:  # noqa: BLE001 - of Ray's own: those who wait are told
+            except Exception as error:  # noqa: BLE001 - Ray's own errors: waiting calls get them
                 refusal = StageError(f"the cluster cannot be used: {error!r}")
                 refusal.__cause__ = error
                 self.fail(refusal)
@@ -183,7 +183,7 @@ class ActorPool:
         self.release()
 
     def busy(self) -> bool:
-        """Return whether somebody waits for a call."""
+        """Return whether a call is waiting."""
         return bool(self.waiting) or any(actor.calls for actor in self.actors)
 
     def add(self, call: PendingCall) -> None:
@@ -205,7 +205,7 @@ class ActorPool:
         transport.call(actor.actor, GREET, (), self.arrival(partial(self.greeted, actor)))
 
     def arrival(self, take: Callable[[Any, BaseException | None], None]) -> Callable[[Any, BaseException | None], None]:
-        """Return what is told a result in any thread, so that it is taken in this one."""
+        """Return a callback for a result in any thread; the result is handled in this one."""
         return lambda value, error: self.events.put(partial(take, value, error))
 
     def greeted(self, actor: PoolActor, greeting: Greeting | None, error: BaseException | None) -> None:
@@ -226,7 +226,7 @@ class ActorPool:
         self.hand_out()
 
     def hand_out(self) -> None:
-        """Give calls that wait to actors that have room, in order."""
+        """Give waiting calls to actors that have capacity, in order."""
         while self.waiting:
             call = self.waiting[0]
             if not call.dropped:
@@ -238,7 +238,7 @@ class ActorPool:
         self.wait_for_actors()
 
     def actor_for(self, call: PendingCall) -> PoolActor | None:
-        """Return the actor that is to make a call now, if one has room."""
+        """Return the actor for a call, if one has capacity."""
         free = [actor for actor in self.actors if actor.has_room(call)]
         return min(free, key=lambda actor: len(actor.calls), default=None)
 
@@ -255,7 +255,7 @@ class ActorPool:
         assert transport is not None
         try:
             method, arguments = call.request(actor, transport)
-        except Exception as error:  # noqa: BLE001 - of the elements, which the pipeline is told
+        except Exception as error:  # noqa: BLE001 - errors of the elements, which the pipeline gets
             call.done(error)
             return
         number = next(self.numbers)
@@ -263,7 +263,7 @@ class ActorPool:
         transport.call(actor.actor, method, arguments, self.arrival(partial(self.replied, actor, number)))
 
     def replied(self, actor: PoolActor, number: int, reply: CallReply | None, error: BaseException | None) -> None:
-        """Hand on what became of a call. What comes late of an actor that was given up is nobody's."""
+        """Hand on the outcome of a call. A late outcome of an actor that was given up is dropped."""
         if actor.lost or (call := actor.calls.get(number)) is None:
             return
         if error is not None or reply is None:
@@ -337,7 +337,7 @@ class ActorPool:
             log.warning("waiting for free resources in the Ray cluster: %s", transport.shortage())
 
     def fail(self, error: AsyncDataError) -> None:
-        """Tell all that wait that there is no cluster; a pipeline that begins later tries anew."""
+        """Fail all waiting calls, as there is no cluster; a pipeline that starts later tries again."""
         self.turn, self.failure = self.turn + 1, error
         calls = [*(call for actor in self.actors for call in actor.calls.values()), *self.waiting]
         self.waiting.clear()
@@ -347,7 +347,7 @@ class ActorPool:
                 call.done(error)
 
     def release(self) -> None:
-        """Let go of all actors."""
+        """Release all actors."""
         transport, actors = self.transport, self.actors
         self.transport, self.actors, self.since, self.warned, self.barren = None, [], None, False, 0
         for actor in actors:

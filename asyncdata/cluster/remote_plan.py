@@ -42,7 +42,7 @@ class RemotePlan(Unary):
         return self.read(scope, want, start)
 
     async def read(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        """Yield what comes of a run, as far as it is wanted."""
+        """Yield the elements of a run, as far as requested."""
         order = RunOrder(self.input, plain(scope.epoch), start.position_with_skip(), str(self.input))
         signal, share = LoopSignal(scope.loop, threadsafe=True), scope.budget.share()
         run = RemoteRun(self.runs.pool, order, signal, not self.runs.cluster.copy, share, self.chunks)

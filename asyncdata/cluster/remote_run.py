@@ -1,4 +1,4 @@
-"""A pipeline that runs on a worker, as the trainer reads it: when the worker is lost it goes on elsewhere."""
+"""A pipeline that runs on a worker, on the trainer's side: when the worker is lost, another one continues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ("RemoteRun", "RunOrder", "RunPool")
 
 CHUNK: Final = 4 << 20
 LEAST: Final = 1 << 18
-"""Bytes of a chunk, at most; if the budget has no room, at least."""
+"""The maximum size of a chunk in bytes, and the minimum if the budget is used up."""
 
 MOST_DEATHS: Final = 2
 """How many workers a run may have ended until its functions are called in processes of their own."""
@@ -51,7 +51,7 @@ class RunOrder(NamedTuple):
 
 
 class RunCall(PendingCall):
-    """A chunk that is wanted of a run. `ask` gives its order, which goes along with the first one on an actor."""
+    """A requested chunk of a run. `ask` gives the run's order, which is sent with the first request to an actor."""
 
     __slots__ = ("most_bytes", "number")
 
@@ -99,7 +99,7 @@ class RunPool(ActorPool):
         call = actor.calls.get(number)
         super().replied(actor, number, reply, error)
         if isinstance(call, RunCall) and call.dropped and not actor.lost and self.transport is not None:
-            self.transport.call(actor.actor, "end", (call.number,), ignored)  # it may have begun after it was ended
+            self.transport.call(actor.actor, "end", (call.number,), ignored)  # it may have started after it was ended
 
     def ask_again(self, call: PendingCall) -> None:
         call.done(Killed(""))
@@ -135,9 +135,9 @@ class Arrival(NamedTuple):
 
 
 class RemoteRun:
-    """A run as its reader has it: some chunks are here, as far as there is room, and the next one is on its way.
+    """A run on the reader's side: some chunks are here, as far as the budget allows, and the next one is requested.
 
-    `place` says how many elements have come since a position that is known; there it goes on when a worker is lost.
+    `place` says how many elements have come since a known position; the run resumes there when a worker is lost.
     """
 
     def __init__(
@@ -190,7 +190,8 @@ class RemoteRun:
     # from any thread
 
     def ask(self, taken: int = 0, came: int = 0, answered: bool = False) -> None:
-        """Have the next chunk sent if there is room, and none is on its way; the last one `answered` is no more."""
+        """Request the next chunk if the budget allows it and none is requested; the last one `answered` no longer
+        counts."""
         with self.asking:
             self.held += came - taken
             if answered:
@@ -228,7 +229,7 @@ class RemoteRun:
             self.take(chunk, reply.size if isinstance(reply, CallReply) else 0)
 
     def take(self, chunk: Chunk | BaseException, size: int) -> None:
-        """Keep what has come for the reader."""
+        """Store the elements that have come for the reader."""
         self.losses = 0
         if isinstance(chunk, BaseException) or chunk.ended:
             self.ended = chunk
@@ -253,7 +254,7 @@ class RemoteRun:
             return None
 
     def lost(self, reason: str) -> None:
-        """Go on elsewhere; with care, if that was not the first worker that has ended."""
+        """Continue on another worker; with care, if that was not the first worker that has ended."""
         self.losses += 1
         self.deaths += bool(reason)
         if self.losses > MOST_LOSSES:
@@ -266,7 +267,7 @@ class RemoteRun:
         self.go_on()
 
     def go_on(self) -> None:
-        """Begin a run anew, from the last place on."""
+        """Start a run again, from the last place on."""
         self.pool.end_run(self.number)
         self.number = next(NUMBERS)
         self.ask(answered=True)

@@ -48,11 +48,11 @@ class RunActor:
         self.changing = threading.Lock()
 
     def read(self, number: int, order: Parcel | None, most_bytes: int) -> CallReply:
-        """Return the next elements of a run, which is begun if it comes with its order; about so many bytes of them."""
+        """Return the next elements of a run, about so many bytes; a request with an order starts the run."""
         try:
             run = self.begun(number, order)
             return CallReply(None if run is None else run.packed(most_bytes))
-        except BaseException as error:  # noqa: BLE001 - what a run cannot begin with is told
+        except BaseException as error:  # noqa: BLE001 - the caller gets the error of a run that cannot start
             return CallReply(Parcel.of(Chunk([], [], [], [], ended=True, error=RemoteError.of(error))))
 
     def begun(self, number: int, order: Parcel | None) -> Run | None:
@@ -69,7 +69,7 @@ class RunActor:
         return run
 
     def end(self, number: int) -> None:
-        """End a run that nobody reads any more."""
+        """End a run that is no longer read."""
         with self.changing:
             run = self.runs.pop(number, None)
         if run is not None:

@@ -16,7 +16,7 @@ Actor: TypeAlias = Any
 """An actor as its transport knows it."""
 
 Arrived: TypeAlias = Callable[[Any, BaseException | None], None]
-"""Is told the result of a call, or why there is none; from any thread, once."""
+"""The callback for the result of a call, or the reason why there is none; called from any thread, once."""
 
 
 class ActorKind(NamedTuple):
@@ -53,7 +53,7 @@ class Transport(Protocol):
     """A connection to a cluster. All methods are called in one thread."""
 
     def start(self) -> Actor:
-        """Begin to start an actor, and return at once: its first call is made when there is room for it."""
+        """Start an actor, and return at once: its first call is made when the cluster has free resources."""
         ...
 
     def call(self, actor: Actor, method: str, arguments: tuple[Any, ...], arrived: Arrived) -> None:
@@ -65,7 +65,7 @@ class Transport(Protocol):
         ...
 
     def lost(self, error: BaseException, greeting: Greeting | None) -> Loss | StageError:
-        """Return what a failed call means; an error if the pipeline cannot go on."""
+        """Return what a failed call means; an error if the pipeline cannot continue."""
         ...
 
     def words(self, error: BaseException) -> str:

@@ -33,7 +33,7 @@ MARGIN: Final = 2
 
 
 class ClusterWorkers(PickledWorkers):
-    """Actors of a cluster. `owner` is kept: the pool ends with the last who holds it."""
+    """Actors of a cluster. `owner` is held, as the pool ends with its last reference."""
 
     def __init__(
         self,
@@ -113,12 +113,12 @@ class ClusterWorkers(PickledWorkers):
 
 
 def keeps_views(answer: TaskResult | RemoteError) -> bool:
-    """Tell whether results have arrays inside objects, which the next step does not copy."""
+    """Return whether results have arrays inside objects, which the next step does not copy."""
     return isinstance(answer, RemoteError) or not all(map(is_plain, answer.items))
 
 
 def is_plain(value: Any) -> bool:
-    """Tell whether arrays lie in nothing but tuples and dicts."""
+    """Return whether arrays are in nothing but tuples and dicts."""
     kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is tuple or kind is dict:
         return all(map(is_plain, value.values() if kind is dict else value))
@@ -147,7 +147,7 @@ class OneByOne:
         self.finished(group)
 
     def take(self, one: Group) -> None:
-        """Take what has come of an element, and go on."""
+        """Take the outcome of an element, and continue."""
         self.group.seconds += one.seconds
         self.group.ended, self.group.lane = one.ended, one.lane
         if one.error is None:

@@ -78,7 +78,7 @@ class Engine(Protocol):
         ...
 
     def start(self) -> None:
-        """Begin; once, when somebody knows of this who ends it. A signal handler may raise meanwhile."""
+        """Start; once, and only after its owner, which ends it, holds it. A signal handler may raise meanwhile."""
         ...
 
     def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
@@ -94,7 +94,7 @@ class Engine(Protocol):
         ...
 
     def stop(self, reason: str | None = None) -> None:
-        """Tell the pipeline to end, and why; from any thread, also from a finalizer."""
+        """Ask the pipeline to end, and why; from any thread, also from a finalizer."""
         ...
 
     def join(self) -> None:
@@ -162,9 +162,9 @@ class TaskEngine:
         forks.keep_for_ever(self)
 
     def done(self, task: asyncio.Task[None]) -> None:
-        """Tell a consumer that goes on while somebody has cancelled all tasks of its loop."""
+        """Report to a consumer that continues after all tasks of its loop were cancelled."""
         self.queue.finish(StageError("the task that ran the pipeline was cancelled") if task.cancelled() else None)
-        self.pipeline.owned.over.say()  # nothing did, if it had not begun to run
+        self.pipeline.owned.over.say()  # nothing did, if it had not started to run
 
     def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
         raise StageError(
@@ -193,7 +193,7 @@ class TaskEngine:
         return self.watch.threads, pipeline_tasks(self.loop, self.task)
 
     async def join_async(self) -> None:
-        if self.task is not None and not self.task.done():  # with the loop that it was begun on, perhaps another one
+        if self.task is not None and not self.task.done():  # with the loop that it was started on, perhaps another one
             self.pipeline.cancel()
             await asyncio.wait([self.task], timeout=END_TIMEOUT)
         await self.pipeline.owned.join_async()
@@ -287,7 +287,7 @@ class LoopEngine:
             self.interrupted = False
 
     def run_once(self) -> None:
-        """Run what is ready on the loop."""
+        """Run the callbacks that are ready on the loop."""
         self.loop.call_soon(self.loop.stop)
         self.loop.run_forever()
 
@@ -327,7 +327,7 @@ class LoopEngine:
                 self.turn.release()
 
     def follow(self, task: asyncio.Task[None]) -> None:
-        """Wake a consumer that waits in another thread, and finish when it has let go of the loop."""
+        """Wake a consumer that waits in another thread, and finish when it has released the loop."""
         self.loop.call_soon_threadsafe(self.queue.stop)
         with self.turn:
             self.finish(task)
@@ -345,7 +345,7 @@ class LoopEngine:
             self.pipeline.owned.join()
 
     async def end(self, task: asyncio.Task[None]) -> None:
-        """End what is on the loop."""
+        """End the tasks on the loop."""
         self.pipeline.cancel()
         await asyncio.wait([task], timeout=END_TIMEOUT)
         await self.loop.shutdown_asyncgens()

@@ -26,7 +26,7 @@ T = TypeVar("T")
 def elements_by_hand(plan: Node, count: int, epoch: int) -> list[Any]:
     """Return at most so many of the first elements of an epoch, or raise what an iterator would raise among them.
 
-    Nothing of the plan may wait. No more is asked for than is wanted, and all is closed when this returns.
+    No step may wait. No more is read than requested, and all is closed when this returns.
     """
     keep_memory_warm()
     with DeferredInterrupts() as interrupts, DeferredSigint(interrupts), without_output_buffers():
@@ -64,7 +64,7 @@ def driven(coroutine: Coroutine[Any, Any, T], interruption: Callable[[], BaseExc
 
 
 def refusal(waits_for: object) -> StageError:
-    """Return why a coroutine may not go on, which said that it waits for something."""
+    """Return the error for a coroutine that waits."""
     return StageError(f"a step that must not wait is waiting for {waits_for!r:.200}")
 
 

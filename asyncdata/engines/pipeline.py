@@ -51,13 +51,13 @@ class Pipeline:
         self.group_scope: anyio.CancelScope | None = None
 
     def cancel(self) -> None:
-        """Stop it; on its own loop. Cancelled before it has begun, it ends when it begins."""
+        """Stop it; on its own loop. If it is cancelled before it has started, it ends when it starts."""
         self.queue.stopped = True
         if self.group_scope is not None:
             self.group_scope.cancel()
 
     async def run(self) -> None:
-        """Run the plan into the queue. What goes wrong travels through the queue, also what is no `Exception`."""
+        """Run the plan into the queue. Errors go through the queue, also those that are not an `Exception`."""
         try:
             LEAVING.set(self.owned.left)
             if usable_cores() > 1:
@@ -73,7 +73,7 @@ class Pipeline:
                 if self.owned.has_spawned:
                     group.cancel_scope.cancel()
             self.queue.finish()
-        except asyncio.CancelledError:  # not by `cancel`: its loop is being shut down, and whoever does so says why
+        except asyncio.CancelledError:  # not by `cancel`: its loop is being shut down, and the caller says why
             raise
         except BaseException as error:
             self.queue.finish(blame_state(first_of(error), self.start))

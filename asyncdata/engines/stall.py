@@ -1,4 +1,4 @@
-"""What is said of a pipeline that gives nothing though it is asked: which step waits for what, and its stack."""
+"""The report on a stalled pipeline, which gives no element on request: which step waits for what, and its stack."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEEPEST: Final = 12
 """Lines of a stack that are shown: the innermost ones."""
 
 BLOCKED: Final = 1.0
-"""Seconds that a loop may be late to call what is due until it counts as blocked."""
+"""How many seconds late a loop may run callbacks before it counts as blocked."""
 
 
 def nothing() -> bool:
@@ -66,10 +66,10 @@ class LoopWatch:
         self.owned = owned
         self.patience = PATIENT
         self.runs: threading.Thread | None = None
-        """The thread that runs the loop, once somebody has waited there."""
+        """The thread that runs the loop, once a consumer has waited there."""
         self.timer: asyncio.TimerHandle | None = None
         self.since: float | None = None
-        """Since when it is waited, if it is and nothing was told of it yet."""
+        """Since when a consumer waits, if one does and that was not reported yet."""
 
     def begin(self, patience: Patience) -> None:
         """Begin to wait, in the thread that runs the loop."""
@@ -89,7 +89,7 @@ class LoopWatch:
             self.timer = None
 
     def tell(self) -> None:
-        """Say once what is waited for."""
+        """Report once what the consumer waits for."""
         if self.since is not None:
             self.since = None
             self.patience.tell()
@@ -102,7 +102,7 @@ class LoopWatch:
 
 
 def watch(watched: ref[LoopWatch], over: Leaving, seconds: float) -> None:
-    """Have it told when it has been waited for so many seconds; look no sooner than that can be, until all is over."""
+    """Report each wait that is longer than its patience; check no sooner than that can be, until all waits are over."""
     left = seconds
     while not over.within(left):
         one, left = watched(), seconds
@@ -111,7 +111,7 @@ def watch(watched: ref[LoopWatch], over: Leaving, seconds: float) -> None:
         if (since := one.since) is not None and (left := since + seconds - time.monotonic()) <= 0:
             one.tell()
             left = seconds
-        one = None  # which is not kept meanwhile
+        one = None  # not held meanwhile
 
 
 class Place(NamedTuple):
@@ -119,11 +119,11 @@ class Place(NamedTuple):
 
     name: str
     step: str
-    """The step that it works for; empty if nobody knows."""
+    """The step that it works for; empty if unknown."""
     lines: list[str]
     """Its stack from where it leaves this package on; empty if it does not."""
     blocks: bool = False
-    """Whether it is the thread of a loop that it does not let go on."""
+    """Whether it is a loop's thread and blocks that loop."""
 
 
 def stall_report(
@@ -201,19 +201,20 @@ def frames_of(waiting: Any) -> Iterator[FrameType]:
 
 
 def goes_on(found: object) -> bool:
-    """Return whether something is, or waits for, an asynchronous generator: what awaits its next item tells no more."""
+    """Return whether something is, or waits for, an asynchronous generator: an object that awaits its next item shows
+    no more."""
     return isinstance(found, AsyncGeneratorType) or type(found).__name__ == "async_generator_asend"
 
 
 def handed_on(frame: FrameType) -> Any:
-    """Return what a generator of ours lets go on by hand; `None` if it does not."""
+    """Return the coroutine that a generator of this package drives by itself; `None` if there is none."""
     if not is_ours(frame):
         return None
     return frame.f_locals.get("pull") or getattr(frame.f_locals.get("self"), "coroutine", None)
 
 
 def place_of(name: str, stack: list[FrameType]) -> Place:
-    """Return what a stack tells, whose frames are the outermost first."""
+    """Return what a stack shows; its frames are the outermost first."""
     meters = [meter for frame in stack for meter in meters_in(frame)]
     step: Any = meters[-1].step if meters else ""
     outside = next((place for place, frame in enumerate(stack) if is_users(frame)), len(stack))
@@ -232,7 +233,7 @@ def meters_in(frame: FrameType) -> Iterator[Meter]:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Tell whether a frame is this package's."""
+    """Return whether a frame is this package's."""
     return frame.f_code.co_filename.startswith(PACKAGE)
 
 

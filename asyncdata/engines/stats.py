@@ -127,7 +127,7 @@ def is_async(stage: Stage | Grouped) -> bool:
 
 
 def percentile(counts: list[int], part: float) -> float | None:
-    """Return the seconds below which such a part of the blocks lies; `None` if there are none."""
+    """Return the seconds that such a part of the blocks took at most; `None` if there are none."""
     total = sum(counts)
     if not total:
         return None

@@ -46,11 +46,11 @@ class ThreadEngine:
         self.context = copy_context()
         self.over = self.forked = False
         self.on_end: Callable[[], object] | None = None
-        self.begun = threading.Lock()  # taken once, by the thread, or by whoever ends this before it runs
+        self.begun = threading.Lock()  # taken once, by the thread, or by the caller that ends this before it runs
         self.thread = threading.Thread(target=self.main, name="asyncdata-engine", daemon=True)
 
     def start(self) -> None:
-        """Begin; only when somebody knows of this who ends it, since Ctrl-C may come as soon as the thread runs."""
+        """Start; only after its owner, which ends it, holds it, since Ctrl-C may come as soon as the thread runs."""
         ENGINES.add(self)
         forks.register(self)
         try:
@@ -86,7 +86,7 @@ class ThreadEngine:
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Tell the pipeline, which has begun, that its consumer has left; from any thread, also from a finalizer."""
+        """Tell the running pipeline that its consumer has left; from any thread, also from a finalizer."""
         raise NotImplementedError
 
     def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
@@ -124,7 +124,7 @@ ENGINES: Final[weakref.WeakSet[ThreadEngine]] = weakref.WeakSet()
 
 @atexit.register
 def end_engines() -> None:
-    """End what is still running when the interpreter exits, before modules and threads are torn down."""
+    """End pipelines that still run when the interpreter exits, before modules and threads are torn down."""
     deadline = time.monotonic() + END_TIMEOUT
     engines = list(ENGINES)
     for engine in engines:
@@ -147,7 +147,7 @@ class LoopThreadEngine(ThreadEngine):
     def serve(self) -> None:
         """Run the pipeline on a loop, and close that; each time that a loop is run again costs as much as a block.
 
-        The loop is made in this thread, where no signal handler can raise before somebody knows of it.
+        The loop is made in this thread, where no signal handler can raise before the loop has an owner.
         """
         self.pipeline.meters.clock.alone()
         self.loop = loop = self.signal.loop = new_loop()
@@ -201,7 +201,7 @@ class LooplessThreadEngine(ThreadEngine):
             clock.end()
 
     async def fill(self) -> None:
-        """Read the plan into the queue as far as there is room."""
+        """Read the plan into the queue while the queue has space."""
         LEAVING.set(self.owned.left)
         if usable_cores() > 1:
             HELP.set(self.owned.copier.submit)

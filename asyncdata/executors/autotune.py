@@ -26,14 +26,14 @@ MOST: Final = 64
 """How many calls that wait are made at once, to begin with and at most."""
 
 GAIN: Final = 1.2
-"""How many times as fast a wider choice must be to be kept: less may be other work on the machine."""
+"""How many times as fast more workers must be to stay: a smaller gain may come from other work on the machine."""
 
 FULL: Final = 0.9
 """The part of a core that each thread must have computed on for processes not to be tried, where they are allowed."""
 
 BETTER: Final = 1.05
 COMPARED: Final = 0.4
-"""How many times as fast as threads that gain processes must be to be kept, by how many seconds of each."""
+"""How many times as fast as threads that gain processes must be to stay, by how many seconds of each."""
 
 SINGLE: Final = 3
 LOOK: Final = 0.02
@@ -46,10 +46,10 @@ GROUPS: Final = 3
 worker."""
 
 CHANGED: Final = 4.0
-"""How many times as dear or as cheap calls must have become to be tried anew."""
+"""How many times as slow or as fast calls must become before choices are tried again."""
 
 PATIENCE: Final = 16.0
-"""Seconds after which all is tried anew that has evidently changed, however often that was done before."""
+"""Seconds after which choices are tried again after an evident change, however often that was done before."""
 
 FED: Final = "enough for the reader"
 
@@ -80,15 +80,15 @@ class Sample(NamedTuple):
 
 
 class Tuning:
-    """What is known of a stage's functions; kept for the next epoch.
+    """What is known of a stage's functions; stored for the next epoch.
 
-    One call at a time tells what a call costs and whether it computes or waits. Cheap calls are made on the engine's
+    One call at a time shows what a call costs and whether it computes or waits. Cheap calls are made on the engine's
     thread. Functions that wait get twice as many threads (or tasks) as long as that is faster. Functions that
     compute get a thread for each core if that is faster; worker processes if they may run there, threads take turns
     for a good part of the time, and processes are faster. Nothing is widened while the reader of the results does not
-    wait for them. When the reader still waits, all is tried anew, each time after twice as long: it does not go to and
-    fro forever. What has changed is tried anew sooner: much dearer or cheaper calls, and a reader that had enough and
-    now waits nearly every time.
+    wait for them. When the reader still waits, choices are tried again, each time after twice as long, so that they do
+    not alternate forever. After a change they are tried sooner: if calls are much slower or faster, or a reader that
+    had enough now waits nearly every time.
     """
 
     def __init__(self, *, processes: bool = False, tasks: bool = False) -> None:
@@ -100,7 +100,7 @@ class Tuning:
         self.group = 1
         """How many elements a worker was handed at a time, last."""
         self.pool: object = None
-        """What keeps the worker processes for the next epoch, once they are used."""
+        """Holds the worker processes for the next epoch, once they are used."""
         self.look_anew()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -126,7 +126,7 @@ class Tuning:
         self.begin(0.0)
 
     def begin(self, now: float) -> None:
-        """Begin to count anew."""
+        """Start to count again."""
         self.begun = self.now = now
         self.seconds = self.cpu = self.queued = 0.0
         self.count = self.groups = self.pauses = self.waits = self.reads = 0
@@ -177,7 +177,7 @@ class Tuning:
         with self.lock:
             while self.samples:
                 sample = self.samples.popleft()
-                if sample.choice is self.choice:  # those of an earlier one tell nothing about this one
+                if sample.choice is self.choice:  # samples of an earlier choice say nothing about this one
                     self.learn(sample)
             return self.choice
 
@@ -243,7 +243,7 @@ class Tuning:
         self.go_on(Choice(self.waiting, workers, f"{self.about}: trying {workers} at once"), self.judge_spread)
 
     def judge_spread(self) -> None:
-        """Have twice as many calls that wait at once, as long as that helps and somebody waits for it."""
+        """Make twice as many waiting calls at once, as long as that helps and the reader waits."""
         if not self.reader_waits:
             self.settle(self.choice._replace(why=f"{self.about}: {FED}"))
         elif self.gain < GAIN and self.cores > COMPUTES:
@@ -327,7 +327,7 @@ class Tuning:
         self.go_on(choice, self.watch)
 
     def watch(self) -> None:
-        """Try anew when something has changed, or when the reader waits though more could be tried."""
+        """Try again when calls have changed, or when the reader waits and there are choices left to try."""
         self.known = self.known or self.best
         lasted = self.now - self.since
         if (self.changed and lasted >= min(self.patience, PATIENCE)) or (self.tempted and lasted >= self.patience):

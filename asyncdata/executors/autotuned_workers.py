@@ -127,7 +127,7 @@ class AutotunedWorkers(Workers):
             return False
 
     def done(self, choice: Choice, finished: Callable[[Group], None], group: Group) -> None:
-        """Tell what a group cost; from any thread."""
+        """Record the cost of a group; from any thread."""
         at = time.perf_counter()
         sample = Sample(group.count, group.seconds, group.cpu, group.queued, group.pauses, choice, at)
         self.tuning.samples.append(sample)

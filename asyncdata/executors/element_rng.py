@@ -18,7 +18,7 @@ __all__ = ("Chance", "Randomized", "epoch_key", "mixed", "scrambled")
 
 
 class Chance(NamedTuple):
-    """A seed, and whether it was drawn because nobody chose one."""
+    """A seed, and whether it was drawn because the user gave none."""
 
     seed: int
     drawn: bool

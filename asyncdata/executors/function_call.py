@@ -75,7 +75,7 @@ LOOKS: Final = 8
 
 
 class Deadline(NamedTuple):
-    """How long calls may go on: after each `step` of them it is seen whether the `end` is past."""
+    """How long calls may continue: after each `step` of them the time is compared with the `end`."""
 
     step: int
     end: float
@@ -122,7 +122,7 @@ def describe(ticket: Ticket) -> str:
 
 
 def shown(ticket: Ticket) -> Any:
-    """Return what stands for a ticket in a message: for a batch of batches, its members."""
+    """Return the text for a ticket in a message: for a batch of batches, its members."""
     return list(map(shown, ticket)) if isinstance(ticket, Tickets) else ticket
 
 
@@ -140,7 +140,7 @@ class ElementIndex:
 
 
 class ElementNote(str):
-    """A note on an element of which only the place is known; who knows more puts the element's name in its place."""
+    """A note on an element of which only the place is known; a later step replaces it by the element's name."""
 
     __slots__ = ()
 
@@ -193,7 +193,7 @@ class Call:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """What else than the function and the name tells this call from others."""
+        """What distinguishes this call from others, besides the function and the name."""
         return ()
 
     def prompt(self) -> Self:
@@ -270,14 +270,14 @@ class Call:
                 result.close()
                 result = self.failure(self.not_awaited(), tickets[place])
             yield result
-            del item, result  # what is made next may lie in the same memory
-            place += 1  # noqa: SIM113 - whose tuple would keep the item
+            del item, result  # the next result may use the same memory
+            place += 1  # noqa: SIM113 - its tuple would hold the item
 
     def not_awaited(self) -> TypeError:
         return TypeError(f"{self.name} returned a coroutine: define the function with `async def`")
 
     def refuse(self, results: list[Any], tickets: Tickets) -> Block:
-        """Turn coroutines that nobody will await into failures."""
+        """Turn coroutines that will not be awaited into failures."""
         for place, result in enumerate(results):
             if type(result) is CoroutineType:
                 result.close()
@@ -414,7 +414,7 @@ class ThreadPool:
         self.stop()
 
     def work(self) -> None:
-        """Run jobs until told to stop."""
+        """Run jobs until the end."""
         while (job := self.jobs.get()) is not None:
             job()
             with self.counting:
@@ -422,7 +422,7 @@ class ThreadPool:
             job = None
 
     def stop(self) -> None:
-        """Let every thread end once its current job is done; jobs not begun are dropped."""
+        """End every thread once its current job is done; jobs that have not started are dropped."""
         self.stopped = True
         with suppress(Empty):
             while True:

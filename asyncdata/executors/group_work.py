@@ -31,11 +31,11 @@ Done: TypeAlias = tuple[Block, int]
 
 @dataclass(frozen=True)
 class GroupWork:
-    """Functions called one after another on each element; the result of one that `keeps` says whether it stays."""
+    """Functions called one after another on each element; the result of a predicate says whether the element stays."""
 
     calls: tuple[Call, ...]
     rows: int | None = None
-    """Of so many results in a row a batch is made: whole ones are made right away, as columns, if they can be."""
+    """The size of batches made from results: complete batches are made at once, as columns if possible."""
 
     @property
     def label(self) -> str:

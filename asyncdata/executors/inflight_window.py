@@ -1,4 +1,4 @@
-"""The elements in flight: groups that workers process, kept in order from the input to the results."""
+"""The elements in flight: groups that workers process, in the order of the input."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MOST_BATCHES: Final = 256 << 20
 LONGEST: Final = 0.1
 LONGER: Final = 0.5
 DENSE: Final = 5e7
-"""What workers make whole: batches of so many bytes at least, all at once so many at most, each in so many seconds; or
-in so many more if elements are made at so many bytes a second, which feel each copy."""
+"""Workers make complete batches of at least so many bytes, all together of at most so many, each in so many seconds; or
+in so many more if elements are made at so many bytes a second, where each copy counts."""
 
 SOON: Final = 0.01
 BRIEF: Final = 0.05
@@ -33,7 +33,7 @@ BRIEF: Final = 0.05
 
 
 class ResultStatistics:
-    """What is known of a stage's results, from an earlier run if there was one: bytes and seconds that one takes."""
+    """What is known of a stage's results, from an earlier run if there was one: bytes and seconds for one."""
 
     __slots__ = ("each", "weight")
 
@@ -101,8 +101,8 @@ class InFlightWindow:
     def limits(self) -> tuple[int, int]:
         """Return how many elements may be in flight, and how many make a group.
 
-        The former is bounded in groups, in number and in bytes, by the last one seen; of the latter there is room for
-        all that keep workers busy.
+        The former is bounded in groups, in number and in bytes, by the last one seen; the latter is as large as needed
+        to keep workers busy.
         """
         least, rows = 2 * self.workers.count, self.rows or 0
         most = self.most if self.workers.tuned else max(self.most, least)
@@ -119,12 +119,12 @@ class InFlightWindow:
         return min(groups * self.workers.pace.group, max(groups, MOST_HELD)) if self.known else groups
 
     def batches(self) -> int:
-        """Return how many batches are made at once, each by one worker; 0 if there is no room for so many."""
+        """Return how many batches are made at once, each by one worker; 0 if the budget is too small for so many."""
         count = self.whole_batches()
         return count if self.most >= count * (self.rows or 0) else 0
 
     def whole_batches(self) -> int:
-        """Return how many batches should be made at once; 0 if workers should not make whole batches.
+        """Return how many batches should be made at once; 0 if workers should not make complete batches.
 
         They should if a batch is so large that it should not be copied once more, and none has to be waited for long:
         the first one least of all, on which all workers could work.
@@ -139,9 +139,9 @@ class InFlightWindow:
         return count if LEAST_BATCH <= rows * weight <= MOST_BATCHES // count and rows * each <= longest else 0
 
     def may_feed(self) -> bool:
-        """Return whether there is room for whole groups, and read no more: smaller ones would cost as much and do less.
+        """Return whether complete groups fit, and limit reading to them: smaller ones would cost as much and do less.
 
-        What is held leaves in groups, so there will be.
+        Held elements leave in groups, so complete groups will fit.
         """
         bound, share = self.limits()
         room = bound - self.held
@@ -160,7 +160,7 @@ class InFlightWindow:
         self.widen()
 
     def widen(self) -> None:
-        """Let in as much as keeps workers busy, and as there is room for."""
+        """Set the limit to what keeps workers busy and fits into the budget."""
         batches = self.whole_batches() * (self.rows or 0) * self.load
         wanted = min(self.wanted() * self.load, MOST_BYTES)
         room = min(self.part.claim(max(wanted, batches), self.load), max(MOST_BYTES, batches))
@@ -184,7 +184,8 @@ class InFlightWindow:
         return -(-count // self.workers.count) if len(self.groups or self.pending) < self.workers.count else count
 
     def admit_rows(self, block: Block, rows: int) -> None:
-        """Cut a block into groups that end with a batch if they reach its end; keep the rest if workers are busy."""
+        """Cut a block into groups that end with a batch if they reach its end; hold the rest back if workers are
+        busy."""
         if self.rest:
             block = Block.join([*self.rest, block])
             self.rest.clear()
@@ -218,7 +219,7 @@ class InFlightWindow:
         return begun < self.workers.count
 
     def relieve(self) -> None:
-        """Submit what was kept, whatever it is."""
+        """Submit the elements that were held back."""
         if self.rest:
             part = Block.join(self.rest)
             self.rest.clear()
@@ -226,7 +227,7 @@ class InFlightWindow:
             self.submit(part)
 
     def put_back(self, rest: Block) -> None:
-        """Keep what a worker gave up in the place of its group, until it is handed out again in smaller groups.
+        """Put what a worker gave up in the place of its group, until it is handed out again in smaller groups.
 
         Where calls are made in order, what comes after it has not been touched, and waits too.
         """
@@ -346,7 +347,7 @@ class InFlightWindow:
         self.workers.stop()
 
     def out(self, block: Block) -> Block:
-        """Return what leaves the window, with what is needed to continue after it where it is out of order."""
+        """Return a block that leaves the window; if it is out of order, with the position to resume after it."""
         if self.ordered:
             return block
         missing = [group.what.tickets for group in self.pending]

@@ -13,11 +13,11 @@ from asyncdata.runtime.queue import BlockQueue
 __all__ = ("InterleaveTuner", "ReadLimiter", "ReadPermit")
 
 BETTER: Final = 1.05
-"""How many times as fast one at a time must be to be kept: all at once can bear a slow source better."""
+"""How many times as fast one at a time must be to stay: all at once tolerates a slow source better."""
 
 
 class InterleaveTuner:
-    """What is known of an interleave's inputs; kept for the next epoch.
+    """What is known of an interleave's inputs; stored for the next epoch.
 
     All are read at once to begin with. While they do so they either wait, for storage or a server, and that is that; or
     this process computes, and one at a time may be faster, as each finds its data in the cache and its thread the
@@ -76,7 +76,7 @@ class InterleaveTuner:
             self.go_on(1 if gain >= BETTER else self.most, why, settled=True)
 
     def watch(self, rate: float, waits: bool, now: float) -> None:
-        """Try anew when they have begun to wait or to compute, or are much slower or faster, each time later."""
+        """Try again when inputs begin to wait or to compute, or are much slower or faster, each time later."""
         changed = waits is not self.waits or not self.rate / CHANGED <= rate <= self.rate * CHANGED
         patience = min(self.patience, PATIENCE) if self.choice.workers == 1 else self.patience
         if changed and now - self.since >= patience:
@@ -104,7 +104,7 @@ class ReadLimiter:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it was let in just as it was told to end
+            if turn.done() and not turn.cancelled():  # it got its turn just as it was cancelled
                 self.leave(0)
             raise
 

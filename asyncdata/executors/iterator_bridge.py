@@ -29,14 +29,14 @@ END: Final = object()
 
 QUICK: Final = 1e-4
 SWIFT: Final = 4e-6
-"""Of items that take no longer each, all that were asked for are waited for: to be woken costs more than many."""
+"""If items take no longer than this each, the reader waits for all requested ones: waking it costs more."""
 GROUP: Final = 8
 
 NO_MORE: Final = iter(())
 """In the place of an iterator, of which nothing more is to be taken."""
 
 Notify: TypeAlias = Callable[[], str | ResumeError | None]
-"""Gives the state of a source that has states, as JSON: `None` at its beginning, or why it cannot be told."""
+"""Returns the state of a source that has states, as JSON: `None` at its start, or why there is no state."""
 
 
 class ReadyBuffer(Protocol):
@@ -80,7 +80,7 @@ class IteratorBridge(Protocol):
         ...
 
     async def pull(self, limit: int) -> list[Any] | Block:
-        """Return what is there, at least one and at most `limit` items; nothing at the end."""
+        """Return the items that are ready, at least one and at most `limit`; nothing at the end."""
         ...
 
     def snapshots_of(self, stop: int) -> list[SourceSnapshot]:
@@ -88,12 +88,12 @@ class IteratorBridge(Protocol):
         ...
 
     def stop(self) -> None:
-        """Let it end; what has been begun may be finished."""
+        """End it; an item in progress may be finished."""
         ...
 
 
 class InlineBridge:
-    """Runs an iterator that waits for nobody in the engine's own thread, where nobody has to be woken for its items.
+    """Runs an iterator that never waits in the engine's own thread, so that no thread has to be woken for its items.
 
     It reads groups of at most `largest` items and of about a millisecond, several in that time of what comes quickly.
     `lay` puts a group into columns, or raises. It has no states.
@@ -153,7 +153,7 @@ class InlineBridge:
             self.pace.measured(len(found), time.perf_counter() - begin)
 
     def started(self) -> Iterator[Any]:
-        """Return the iterator, which is made when it is first asked for."""
+        """Return the iterator, which is made when it is first needed."""
         if self.items is None:
             self.iterable = self.make()
             self.items = iter(self.iterable)
@@ -168,18 +168,18 @@ class InlineBridge:
 
 
 def close(iterable: Iterable[Any]) -> None:
-    """End what is iterated, if it can be."""
+    """Close the iterator, if it can be closed."""
     end = getattr(iterable, "close", None)
     if end is not None:
-        with suppress(Exception):  # the user's generator refuses to end: nobody is left to hear of it
+        with suppress(Exception):  # the user's generator refuses to end: the pipeline has ended and cannot report it
             end()
 
 
 class ThreadRequests:
-    """The engine's side of an iterator elsewhere: orders no more than it was asked for, and takes what is there.
+    """The engine's side of an iterator elsewhere: it requests no more than its reader does, and takes what is ready.
 
-    A source that has states is asked for one before the first item of each order, and after each failure, which need
-    not happen again. It is asked where it runs, between two items, and the state is here before the item that follows.
+    A source that has states is asked for one before the first item of each request, and after each failure, which need
+    not happen again. That is done where it runs, between two items, and the state arrives before the next item.
     """
 
     def __init__(self, scope: Scope, first: int, ready: ReadyBuffer | None = None) -> None:
@@ -203,11 +203,11 @@ class ThreadRequests:
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Let the other side end; what it has begun it may finish."""
+        """End the other side; it may finish an item in progress."""
         raise NotImplementedError
 
     async def pull(self, limit: int) -> list[Any] | Block:
-        """Return what is there, at least one and at most `limit` items; nothing at the end."""
+        """Return the items that are ready, at least one and at most `limit`; nothing at the end."""
         if self.over:
             return []
         missing = limit - self.ordered
@@ -241,7 +241,7 @@ class ThreadRequests:
         self.patience = patience(len(self.ready), limit, time.perf_counter() - since)
 
     def arrived(self) -> bool:
-        """Return whether there are enough items; if not, somebody is about to wait for them."""
+        """Return whether there are enough items; if not, a reader is about to wait for them."""
         missing = self.enough - len(self.ready)
         if missing <= 0:
             return True
@@ -291,7 +291,7 @@ class ThreadBridge(ThreadRequests):
     """Runs a plain iterator in a thread of its own, so that one that blocks stalls nothing else.
 
     Items are read in groups of about a millisecond by a loop in C, which takes a permit for each. Without permits it
-    ends: so an item is here as soon as it is waited for, and nobody waits for the rest of a group.
+    ends: so a reader gets an item at once and does not wait for the rest of a group.
     """
 
     largest = 4096
@@ -337,7 +337,7 @@ class ThreadBridge(ThreadRequests):
         self.orders.put(None)
 
     def run(self) -> None:
-        """Make the iterator and serve orders until it ends or is told to stop."""
+        """Make the iterator and serve requests until it ends or is stopped."""
         try:
             iterable, self.read_state = self.make()
             items = chain(iter(iterable), self.ending())
@@ -380,9 +380,9 @@ class ThreadBridge(ThreadRequests):
         self.number = last
 
     def permitted(self, items: Iterator[Any], size: int) -> list[Iterator[Any]]:
-        """Return the permits for a group, and one that ends it: no more than somebody waits for.
+        """Return the permits for a group, and one that ends it: no more than the reader waits for.
 
-        That is looked at last: whoever begins to wait, or to leave, later than this takes the permits away.
+        The reader's demand is checked last: a reader that begins to wait or leaves later takes the permits away.
         """
         self.permits = permits = [items] * (size + 1)
         permits[size] = NO_MORE

@@ -118,7 +118,7 @@ def waits_in_thread(fn: Any) -> bool:
 
 
 def is_interrupted(fn: Any) -> bool:
-    """Return whether this is a plain function with a timeout, which only a worker process can keep to."""
+    """Return whether this is a plain function with a timeout, which only a worker process can enforce."""
     while isinstance(fn := innermost(fn), Wrapper):
         if type(fn) is Interrupted:
             return True
@@ -138,7 +138,7 @@ def innermost(fn: Any) -> Any:
 
 
 def unwrapped(fn: Any) -> Any:
-    """Return the user's function that stands in any number of these wrappers and partials."""
+    """Return the user's function inside any number of these wrappers and partials."""
     while isinstance(fn := innermost(fn), Wrapper):
         fn = fn.func
     return fn
@@ -150,13 +150,13 @@ def check_seconds(function: str, name: str, value: Any) -> None:
 
 
 class Leaving:
-    """Tells threads that wait that their pipeline was left. Without a lock, as a finalizer may have it said."""
+    """Wakes waiting threads when their pipeline is left. It has no lock, as a finalizer may call it."""
 
     def __init__(self) -> None:
         self.gate: SimpleQueue[None] = SimpleQueue()
 
     def say(self) -> None:
-        """Let all that wait go on."""
+        """Wake all waiting threads."""
         self.gate.put(None)
 
     def within(self, seconds: float) -> bool:
@@ -170,7 +170,7 @@ class Leaving:
 
 
 LEAVING: Final[ContextVar[Leaving | None]] = ContextVar("LEAVING", default=None)
-"""What tells that the pipeline was left that a context belongs to."""
+"""The signal that a context's pipeline was left."""
 
 
 def left_within(seconds: float) -> bool:

@@ -41,8 +41,8 @@ class OwnedTask:
     def __init__(self, budget: MemoryBudget) -> None:
         self.budget = budget
         self.left, self.over = Leaving(), Leaving()
-        """What tells those that wait that the consumer has left: in the thread that runs the stages at once, in others
-        when the stages are closed, so that those threads begin nothing more."""
+        """The signal for waiting threads that the consumer has left: in the thread of the stages it comes at once, in
+        others when the stages are closed, so that those threads start nothing more."""
         self.threads: set[threading.Thread] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.readers = ThreadPool(self.start, READERS, "asyncdata-read")
@@ -69,12 +69,12 @@ class OwnedTask:
         thread.start()
 
     def adopt(self, task: asyncio.Task[None]) -> None:
-        """Keep a task that runs a user's async iterator until it is done."""
+        """Hold a task that runs a user's async iterator until it is done."""
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     def stop(self) -> None:
-        """Tell the shared threads to end. What a loop that was shut down never began, will not begin."""
+        """End the shared threads. Work that a shut-down loop has not started will not start."""
         self.readers.stop()
         self.copier.stop()
         self.over.say()
@@ -144,7 +144,7 @@ class Scope:
         return inner
 
     def with_meter(self, meter: Meter) -> Scope:
-        """Return this scope for a step that tells this meter what it does."""
+        """Return this scope for a step that reports to `meter`."""
         if meter is self.meter:
             return self
         inner = self.at()
@@ -152,7 +152,7 @@ class Scope:
         return inner
 
     def spawn(self, run: Callable[[], Awaitable[None]]) -> anyio.CancelScope:
-        """Start a task in the pipeline's task group; what is returned cancels it."""
+        """Start a task in the pipeline's task group; return a function that cancels it."""
         cancel = anyio.CancelScope()
 
         async def task() -> None:
@@ -196,7 +196,7 @@ class Scope:
 
 
 def wanted() -> bool:
-    """Return that nobody has left."""
+    """Return that the consumer has not left."""
     return False
 
 

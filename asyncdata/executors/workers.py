@@ -28,8 +28,8 @@ MANY_SECONDS: Final = 0.02
 class Group:
     """Elements that one worker processes together.
 
-    When it is done, `result` is what became of the first `count`: of all, unless some took so long that the others were
-    left.
+    When it is done, `result` has the outcome of the first `count`: of all, unless some took so long that the others
+    were given up.
     """
 
     __slots__ = (
@@ -108,13 +108,13 @@ class Workers:
         raise NotImplementedError
 
     def read(self, waits: bool) -> None:
-        """Take note that somebody wants results, and whether there are none yet."""
+        """Record that the reader requests results, and whether there are none yet."""
 
     def finish(self) -> None:
-        """Let go of what is no longer needed when the groups submitted so far are done."""
+        """Release what is no longer needed when the groups submitted so far are done."""
 
     def stop(self) -> None:
-        """Take no more groups; those begun may finish."""
+        """Accept no more groups; those in progress may finish."""
 
 
 class RemoteExecutor:
@@ -124,16 +124,16 @@ class RemoteExecutor:
     """How labels show it."""
 
     def workers(self, count: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool) -> Workers:
-        """Return `count` workers for a stage's work; results are `copied` if they are kept for long."""
+        """Return `count` workers for a stage's work; results are `copied` if they are held for long."""
         raise NotImplementedError
 
 
 class ThreadWorkers(Workers):
     """`count` threads that run a plain function over groups of about half a millisecond.
 
-    What gets many elements at once is asked for some hundred, where these take no longer than 20 ms.
+    Workers that take many elements at once get about a hundred, if these take no longer than 20 ms.
 
-    While they are `watched`, groups tell what they used too.
+    While they are `watched`, groups also report what they used.
     """
 
     watched = False

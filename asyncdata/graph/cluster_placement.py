@@ -45,7 +45,7 @@ def calls_on_cluster(plan: Node, options: Options) -> Node:
 
 
 def placed(node: Node, actors: ActorPoolHandle | None, runs: RunPlacement | None) -> Node:
-    """Return a plan with the actors as executor of what may go there. What is to run as it was built does."""
+    """Return a plan with the actors as executor of the steps that may run there. Steps that must run as built stay."""
     inputs = node.inputs if node.sealed else [placed(part, actors, runs) for part in node.inputs]
     if type(node) in COPYING:
         inputs = [*map(before_copy, inputs)]
@@ -116,7 +116,7 @@ def reason_to_stay(node: Called) -> str | None:
 
 
 def where_datasets_run(node: Interleave | FlatMap, runs: int) -> str:
-    """Return where the datasets run that a step opens."""
+    """Return where the datasets of a step run."""
     if node.elsewhere is not None:
         maps = node.elsewhere.maps if isinstance(node.elsewhere, RunPlacement) else ()
         with_maps = "".join(f" → {one.label()}" for one in maps)

@@ -47,7 +47,7 @@ from asyncdata.runtime.crc32c import checksum
 __all__ = ("changed", "contents", "contents_of", "hash_of")
 
 PLAIN: Final = frozenset({bool, int, float, complex, str, bytes, bytearray, type(None), type(...)})
-"""Types whose values are told as they are."""
+"""Types whose values are hashed as they are."""
 
 EXACT: Final[dict[type[Any], Callable[[Any], Any]]] = {
     str: str.__str__,
@@ -75,7 +75,7 @@ HELD: Final[tuple[type[Any], ...]] = (tuple, frozenset, np.ndarray, np.generic)
 """What a function holds that is looked into."""
 
 NAMED: Final = frozenset({date, timedelta, Decimal, Fraction})
-"""Types whose text tells all."""
+"""Types whose values are hashed by their text."""
 
 PARTS: Final[dict[type[Any], Callable[[Any], tuple[Any, ...]]]] = {
     slice: attrgetter("start", "stop", "step"),
@@ -92,12 +92,12 @@ PARTS: Final[dict[type[Any], Callable[[Any], tuple[Any, ...]]]] = {
     attrgetter: lambda value: value.__reduce__(),
     methodcaller: lambda value: value.__reduce__(),
 }
-"""Types that are told by parts of theirs."""
+"""Types that are hashed by some of their parts."""
 
 SHORT: Final = PLAIN - {bytes, bytearray}
 
 SOME: Final = 1024
-"""So many short values are told at once."""
+"""So many short values are hashed at once."""
 
 CO_HAS_DOCSTRING: Final = 0x4000000
 
@@ -118,7 +118,7 @@ KINDS: Final = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_AS
 
 
 def contents(plan: Node) -> list[str]:
-    """Return, for each step of a plan's account, a hash of what elements that are kept depend on in it."""
+    """Return, for each step of a plan's account, a hash of all in it that stored elements depend on."""
     return [contents_of(node.contents) for node in nodes_of(plan) if node.identity is not None]
 
 
@@ -134,7 +134,7 @@ def contents_of(values: tuple[Any, ...]) -> str:
 
 
 def changed(was: Sequence[str], now: Sequence[str]) -> int | None:
-    """Return at which step of an account something is another now; code in two versions of Python tells nothing."""
+    """Return the step of an account that has changed; code of two versions of Python cannot be compared."""
     for place, (old, new) in enumerate(zip_longest(was, now, fillvalue="")):
         versions = {words.rpartition(" ")[0] for words in (old, new)}
         if old != new and ("" in versions or len(versions) == 1):
@@ -168,9 +168,9 @@ class ContentHasher:
         """Whether code was added; `None` if functions count by their names."""
         self.hash = blake2b(digest_size=8)
         self.functions: dict[int, tuple[int, FunctionType]] = {}
-        """The number of each function that was added, which is kept, so that no other comes to lie in its place."""
+        """The number of each function that was added. The function is held, so that no other gets the same `id`."""
         self.within: dict[int, int] = {}
-        """How deep what is being added lies, so that what is a part of itself has an end."""
+        """The depth of the value being added, so that a value that contains itself comes to an end."""
         self.owners: dict[int, int] = {}
         """The same for objects whose attributes are being added."""
 
@@ -189,7 +189,7 @@ class ContentHasher:
                 self.iterable(value, kind)
             else:
                 self.data(value)
-        except RecursionError:  # how far that came depends on who has called this
+        except RecursionError:  # how far that came depends on the caller
             self.hash, self.functions = before, functions
             self.add_words(kind.__qualname__)
 
@@ -333,7 +333,7 @@ class ContentHasher:
         """Add an array; the checksum takes a tenth of a second for a gigabyte."""
         self.add_words(str(array.dtype), array.shape)
         if array.dtype.names is not None:
-            for name in array.dtype.names:  # not what lies between the fields
+            for name in array.dtype.names:  # not the padding between the fields
                 self.array(array[name])
         elif array.dtype.hasobject:
             self.each(list, array.ravel().tolist())

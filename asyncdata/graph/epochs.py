@@ -17,8 +17,8 @@ __all__ = ("Epochs",)
 class Epochs:
     """The number of the next epoch of a dataset.
 
-    A dataset begins at the next epoch of those that it was made from whose elements may differ from epoch to epoch, and
-    each of its epochs counts for them too. So what is made from a shuffled dataset again and again, in a loop, has
+    If a dataset was made from others whose elements may differ from epoch to epoch, it starts at their next epoch, and
+    each of its epochs counts for them too. So a dataset that is made from a shuffled one in each pass of a loop has
     another epoch each time, and `shuffle(seed=1)` of numbers has the same order whenever it is made. Two datasets that
     are made from one do not see each other's epochs.
     """

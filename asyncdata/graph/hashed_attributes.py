@@ -32,7 +32,7 @@ def is_users(function: Callable[..., Any]) -> bool:
 
 
 def keywords_of(function: partial[Any]) -> list[tuple[str, Any]]:
-    """Return the keyword arguments of a partial that count: of readers not how they read, nor what is not given."""
+    """Return the keyword arguments of a partial that count; for readers without defaults and without how they read."""
     given = [*function.keywords.items()]
     return (
         [pair for pair in given if pair[0] not in READING and pair[1] is not None] if is_own(function.func) else given

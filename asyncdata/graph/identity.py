@@ -18,7 +18,7 @@ __all__ = ("words_of",)
 def words_of(node: Node) -> str | None:
     """Return what a state says of a node: its identity, and a hash of what that leaves out, if it is not the default.
 
-    Functions count by their names, as they may be edited before a run goes on.
+    Functions count by their names, as they may be edited before a run resumes.
     """
     words = node.identity
     if words is None:

@@ -56,7 +56,7 @@ __all__ = (
 P = TypeVar("P")
 
 EVERYTHING: Final = 1 << 31
-"""A buffer of this size holds the whole input."""
+"""A buffer of this size holds the entire input."""
 
 PHYSICAL: Final = {"counts": "never"}
 """Metadata of a field on which no element depends: how many threads work, how far is read ahead."""
@@ -65,12 +65,12 @@ ELSEWHERE: Final = {"counts": "elsewhere"}
 """Metadata of a field that is compared by other means: seeds, shares, paths."""
 
 REPLACEABLE: Final = {"counts": "kept"}
-"""Metadata of a field that may be another one when a run continues from a state, but not for elements that are kept:
-functions, data in memory, and what is documented as free to change."""
+"""Metadata of a field that may change before a run resumes from a state, but not for stored elements: functions, data
+in memory, and arguments that are documented as free to change."""
 
 
 class UnseekableError(Exception):
-    """Only reading tells where an element is; never seen by users."""
+    """The place of an element is known only by reading; never seen by users."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class Node:
         return dataclasses.replace(self, **changed)
 
     def over(self, *inputs: Node) -> Self:
-        """Return this node over inputs that give other elements, without what it keeps of those it has now."""
+        """Return this node over inputs with other elements, without the elements that it has cached."""
         return self.with_inputs(*inputs)
 
     def stage(self) -> Stage:
@@ -122,8 +122,8 @@ class Node:
         return self.run(scope, want, start) if start.back or start.position != END else nothing()
 
     def at_once(self, most: int) -> Iterator[Block] | None:
-        """Return all that a fresh run gives, without one, where it reads no more than so many elements that are at hand
-        and calls no function of the user's; else `None`. For small pipelines inside others: to run one costs more.
+        """Return all elements of a new run without running it, if it reads at most so many elements in memory and calls
+        no function of the user's; else `None`. For small pipelines inside others, where a run costs more.
         """
         return None
 
@@ -156,7 +156,7 @@ class Node:
             ) from error
 
     async def skip_then_run(self, scope: Scope, want: Demand, start: Start) -> Blocks:
-        """Leave out the first elements: where nothing but reading them tells where they end."""
+        """Skip the first elements, if only reading them shows where they end."""
         skip = start.skip
         async with aclosing(self.open(scope, want, dataclasses.replace(start, skip=0))) as source:
             async for block in source:
@@ -212,7 +212,7 @@ class Node:
         raise NotImplementedError
 
     def resharded(self, positions: Sequence[Position], resharding: Resharding) -> Position:
-        """Return where one share goes on of what the shares that stopped at these positions have left."""
+        """Return where one share resumes, of the elements left by shares that stopped at these positions."""
         starts = [Start.of(position) for position in positions]
         if any(start.skip for start in starts):
             raise ResumeError("a state taken right after skip() cannot be merged with others; read one element first")
@@ -284,7 +284,7 @@ class Node:
 
     @property
     def sealed(self) -> bool:
-        """Whether what it reads is to run as it was built, since a file tells it; rules leave that alone."""
+        """Whether its input must run as it was built, since a file describes it; rules do not change that."""
         return False
 
     @property
@@ -294,7 +294,7 @@ class Node:
 
     @property
     def retains_elements(self) -> bool:
-        """Whether it holds elements of its input for long, which should not be in memory that is wanted again soon."""
+        """Whether it holds elements of its input for long; these should not be in memory that is reused soon."""
         return False
 
     @property
@@ -339,7 +339,7 @@ class Node:
 
     @property
     def signature(self) -> Any:
-        """What elements look like, as a structure of `TensorSpec`; `None` if only an element can tell."""
+        """The structure of elements, as `TensorSpec`s; `None` if only an element shows it."""
         return None
 
     @property
@@ -349,12 +349,12 @@ class Node:
 
     @property
     def contents(self) -> tuple[Any, ...]:
-        """What elements that are kept depend on: all fields but the inputs, unless their metadata say otherwise."""
+        """The fields that stored elements depend on: all but the inputs, unless their metadata say otherwise."""
         return tuple([getattr(self, name) for name in counted_names(type(self), "kept") if not self.is_input(name)])
 
     @property
     def unlabelled(self) -> dict[str, Any]:
-        """What a state must find again and `identity` does not tell: fields that the label does not show.
+        """The part of a state's plan that the text leaves out: fields that the label does not show.
 
         Functions are compared by their names, but for the arguments that this package has put into them.
         """
@@ -472,7 +472,7 @@ def repeated_ones(names: Sequence[Ticket]) -> set[Ticket]:
 
 
 def another(item: Any) -> Any:
-    """Return an item that is wanted more than once, as by windows, which isolate it: a failure is raised each time."""
+    """Return an isolated item that is used more than once, as by windows: a failure is raised each time."""
     return Failure(item.error, item.of_source) if type(item) is Failure else item
 
 
@@ -493,7 +493,7 @@ def in_turn(found: Mapping[Ticket, Any], tickets: Sequence[Ticket], want: Demand
 
 @dataclass(frozen=True, eq=False)
 class OneForOne(Unary):
-    """A node that makes one element of each of its input's, which keeps its ticket."""
+    """A node that makes one element from each element of its input, with the same ticket."""
 
     @property
     def random_access(self) -> bool:
@@ -545,7 +545,7 @@ def names_of(kind: type[Node]) -> tuple[str, ...]:
 
 @functools.cache
 def counted_names(kind: type[Node], where: str) -> tuple[str, ...]:
-    """Return the names of the fields that distinguish nodes: for what is kept, or in a state beyond the label."""
+    """Return the names of the fields that distinguish nodes: for stored elements, or in a state beyond the label."""
     fields = [(field, field.metadata.get("counts")) for field in dataclasses.fields(kind)]
     if where == "kept":
         return tuple([field.name for field, counts in fields if counts in {None, "kept"}])

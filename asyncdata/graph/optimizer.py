@@ -180,7 +180,7 @@ def skip_pushdown(node: Node) -> Node | None:
 
 
 def shard_pushdown(node: Node) -> Node | None:
-    """Shard before elementwise work, so that no shard computes what another keeps."""
+    """Shard before elementwise work, so that no shard computes elements of another."""
     match node:
         case Shard(input=Node(elementwise=True) as work, pad_remainder=False):
             return work.with_inputs(dataclasses.replace(node, input=work.inputs[0]))
@@ -203,7 +203,8 @@ def shuffle_lift(node: Node) -> Node | None:
 
 
 def filter_pushdown(node: Node) -> Node | None:
-    """Filter before maps that keep the fields it reads, so that nothing is made only to be dropped (reorder=True)."""
+    """Filter before maps that do not change the fields it reads, so that no dropped element is computed
+    (reorder=True)."""
     match node:
         case Filter(functions=(Predicate(reads=(_, *_)),), input=Prefetch() as buffer):
             return buffer.with_inputs(dataclasses.replace(node, input=buffer.input))
@@ -220,7 +221,7 @@ def filter_pushdown(node: Node) -> Node | None:
 
 
 def called_freely(work: Called) -> bool:
-    """Return whether functions may be called in any order or not at all, and elements keep their order."""
+    """Return whether functions may be called in any order or not at all, and the order of elements stays."""
     return work.preserves_tickets and (work.pure or work.workers is not None)
 
 
@@ -285,7 +286,7 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 LAST_RULES: Final[tuple[Rule, ...]] = (inject_prefetch,)
 REORDERING: Final[tuple[Rule, ...]] = (filter_pushdown, shrink_pushdown)
-"""Rules that must be asked for, by `Options(reorder=True)`: with them other elements fail."""
+"""Rules that `Options(reorder=True)` switches on: with them other elements may fail."""
 
 
 def check_rules(options: Options) -> None:
@@ -306,10 +307,11 @@ def enabled(rules: Sequence[Rule], options: Options) -> list[Rule]:
 
 
 def settle(node: Node, options: Options, numbered: bool = False) -> Node:
-    """Fill in whether parallel stages keep order where they do not say so; before what deals shares and `cache` all do.
+    """Fill in whether parallel stages keep the order if that is not given; all do before steps that divide shares and
+    `cache`.
 
-    Shares are those of different processes: only if all see the same order has every element its place in one of them.
-    What is kept serves datasets with other options too.
+    Shares are those of different processes: only if all see the same order, each element is in exactly one of them. A
+    cache also serves datasets with other options.
     """
     ordered = options.deterministic is not False
     numbered = numbered or node.share is not None
@@ -342,7 +344,7 @@ def with_copies(node: Node, retained: bool = False) -> Node:
 
 
 def optimize(plan: Node, options: Options) -> Optimized:
-    """Apply the rules bottom-up until none applies, then those for the last node; tell what each did."""
+    """Apply the rules bottom-up until none applies, then those for the last node; return what each did."""
     story: list[Rewrite] = []
     plan = with_copies(rewritten(settle(plan, options), enabled(RULES, options), story))
     if options.cluster is not None:
@@ -351,14 +353,14 @@ def optimize(plan: Node, options: Options) -> Optimized:
 
 
 class Planner:
-    """Tells how a plan runs, and works that out once for all epochs."""
+    """Computes how a plan runs, once for all epochs."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.last: tuple[Node, Node] | None = None
         self.by_hand: dict[bool, tuple[Node, Node | None]] = {}
         self.ran: Callable[[], Any] | None = None
-        """Tells the statistics of the last iteration, if there was one in this process."""
+        """Returns the statistics of the last iteration, if there was one in this process."""
 
     def runs(self, plan: Node) -> Node:
         """Return what runs in a plan's place."""
@@ -370,7 +372,7 @@ class Planner:
     def runs_by_hand(self, plan: Node, *, alone: bool = False) -> Node | None:
         """Return what gives a plan's elements without an event loop; `None` if it may wait, or options say where.
 
-        If each is wanted `alone`, what is in threads only so that several can be worked on is not.
+        If elements are read `alone`, threads that only serve to work on several at once are not used.
         """
         last = self.by_hand.get(alone)
         if last is None or last[0] is not plan:
@@ -386,7 +388,7 @@ def unwaiting(plan: Node, alone: bool) -> Node | None:
 
 
 def in_place(node: Node) -> Node:
-    """Return a plan whose functions are called one after another, where nobody but us said that they should not."""
+    """Return a plan whose functions are called one after another, unless the user chose otherwise."""
     inputs = [in_place(part) for part in node.inputs]
     if any(map(operator.is_not, inputs, node.inputs)):
         node = node.with_inputs(*inputs)

@@ -24,14 +24,14 @@ ALLOWANCE: Final = 1 << 18
 """Elements that buffers which tune themselves may hold beyond the sizes that steps name."""
 
 NO_LONGER: Final = (Filter, TakeWhile, Shuffle)
-"""Steps that give at most as many elements as their input, also where nobody knows how many."""
+"""Steps that give at most as many elements as their input, also if that number is unknown."""
 
 OF_DATASETS: Final = (FlatMap, Interleave)
 """Steps whose elements come from datasets that are not in the plan."""
 
 UNKNOWN: Final = 1 << 24
-"""How many are taken to be held at most where no step tells: by a buffer of everything whose input nobody has counted,
-and by the steps of datasets that a user's function makes."""
+"""The assumed maximum of held elements where no step gives one: for a buffer of everything whose input has an unknown
+length, and for the steps of datasets that a user's function makes."""
 
 
 def check_position(plan: Node, position: Any, exact: bool = True) -> None:
@@ -44,7 +44,7 @@ def check_position(plan: Node, position: Any, exact: bool = True) -> None:
 
 
 def check_sizes(plan: Node, position: Any) -> None:
-    """Raise `ResumeError` if a position tells more consecutive elements than a plan can hold."""
+    """Raise `ResumeError` if a position lists more consecutive elements than a plan can hold."""
     most = capacity(plan)
     for count in counts_in(position):
         if type(count) is not int or not 0 <= count <= most:
@@ -101,7 +101,7 @@ def check_places(plan: Node, position: Any) -> None:
 
 
 def check_buffers(plan: Node, position: Any) -> None:
-    """Raise `ResumeError` if a position tells a buffer of a size that no step of a plan has."""
+    """Raise `ResumeError` if a position has a buffer of a size that no step of a plan has."""
     nodes = [*nodes_of(plan)]
     if any(has_unseen_steps(node) for node in nodes):
         return
@@ -120,7 +120,7 @@ def has_unseen_steps(node: Node) -> bool:
 
 
 def capacity(plan: Node) -> int:
-    """Return how many elements a plan may hold: no more than there are, and than its buffers have room for."""
+    """Return how many elements a plan may hold: no more than there are, and than fit into its buffers."""
     nodes = [*nodes_of(plan)]
     known = all(finite(node.cardinality) or isinstance(node, NO_LONGER) for node in nodes)
     if any(map(has_unseen_steps, nodes)):

@@ -60,7 +60,7 @@ class Stage(Protocol):
         ...
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
-        """Start to run; `want` tells before each pull how many items the next block may hold."""
+        """Start to run; before each pull, `want` holds how many items the next block may have."""
         ...
 
 
@@ -71,11 +71,11 @@ class Step:
     """Whether nothing more will come out, so that the input need not be read on."""
 
     def resume(self, position: Position) -> Start:
-        """Take up where an earlier run stood, and return where the input is to start."""
+        """Restore the position of an earlier run, and return where the input must start."""
         return Start.of(position)
 
     def need(self, want: int) -> int:
-        """Return how many items to ask the input for, when `want` are wanted."""
+        """Return how many items to request from the input for the demand `want`."""
         return want
 
     def feed(self, block: Block) -> Block:
@@ -94,11 +94,11 @@ class CallStep:
     """Whether nothing more will come out, so that the input need not be read on."""
 
     def resume(self, position: Position) -> Start:
-        """Take up where an earlier run stood, and return where the input is to start."""
+        """Restore the position of an earlier run, and return where the input must start."""
         return Start.of(position)
 
     def need(self, want: int) -> int:
-        """Return how many items to ask the input for, when `want` are wanted."""
+        """Return how many items to request from the input for the demand `want`."""
         return want
 
     async def feed(self, group: Block) -> Block:
@@ -142,9 +142,9 @@ class Fold:
     async def run(self, step: Step, source: Blocks, inner: Demand, want: Demand, meter: Meter) -> Blocks:
         """Feed the step until it is done or its input ends, then flush it.
 
-        It makes about a millisecond's worth of output at a time. What is large, such as batches, comes one by one, and
-        finds the memory of the last one, which is still in the processor's cache if nobody holds it. While nothing
-        comes out it lets other tasks run once a millisecond.
+        It makes about a millisecond's worth of output at a time. Large elements, such as batches, come one by one, and
+        reuse the memory of the last one, which is still in the processor's cache, unless it is held. While nothing
+        comes out, other tasks run once a millisecond.
         """
         pace, rested = ChunkSizer(INLINE_GROUP), time.perf_counter()
         async with aclosing(source):
@@ -289,9 +289,9 @@ async def fill(
     start: Start = FRESH,
     turn: AbstractAsyncContextManager[None] | None = None,
 ) -> None:
-    """Read a pipeline into a queue as far as there is room; each pull waits for its `turn`.
+    """Read a pipeline into a queue while the queue has space; each pull waits for its `turn`.
 
-    A turn lasts until all that was asked for has come: what was asked for is read to its end.
+    A turn lasts until all requested elements have come.
     """
     turn = turn or nullcontext()
     want = Demand()
@@ -340,7 +340,7 @@ class Apply:
 
     @property
     def work(self) -> GroupWork:
-        """What is done with each element."""
+        """The functions that are called for each element."""
         return GroupWork(self.calls, self.rows)
 
     @property
@@ -352,8 +352,8 @@ class Apply:
         return self.workers is not None or self.is_async
 
     async def inline(self, work: GroupWork, source: Blocks, want: Demand, meter: Meter) -> Blocks:
-        """Call the functions right here, over about a millisecond's worth of elements at a time; what is large is made
-        one by one, in memory that is still in the processor's cache."""
+        """Call the functions in this thread, for about a millisecond's worth of elements at a time; large elements are
+        made one by one, in memory that is still in the processor's cache."""
         pace = ChunkSizer(INLINE_GROUP)
         async with aclosing(source):
             while (block := await anext(source, None)) is not None:
@@ -394,7 +394,8 @@ class Apply:
                         yield result
 
     async def concurrent(self, scope: Scope, workers: Workers, source: Blocks, inner: Demand, want: Demand) -> Blocks:
-        """Keep `workers` threads, tasks or processes busy, and give out results in order unless told otherwise."""
+        """Keep `workers` threads, tasks or processes busy, and give out results in order unless the options say
+        otherwise."""
         window = InFlightWindow(scope, workers, self.ordered, self.rows, self.learnt)
         feeding = scope.spawn(lambda: window.feed(source, inner))
         try:
@@ -415,7 +416,7 @@ def learn(pace: ChunkSizer, made: Block, size: int, seconds: float) -> None:
 
 
 def split(block: Block, want: Demand) -> Iterable[Block]:
-    """Return a block in parts of at most as many items as are wanted when each is asked for."""
+    """Return a block in parts, each of at most as many items as the demand when it is requested."""
     size = len(block)
     if size <= want.items:
         return (block,) if size else ()

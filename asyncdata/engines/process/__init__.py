@@ -1,4 +1,4 @@
-"""A pipeline next to its consumer: the whole of it in a process of its own, its elements in shared memory."""
+"""A pipeline that runs entirely in a process of its own, with its elements in shared memory."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class PipelineProcess:
         self.thread: threading.Thread | None = None
         forks.register(self)
 
-    # what consumers say, from any thread; what is dropped from finalizers too
+    # consumers' messages, from any thread; dropped runs from finalizers too
 
     def send(self, message: object) -> None:
         """Send a message; it is dropped if the process has ended."""
@@ -131,7 +131,7 @@ class PipelineProcess:
             raise GoneError from error
 
     def forget(self, run: int) -> None:
-        """Let go of a run."""
+        """Release a run."""
         self.lines.pop(run, None)
         self.send(Forget(run))
 
@@ -143,7 +143,7 @@ class PipelineProcess:
     # the thread
 
     def main(self, plans: list[Node]) -> None:
-        """Start the process with a plan, which nobody here holds on to, and read until it has ended."""
+        """Start the process with a plan, which is not held here, and read until it has ended."""
         try:
             self.start(sendable(plans.pop(), self.baggage))
             self.read()
@@ -199,7 +199,7 @@ class PipelineProcess:
                 return
 
     def carry(self, message: BlockMessage) -> None:
-        """Hand a block to whoever reads it."""
+        """Hand a block to its reader."""
         line = self.lines.get(message.run)
         if line is None or line.stopped:
             self.attached.discard(message.payload)
@@ -242,7 +242,7 @@ class PipelineProcess:
         return carried.failure(None).error
 
     def close(self) -> None:
-        """End the process if it has not, and tell all that wait for something from it."""
+        """End the process if it has not ended, and fail all that wait for it."""
         self.over = True
         ending = self.ended()
         for line in list(self.lines.values()):
@@ -271,7 +271,7 @@ class PipelineProcess:
         )
 
     def lose(self, line: RemoteBlockQueue, ending: BaseException | None = None) -> None:
-        """Tell a run that nothing more comes."""
+        """Tell a run that no more elements come."""
         line.end(self.error or ending or StageError("the process that ran the pipeline has ended"))
 
 
@@ -308,7 +308,7 @@ def unloaded(error: BaseException) -> PlanError:
 
 
 class PipelineClient:
-    """A hold on the process of a plan, which ends when nobody holds it any more."""
+    """A reference to the process of a plan, which ends with its last reference."""
 
     def __init__(self, plan: Node) -> None:
         self.process = PipelineProcess()
@@ -326,14 +326,13 @@ CLIENTS: Final[weakref.WeakKeyDictionary[Node, PipelineClient]] = weakref.WeakKe
 ONE_EACH: Final = forks.lock()
 
 MAX_IDLE: Final = 4
-"""So many processes of plans that nobody iterates stay for their next epochs."""
+"""How many processes of plans stay between iterations, for their next epochs."""
 
 
 def client_of(plan: Node) -> PipelineClient:
     """Return the process of a plan: all its iterators share it, one epoch after the other or at once.
 
-    Of the processes that nobody needs now and that have no cache in memory, those used least recently end where there
-    are more than `MAX_IDLE`.
+    If more than `MAX_IDLE` processes are idle and have no cache in memory, those used least recently end.
     """
     with ONE_EACH:
         found = CLIENTS.pop(plan, None)

@@ -55,7 +55,7 @@ class ProcessEngine:
         return [], []
 
     def stats(self) -> EngineStatistics | None:
-        """Return what the steps have done there so far; `None` if nobody is there to tell."""
+        """Return what the steps have done there so far; `None` if the process has ended."""
         with suppress(GoneError):
             answer = self.line.course.post.ask(self.line.course.run, StatisticsQuery())
             return answer if isinstance(answer, EngineStatistics) else None

@@ -41,7 +41,7 @@ UNCHANGED: Final = (Prefetch, Repeat)
 
 
 class UnreadableElement:
-    """Stands for an element that could not be unpickled."""
+    """Replaces an element that could not be unpickled."""
 
     __slots__ = ("error",)
 

@@ -44,10 +44,10 @@ class RunRequest(NamedTuple):
 
 
 class BlockData(NamedTuple):
-    """A block as it travels: its items, failures among them carried, or the columns that they lie in.
+    """A block in the form that is sent: its items, with failures pickled, or their columns.
 
-    `odd` tells whether some of the items are failures, or pickled apart; `held`, whether the pipeline keeps the block
-    until it is told that it could be unpickled.
+    `odd` says whether some of the items are failures, or pickled apart; `held`, whether the pipeline holds the block
+    until the reader reports that it could be unpickled.
     """
 
     items: list[Any]
@@ -118,7 +118,7 @@ class Stop(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """Nobody will ask about this run any more."""
+    """The reader of this run is gone."""
 
     run: int
 
@@ -131,7 +131,7 @@ class End(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """The plan has arrived; else the payload says what is wrong with it."""
+    """The plan has arrived; else the payload has the error."""
 
     refusal: Message | None
 

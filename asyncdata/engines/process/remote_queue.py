@@ -34,14 +34,15 @@ class MessageTarget(Protocol):
         ...
 
     def ask(self, run: int, question: PositionQuery | StatisticsQuery) -> Any:
-        """Return the answer to a question; `GoneError` if there is nobody to answer it."""
+        """Return the answer to a question; `GoneError` if the process has ended."""
         ...
 
 
 class RunReference(NamedTuple):
-    """What is known here of a run in another process: who can be asked, its number, where it began, and if in order.
+    """What is known here of a run in another process: how to ask it, its number, where it started, and whether in
+    order.
 
-    `label` is what errors call the transfer of its elements.
+    `label` names the transfer of its elements in errors.
     """
 
     post: MessageTarget
@@ -70,7 +71,7 @@ class RunReference(NamedTuple):
 
 
 class RemoteWriterSignal(LoopSignal):
-    """Stands for a writer in another process, which learns from messages what was read."""
+    """Represents a writer in another process, which gets messages about what was read."""
 
     def __init__(self) -> None:
         self.armed = False
@@ -79,8 +80,8 @@ class RemoteWriterSignal(LoopSignal):
 class RemoteBlockQueue(BlockQueue):
     """The queue in which the blocks of a run in another process arrive.
 
-    It tells the process what was read, but not of each single item. Nothing that is in it refers to it, so that it is
-    gone, with the memory and the process, as soon as its reader is.
+    It tells the process what was read, but not each single item. Its contents do not refer to it, so it is freed, with
+    the memory and the process, as soon as its reader is.
     """
 
     def __init__(self, course: RunReference) -> None:
@@ -112,7 +113,7 @@ class RemoteBlockQueue(BlockQueue):
     # the pipeline's side
 
     def receive(self, data: BlockData, room: int) -> None:
-        """Put in a block that has arrived from a buffer with so much room."""
+        """Put in a block that has arrived from a buffer with `room` free places."""
         self.room_there = room
         count = sum(map(len, data.columns)) or len(data.items)
         tickets = RemoteTickets(self.course, self.arrived, self.written, count)
@@ -144,7 +145,7 @@ class RemoteBlockQueue(BlockQueue):
 
 @final
 class RemoteTickets(Tickets):
-    """The tickets of a block, which are in another process; it is asked when somebody wants to know."""
+    """The tickets of a block, which are in another process; that is asked when they are needed."""
 
     __slots__ = ("before", "count", "course", "number")
 

@@ -74,7 +74,7 @@ class MessageSender:
         self.lock = threading.Lock()
 
     def send(self, message: object) -> None:
-        """Write a message. Where nobody reads it any more, this process is about to end."""
+        """Write a message. If its reader is gone, this process is about to end."""
         try:
             send(self.replies, message)
         except OSError:
@@ -86,7 +86,7 @@ class MessageSender:
             return pack(value, self.slots)
 
     def failure(self, error: BaseException) -> Message:
-        """Return an error as it travels; its text alone where there is no shared memory to be had for it."""
+        """Return an error in the form that is sent; its text alone if there is no shared memory for it."""
         try:
             return self.payload(RemoteError.of(error))
         except (OSError, MemoryError) as lack:
@@ -154,7 +154,7 @@ class RemoteRun:
             return self.packed(number, Block(items, block.tickets, True))
 
     def packed(self, number: int, block: Block) -> Message:
-        """Return a block as it travels, and hold it if it may be asked for again."""
+        """Return a block in the form that is sent, and hold it if it may be requested again."""
         data = data_of(block)
         if data.held:
             self.held[number] = block
@@ -175,7 +175,7 @@ class RemoteRun:
             if isinstance(question, ResendBlock):
                 return self.sender.payload(BlockData(guarded(travelling(self.held.pop(question.block))), (), True))
             return self.sender.payload(self.tickets[question.block].at(question.delivered))
-        except BaseException as error:  # a state that cannot be told: for whoever asks
+        except BaseException as error:  # an error of the state: for the caller that asked
             return self.sender.failure(error)
 
 
@@ -272,7 +272,7 @@ class PipelineServer:
 
 
 def serve(commands: Connection, replies: Connection, plan: Message, most_bytes: int) -> None:
-    """Run in a process that was started for it, until told to end or its parent ends."""
+    """Run in a process that was started for it, until asked to end or its parent ends."""
     attend()
     sender = MessageSender(replies, most_bytes)
     attached = SlotReader()

@@ -1,4 +1,4 @@
-"""Exceptions on their way between processes: they keep their class, whatever its constructor takes."""
+"""Pickling of exceptions between processes: the class stays the same, whatever its constructor takes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ExceptionParts(NamedTuple):
 
 
 def pickled_error(error: BaseException) -> bytes:
-    """Pickle an exception. Its class is kept, unless that cannot be pickled itself: then it is a RuntimeError.
+    """Pickle an exception. The class stays the same, unless it cannot be pickled: then it is a RuntimeError.
 
     `args`, attributes and slots travel; the constructor is not called in the other process. One that defines how it is
     pickled (`__reduce__`) travels so, if what comes of it is of its class.
@@ -132,7 +132,7 @@ def rebuilt(parts: ExceptionParts) -> BaseException:
 
 
 def words_of(error: BaseException) -> str:
-    """Return what an exception says, if it can."""
+    """Return the text of an exception, or why it has none."""
     try:
         return str(error)
     except Exception as failure:

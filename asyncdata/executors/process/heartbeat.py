@@ -55,7 +55,7 @@ class Heartbeats:
         cell[0] = group
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
         del self.cells
         if self.segment is not None:
             self.segment.close()

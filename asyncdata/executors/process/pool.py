@@ -1,4 +1,4 @@
-"""WorkerPool: the standard process pool, built anew when a worker dies, with all that it had not finished."""
+"""WorkerPool: the standard process pool, rebuilt when a worker dies, with all unfinished groups."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = ("PendingGroup", "PoolHandle", "WorkerPool", "end_pools", "ending", "m
 END_TIMEOUT: Final = 2.0
 MOST_BARREN: Final = 3
 MOST_KILLED: Final = 20
-"""How often the pool is built anew though nothing was done since, if processes end by themselves, or are killed."""
+"""How often the pool is rebuilt without progress, if processes end by themselves, or are killed."""
 MOST_DEATHS: Final = 2
 
 
 class PendingGroup:
-    """A group on its way: what is asked for, made anew for each try, and who is told what became of it."""
+    """A submitted group: its request, made again for each try, and the callback for its outcome."""
 
     __slots__ = ("alone", "ask", "blamed", "deaths", "done", "future", "number", "suspect")
 
@@ -73,7 +73,7 @@ def ending(code: int) -> str:
 
 
 class SharedFunction:
-    """The work of a stage, pickled, in shared memory that goes with the last who holds this."""
+    """The work of a stage, pickled, in shared memory that is freed with the last reference to this."""
 
     def __init__(self, name: bytes, pickled: bytes) -> None:
         segment = SharedMemory.create(len(pickled))
@@ -84,13 +84,13 @@ class SharedFunction:
 
 
 class WorkerPool:
-    """`count` worker processes. A thread of its own starts them, builds them anew and ends them."""
+    """`count` worker processes. A thread of its own starts, replaces and ends them."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.numbers = itertools.count(1)
         self.jobs: dict[int, PendingGroup] = {}
-        self.lock = threading.RLock()  # what is done when it is handed over may hand over more at once
+        self.lock = threading.RLock()  # a callback may submit more at once
         self.executor: ProcessPoolExecutor | None = None
         self.context = Context()
         self.orders: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
@@ -108,7 +108,7 @@ class WorkerPool:
         self.begun = False
         self.failed: AsyncDataError | None = None
         self.closed: ClosedError | None = None
-        """What jobs are told when the interpreter is exiting."""
+        """The error of jobs when the interpreter is exiting."""
         forks.register(self)
 
     def disown(self) -> None:
@@ -163,7 +163,7 @@ class WorkerPool:
     # the pool
 
     def hand(self, executor: ProcessPoolExecutor, job: PendingGroup) -> None:
-        """Give a job to the pool. One that is broken gives it back when it is built anew."""
+        """Give a job to the pool. A broken pool returns it when it is rebuilt."""
         order = job.ask(job)
         try:
             job.future = executor.submit(do, order)
@@ -181,14 +181,15 @@ class WorkerPool:
             self.report(executor)
             return
         self.settled += 1
-        job.future = None  # it would keep the result
+        job.future = None  # it would hold the result
         if self.jobs.pop(job.number, None) is not None:
             job.done(future.result() if error is None else error)
         elif error is None:
             self.attached.discard(future.result().payload)
 
     def arrived(self, reply: TaskReply) -> bool:
-        """Return whether a reply's memory is there: not if its worker has died since, and nobody had seen it before."""
+        """Return whether a reply's memory exists: not if its worker has died since and the reply was not read
+        before."""
         try:
             if isinstance(reply.payload, SlotReference):
                 self.attached.map_of(reply.payload)
@@ -197,7 +198,7 @@ class WorkerPool:
         return True
 
     def report(self, executor: ProcessPoolExecutor) -> None:
-        """Have a broken pool built anew, once."""
+        """Order the rebuild of a broken pool, once."""
         if executor is self.executor and not self.broken:
             self.broken = True
             self.orders.put(self.recover)
@@ -205,7 +206,7 @@ class WorkerPool:
     # the crew's own thread
 
     def run(self) -> None:
-        """Do what is ordered until told to end."""
+        """Process orders until the end."""
         while (order := self.orders.get()) is not None:
             try:
                 order()
@@ -216,8 +217,8 @@ class WorkerPool:
         self.close()
 
     def open(self) -> None:
-        """Start the processes, all at once, and hand out what is waiting."""
-        if self.executor is not None:  # ordered once more, while they were started anew
+        """Start the processes, all at once, and hand out the waiting jobs."""
+        if self.executor is not None:  # ordered once more, while they were restarted
             return
         preload(self.modules if not self.barren else set())  # one of them may be why the fork server ends
         board = self.board = self.board or Heartbeats.create()
@@ -248,7 +249,8 @@ class WorkerPool:
             raise
 
     def abandon(self, executor: ProcessPoolExecutor) -> None:
-        """End a pool of which not all processes could be started: if the first one could not, nobody minds them."""
+        """End a pool in which not all processes could be started; if the first one failed, the executor does not end
+        them."""
         begun = [process for process in self.context.started if process.pid is not None]
         each(begun, WorkerProcess.kill)
         executor.shutdown(wait=True, cancel_futures=True)
@@ -261,13 +263,13 @@ class WorkerPool:
         self.begun = True
 
     def recover(self) -> None:
-        """Build the pool anew. Only what it had not finished is done again; what a worker died of, with care."""
+        """Rebuild the pool. Only unfinished jobs run again; the ones that a worker died of, with care."""
         with self.lock:
             executor, self.executor = self.executor, None
             self.opening = True
         if executor is not None:
             # One may wait without end for a lock of the pool's queue that another held when it was killed. The pool
-            # ends it itself if it saw that one had died before it was told to shut down.
+            # ends it itself if it saw that one had died before it was shut down.
             with self.patience(WorkerProcess.terminate):
                 executor.shutdown(wait=True)
         codes = self.bury()
@@ -313,7 +315,7 @@ class WorkerPool:
         return endings
 
     def fail(self, error: AsyncDataError) -> None:
-        """Tell all that wait that there is no pool."""
+        """Fail all waiting jobs, as there is no pool."""
         self.failed = error
         with self.lock:
             jobs = list(self.jobs.values())

@@ -20,7 +20,7 @@ MAP_FIXED: Final = 0x10
 
 
 class Mapping(mmap.mmap):
-    """Memory of another process as this one sees it, unmapped when nobody looks into it."""
+    """This process's mapping of another process's memory, unmapped with its last view."""
 
     calls: tuple[Callable[[], object], ...] = ()
 
@@ -50,7 +50,7 @@ class SharedMemory:
         forks.register(self)
 
     def disown(self) -> None:
-        """Let go of it in a forked child, and leave its name to the parent; live views keep what they see."""
+        """Release it in a forked child, and leave its name to the parent; the memory of live views stays."""
         if self.fd < 0:
             return
         try:
@@ -93,7 +93,7 @@ class SharedMemory:
                 forget(handle)
 
     def close(self) -> None:
-        """Let go of it; what other processes or live views have mapped stays."""
+        """Release it; mappings of other processes and of live views stay."""
         if self.fd < 0:
             return
         with suppress(BufferError):  # a view is alive: the mapping goes with it
@@ -105,12 +105,12 @@ class SharedMemory:
 
 
 def address_of(memory: mmap.mmap) -> int:
-    """Return where a mapping lies."""
+    """Return the address of a mapping."""
     return ctypes.addressof(ctypes.c_ubyte.from_buffer(memory))
 
 
 def make_private(address: int, size: int, fd: int) -> None:
-    """Map shared memory anew, at the same address, so that what this process writes there it alone sees."""
+    """Map shared memory again, privately, at the same address: writes of this process are then visible to it alone."""
     libc = ctypes.PyDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
@@ -120,7 +120,7 @@ def make_private(address: int, size: int, fd: int) -> None:
 
 
 def descriptors() -> dict[tuple[int, int], int]:
-    """Return open descriptors by what they refer to: each mapping has one, which Python does not tell."""
+    """Return open descriptors by what they refer to: each mapping has one, which Python does not show."""
     found: dict[tuple[int, int], int] = {}
     for name in os.listdir("/dev/fd"):
         with suppress(OSError):

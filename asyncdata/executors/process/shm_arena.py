@@ -61,11 +61,11 @@ ALIGN: Final = 64
 LEAST: Final = 1 << 16
 
 FREE, TAKEN, GIVEN_UP = range(3)
-"""What the first byte of a slot says. The sender lets go of one that was given up, and its memory is the receiver's."""
+"""Values of a slot's first byte. The sender releases a slot that was given up, and its memory is the receiver's."""
 
 
 class SlotReference(NamedTuple):
-    """Where a payload lies in another process's slot: the pickle, and after it a table of where its buffers are."""
+    """The place of a payload in another process's slot: the pickle, and after it a table of its buffers."""
 
     owner: int
     number: int
@@ -79,11 +79,11 @@ class SlotReference(NamedTuple):
 
 
 Message: TypeAlias = bytes | SlotReference
-"""A pickle, or where it lies."""
+"""A pickle, or its place."""
 
 
 def is_passing(payload: Message) -> bool:
-    """Return whether a payload lies in a slot that is one too many, and is copied out as it arrives."""
+    """Return whether a payload is in a slot beyond the limit, and is copied out as it arrives."""
     return isinstance(payload, SlotReference) and payload.passing
 
 
@@ -114,11 +114,11 @@ class Slot:
 
 
 NUMBERS: Final = itertools.count()
-"""Numbers of slots, each used once in a process: whoever reads may have payloads from several of its `Slots`."""
+"""Numbers of slots, each used once in a process: a reader may have payloads from several of its `Slots`."""
 
 
 class Slots:
-    """The slots that a process owns: at most `most_bytes` and `most` of them, but for what is on its way."""
+    """The slots that a process owns: at most `most_bytes` and `most` of them, not counting those that are sent."""
 
     def __init__(self, most_bytes: int, most: int = 32) -> None:
         self.most_bytes = most_bytes
@@ -128,7 +128,7 @@ class Slots:
         self.dropped: list[int] = []
 
     def take(self, need: int) -> tuple[Slot, bool]:
-        """Return a slot with room for `need` bytes, and whether it is one too many, to be copied out at once."""
+        """Return a slot of at least `need` bytes, and whether it is beyond the limit, to be copied out at once."""
         for slot in [slot for slot in self.slots if slot.segment.map[0] == GIVEN_UP]:
             self.drop(slot)
         free = [slot for slot in self.slots if not slot.taken and slot.segment.size >= need]
@@ -154,13 +154,13 @@ class Slots:
         slot.segment.close()
 
     def reset(self) -> None:
-        """Free all slots: nobody else is left who looks into them."""
+        """Free all slots: no other process uses them any more."""
         for slot in self.slots:
             if slot.segment.map[0] == TAKEN:
                 slot.segment.map[0] = FREE
 
     def close(self) -> None:
-        """Let go of all slots."""
+        """Release all slots."""
         for slot in self.slots:
             slot.segment.close()
         self.slots.clear()
@@ -191,12 +191,12 @@ class Slots:
         )
 
     def gone(self) -> tuple[int, ...]:
-        """Return the numbers of the slots that were let go of, of which the other side is to be told once."""
+        """Return the numbers of the released slots, to send them once to the other side."""
         dropped, self.dropped = tuple(self.dropped), []
         return dropped
 
     def moved(self, spot: SlotReference, slot: Slot) -> SlotReference:
-        """Return a payload that is not handed over yet in another slot: a function has kept a part of this one."""
+        """Return a payload that is not handed over yet in another slot: a function still holds a part of this one."""
         end = spot.start + spot.length + 16 * spot.buffers
         other, passing = self.take(end)
         copy(memoryview(other.segment.map)[HEAD:end], memoryview(slot.segment.map)[HEAD:end])
@@ -230,7 +230,7 @@ class SlotWriter:
         return self.empty(shape, dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Return an array in the slot if there is room for it, else one in memory of this process."""
+        """Return an array in the slot if it fits, else one in memory of this process."""
         count = math.prod(shape)
         size = aligned(count * dtype.itemsize)
         self.wanted += size
@@ -244,7 +244,7 @@ class SlotWriter:
         return array
 
     def places_of(self, buffers: Sequence[memoryview]) -> list[int]:
-        """Return where in the slot each buffer lies; 0 if it does not, or shares bytes with another one."""
+        """Return the place of each buffer in the slot; 0 if it is not there, or shares bytes with another one."""
         places = [0] * len(buffers)
         if self.slot is None:
             return places
@@ -256,7 +256,7 @@ class SlotWriter:
         return places
 
     def give(self, need: int) -> tuple[Slot | None, bool]:
-        """Hand over the slot, or one of so many bytes if nothing was made; `None` if that has no room for them."""
+        """Hand over the slot, or one of so many bytes if nothing was made; `None` if they do not fit."""
         if self.slot is None:
             return self.slots.take(need)
         if need > self.slot.segment.size:
@@ -265,7 +265,7 @@ class SlotWriter:
         return self.given, self.passing
 
     def settled(self, payload: Message) -> Message:
-        """Return a payload in memory that no array of this process looks into: what a function kept stays its own."""
+        """Return a payload in memory that no array of this process uses: arrays that a function holds stay its own."""
         self.window = None
         if self.given is None or not self.given.seen or not isinstance(payload, SlotReference):
             return payload
@@ -314,8 +314,8 @@ def tensor_of(array: Any, name: str = "") -> Any:
 
 
 def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:
-    """Pickle a value, with the data of its arrays apart in `buffers`, which is empty; what pickle knows by name only,
-    and is not to be found by it, goes whole (cloudpickle)."""
+    """Pickle a value, with the data of its arrays apart in `buffers`, which is empty; objects that pickle knows by name
+    only, and that cannot be found by it, are pickled by value (cloudpickle)."""
     keep = None if buffers is None else buffers.append
     try:
         return named(value, keep)
@@ -377,7 +377,7 @@ class ByValuePickler(CloudPickler):
 
 
 def dump_by_value(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:
-    """Pickle a value as `dumps` does, with what is of the main script by value too."""
+    """Pickle a value as `dumps` does, objects of the main script by value too."""
     return pickled_by_value(value, None if buffers is None else buffers.append)
 
 
@@ -390,7 +390,7 @@ def pack(
 ) -> Message:
     """Return a value as a payload: a pickle if it is small, else in a slot, with the data of arrays copied once.
 
-    What was made in a `draft` lies there already.
+    Arrays made in a `draft` are already in the slot.
     """
     buffers: list[pickle.PickleBuffer] = []
     head = dump(value, buffers)
@@ -424,7 +424,7 @@ class SlotReader:
         """Return what was packed. Its arrays look into the slot, which is free again when the last of them has died,
         unless they are `copied` or the slot is one too many.
 
-        The owner of those views is a ctypes array: NumPy may drop a memoryview that it was given, and keeps this.
+        The owner of those views is a ctypes array: NumPy may drop a memoryview that it was given, but holds this.
         """
         if isinstance(payload, bytes):
             return pickle.loads(payload)
@@ -442,7 +442,7 @@ class SlotReader:
         return pickle.loads(view[payload.start : end], buffers=buffers)
 
     def discard(self, payload: Message) -> None:
-        """Free the slot of a payload that nobody wants any more."""
+        """Free the slot of a payload that is no longer needed."""
         if isinstance(payload, SlotReference):
             self.map_of(payload)[0] = 0
 
@@ -457,18 +457,18 @@ class SlotReader:
         return memory
 
     def forget(self, key: tuple[int, int]) -> None:
-        """Let go of a slot; live views keep its memory."""
+        """Release a slot; live views hold its memory."""
         self.maps.pop(key, None)
         self.views.pop(key, None)
         self.identities.pop(key, None)
 
     def forget_all(self, owner: int) -> None:
-        """Let go of the slots of a process that has ended."""
+        """Release the slots of a process that has ended."""
         for key in [key for key in self.maps if key[0] == owner]:
             self.forget(key)
 
     def disown(self) -> None:
-        """Let go of all slots in a forked child: those that its arrays look into were given up before."""
+        """Release all slots in a forked child: those that its arrays use were given up before."""
         self.views.clear()
         self.maps.clear()
         self.identities.clear()
@@ -487,7 +487,7 @@ def before_fork() -> None:
 
 
 def give_up(window: Any, found: dict[tuple[int, int], int]) -> None:
-    """Make the memory of a slot this process's own: nobody uses the slot again, nor sees what is written there."""
+    """Make the memory of a slot this process's own: the slot is not used again, and writes there are private."""
     attached, key, identity = window.slot
     if (view := attached.views.get(key)) is not None and view() is window:
         attached.forget(key)  # with what would clear its first byte

@@ -64,7 +64,7 @@ def popen() -> Any:
 
 
 STARTING: Final = forks.lock()
-"""Held while a process is started: a child forked meanwhile would keep ends of pipes open that tell of its end."""
+"""Held while a process is started: a child forked meanwhile would hold open the pipes that signal its end."""
 
 START_TRIES: Final = 5
 START_PAUSE: Final = 0.02
@@ -74,7 +74,7 @@ ENDING: Final = 10.0
 
 
 class WorkerProcess(Process):
-    """A process that does not import the parent's main module: functions from there travel whole."""
+    """A process that does not import the parent's main module: functions from there are pickled by value."""
 
     told_to_end = False
     """Whether it was terminated from here."""
@@ -114,7 +114,7 @@ class WorkerProcess(Process):
 
 
 SERVER_DIED: Final = (EOFError, ConnectionError, FileNotFoundError)
-"""What is raised where the fork server does not answer, or its socket has gone."""
+"""The errors raised if the fork server does not answer, or its socket is gone."""
 
 
 class ServerDiedError(RuntimeError):
@@ -152,11 +152,11 @@ def at_exit(end: Callable[[], object], process: int) -> None:
 
     A process of multiprocessing does so before it calls anything else that was to be called at its end.
     """
-    Finalize(None, end, exitpriority=100)  # queues of multiprocessing, by which they are told, close at 10
+    Finalize(None, end, exitpriority=100)  # queues of multiprocessing, which carry the request, close at 10
 
 
 class Context:
-    """The standard context, whose processes are kept in `started`."""
+    """The standard context, which stores its processes in `started`."""
 
     def __init__(self) -> None:
         self.started: list[WorkerProcess] = []

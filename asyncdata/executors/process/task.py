@@ -44,15 +44,15 @@ CHECKS: Final = 16
 
 
 class TaskInput(NamedTuple):
-    """The good elements of a group as they travel: items, those that are batches as lists, or the columns that they lie
-    in, and tickets if needed."""
+    """The good elements of a group in the form that is sent: items, batches among them as lists, or their columns, and
+    tickets if needed."""
 
     items: list[Any] | tuple[ColumnBatch, ...]
     batches: bool
     tickets: list[Ticket] | None
 
     def sealed(self) -> TaskInput:
-        """Return the same with each element pickled by itself, but for what lies in columns."""
+        """Return the same with each element pickled by itself, except elements in columns."""
         if isinstance(self.items, tuple):
             return self
         seal = [[*map(IsolatedElement.of, item)] if self.batches else IsolatedElement.of(item) for item in self.items]
@@ -60,8 +60,8 @@ class TaskInput(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What a worker is asked for: a group, in which epoch, whether to do all of it however long that takes, whether one
-    by one since it has killed, and what not to touch."""
+    """The request to a worker: a group, its epoch, whether to do all of it however long that takes, whether one by one
+    since it has killed a worker, and which elements to skip."""
 
     sent: TaskInput
     epoch: tuple[Any, ...]
@@ -116,7 +116,7 @@ class IsolatedElement(NamedTuple):
 
     @staticmethod
     def of(item: Any) -> IsolatedElement:
-        """Return an element, with what is of the main script by value."""
+        """Return an element, with objects of the main script by value."""
         return IsolatedElement(pickled_by_value(item))
 
 
@@ -144,7 +144,8 @@ class RemoteError(NamedTuple):
         return arrived, (pickled_error(self.error), self.text, f"{type(self.error).__name__}: {words_of(self.error)}")
 
     def forget_frames(self) -> None:
-        """Let go of where it was raised: those frames, in a circle with it, would keep the results of its group."""
+        """Release the frames where it was raised: they form a cycle with it, and would hold the results of its
+        group."""
         error: BaseException | None = self.error
         while error is not None and error.__traceback__ is not None:
             error.with_traceback(None)
@@ -156,7 +157,7 @@ class RemoteError(NamedTuple):
         if isinstance(notes, list):
             name_notes(cast("list[object]", notes), ticket)
         cause = self.error.__cause__ or RaisedInWorkerError(self.text)
-        BaseException.__setattr__(self.error, "__cause__", cause)  # a frozen dataclass lets nobody else set it
+        BaseException.__setattr__(self.error, "__cause__", cause)  # a frozen dataclass allows no other way to set it
         return Failure(self.error)
 
 
@@ -274,7 +275,7 @@ def opened(item: Any, tickets: Tickets, place: int, label: str) -> Any:
 
 
 def carry_out(work: GroupWork, task: Task, mark: Callable[[int], object], empty: Empty = np.empty) -> TaskResult:
-    """Do the work on a group. `mark` is told each place before it is touched, if the group has killed before.
+    """Do the work on a group. `mark` gets each place before it is processed, if the group has killed a worker before.
 
     Batches are made in arrays that `empty` gives.
     """
@@ -306,7 +307,7 @@ def outcome_of(work: GroupWork, task: Task, done: Block, count: int) -> TaskResu
 
 
 def in_time(work: GroupWork, block: Block, end: float, empty: Empty) -> tuple[Block, int]:
-    """Do the work on a group, in whole batches if workers make them, until the `end`; return how many are done."""
+    """Do the work on a group, in complete batches if workers make them, until the `end`; return how many are done."""
     parts: list[Block] = []
     count, rows = len(block), work.rows or 1
     step, place = -(-count // (CHECKS * rows)) * rows, 0
@@ -336,7 +337,7 @@ def unsealed(items: list[Any], tickets: GroupTickets, label: str) -> Block:
 
 
 def one_by_one(work: GroupWork, block: Block, task: Task, mark: Callable[[int], object]) -> Block:
-    """Do the work on one element after the other; what is to blame for two deaths is not touched again."""
+    """Do the work on one element after the other; an element that caused two deaths is not processed again."""
     parts: list[Block] = []
     for place in range(len(block)):
         one = block.part(place, place + 1)

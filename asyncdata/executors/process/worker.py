@@ -47,7 +47,7 @@ MAX_FUNCTIONS: Final = 64
 
 
 class FunctionReference(NamedTuple):
-    """Where the work of a stage lies, pickled; its `name` is a hash of that."""
+    """The place of a stage's pickled work; its `name` is a hash of that."""
 
     name: bytes
     handle: str
@@ -70,7 +70,7 @@ class TaskReply(NamedTuple):
 
 
 class ForeignError(Exception):
-    """Elements cannot be unpickled here, together, or with what is of the main script by name; never seen by users."""
+    """Elements cannot be unpickled here, together, or with objects of the main script by name; never seen by users."""
 
 
 class WorkerState:
@@ -80,7 +80,7 @@ class WorkerState:
         self.board = Heartbeats(handle=board)
         self.slots = Slots(most_bytes)
         self.attached = SlotReader()
-        self.drafted = 0  # bytes that were wanted last time
+        self.drafted = 0  # bytes that were needed last time
         self.functions: OrderedDict[bytes, GroupWork] = OrderedDict()
 
     def learn(self, function: FunctionReference) -> GroupWork:
@@ -124,8 +124,7 @@ def attend() -> None:
 def follow(parent: Any) -> None:
     """End with the parent, however it ends. The pool would leave its workers behind if the parent is killed.
 
-    A child of the parent may hold the pipe open that tells of its end, so the parent itself is waited for where that
-    is possible.
+    A child of the parent may hold open the pipe that signals its end, so this waits for the parent itself if possible.
     """
     ends: list[Any] = [parent.sentinel]
     if hasattr(os, "pidfd_open"):
@@ -154,7 +153,7 @@ def be_ready() -> None:
 
 
 def do(order: TaskRequest) -> TaskReply:
-    """Do a task; what goes wrong with it as a whole is in the reply."""
+    """Do a task; an error of the entire task is in the reply."""
     (post,) = posts
     post.board.write(order.group)
     try:
@@ -171,8 +170,8 @@ def do(order: TaskRequest) -> TaskReply:
 
 
 def made(order: TaskRequest, post: WorkerState, draft: SlotWriter) -> Message:
-    """Do the work of a task and return its outcome as a payload, of which nothing is left here but what its functions
-    keep."""
+    """Do the work of a task and return its outcome as a payload; nothing of it stays here except what its functions
+    hold."""
     work = post.learn(order.function)
     task = opened(post, order.task)
     with giving(draft.room) if work.rows is None else nullcontext():  # else rows of batches are given
@@ -208,7 +207,7 @@ def sent(outcome: TaskResult, task: Task, work: GroupWork, first: Callable[[Any]
 
 
 def fitting(item: Any, work: GroupWork, alone: bool) -> Any:
-    """Return a result, pickled by itself if asked for, or the failure in the place of one that cannot be pickled."""
+    """Return a result, pickled by itself if requested, or the failure in the place of one that cannot be pickled."""
     if type(item) is RemoteError:
         return item
     try:

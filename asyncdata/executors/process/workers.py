@@ -59,8 +59,8 @@ class UnreadableError(Exception):
 class PickledWorkers(Workers):
     """Workers to which groups of about sixteen milliseconds travel pickled, and from which results come back so.
 
-    What cannot be pickled, or unpickled, as a whole is sent again in other ways, until the elements are known that are
-    to blame.
+    A group that cannot be pickled or unpickled at once is sent again in other ways, until the elements that cause it
+    are known.
     """
 
     def __init__(self, workers: int, work: GroupWork, epoch: tuple[Any, ...], copied: bool) -> None:
@@ -91,7 +91,7 @@ class PickledWorkers(Workers):
             return self.packed(self.task(group, whole, suspect, blamed))
 
     def task(self, group: Group, whole: bool, suspect: bool, blamed: dict[int, str] | None) -> Task:
-        """Return what is asked of a worker."""
+        """Return the request to a worker."""
         sent = sent_to_worker(self.work, group.what)
         sent = sent.sealed() if group in self.sealed else sent
         return Task(sent, self.epoch, whole, suspect, blamed, self.apart)
@@ -169,7 +169,7 @@ class ProcessWorkers(PickledWorkers):
         self.pool.submit(job)
 
     def order(self, group: Group, job: PendingGroup) -> TaskRequest:
-        """Return what is asked of a worker now."""
+        """Return the current request to a worker."""
         payload = self.payload(group, self.in_order, job.suspect, job.blamed)
         return TaskRequest(job.number, self.function.function, payload)
 
@@ -240,7 +240,7 @@ def sealed(outcome: TaskResult, task: Task, work: GroupWork) -> TaskResult | Iso
 
 
 class UserExecutors:
-    """The executors of the user's that were given calls: in a forked child nobody works on what they are given."""
+    """The user's executors that were given calls: in a forked child their workers do not run."""
 
     def __init__(self) -> None:
         self.used: weakref.WeakSet[Executor] = weakref.WeakSet()
@@ -286,9 +286,9 @@ class ExecutorWorkers(Workers):
         self.hand_over()
 
     def hand_over(self) -> None:
-        """Submit what waits, as far as there is room; from any thread.
+        """Submit waiting groups, as far as the executor has capacity; from any thread.
 
-        No lock is held meanwhile: an executor may hold one of its own while it tells what became of a call.
+        No lock is held meanwhile: an executor may hold one of its own while it reports the outcome of a call.
         """
         while self.waiting and not self.stopped and self.room.acquire(blocking=False):
             try:
@@ -337,7 +337,7 @@ class ExecutorWorkers(Workers):
 
     @staticmethod
     def opened(outcome: TaskResult | IsolatedElement) -> TaskResult | None:
-        """Return an outcome as it is in this process, `None` if it cannot be unpickled as a whole."""
+        """Return an outcome as it is in this process, `None` if it cannot be unpickled at once."""
         try:
             return pickle.loads(outcome.pickled) if isinstance(outcome, IsolatedElement) else outcome
         except MemoryError:
@@ -348,7 +348,7 @@ class ExecutorWorkers(Workers):
     def refuse(self, group: Group, finished: Finished, future: Future[TaskResult | IsolatedElement]) -> None:
         """Fail a group that was not worked on, and all that wait.
 
-        The executor may hold its lock just now, so it cannot be asked for more.
+        The executor may hold its lock now, so this must not call it.
         """
         what = "has cancelled calls" if future.cancelled() else f"is broken: {future.exception()}"
         error = self.refusal(what)
