@@ -190,11 +190,11 @@ def matched(was: list[str], now: list[str]) -> dict[int, int]:
     Steps that hold state must be the same, in the same order.
     """
     names = [[name_of(words) for words in plan] for plan in (was, now)]
-    kept = [[name for name in plan if name not in FREE] for plan in names]
-    if kept[0] != kept[1]:
+    stateful = [[name for name in plan if name not in FREE] for plan in names]
+    if stateful[0] != stateful[1]:
         raise ResumeError(
             f"strict=False needs the same steps in the same order, except {', '.join(FREE)} and prefetch"
-            f"; they were {' → '.join(kept[0])} when the state was saved, and are {' → '.join(kept[1])} now"
+            f"; they were {' → '.join(stateful[0])} when the state was saved, and are {' → '.join(stateful[1])} now"
         )
     blocks = SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
     return {old + step: new + step for old, new, size in blocks for step in range(size)}
@@ -219,7 +219,7 @@ def check_counted(was: list[str], plan: Node, version: int) -> None:
     Steps that hold state have the same names in both, as `matched` has checked.
     """
     now = plan_labels_with_inputs(plan, words_of if version == VERSION else IDENTITY)
-    before, after = kept_places(was), kept_places([words for words, _ in now])
+    before, after = stateful_places(was), stateful_places([words for words, _ in now])
     for number, place in enumerate(after):
         words, first = now[place]
         if name_of(words) in FIXED and words != was[before[number]]:
@@ -256,7 +256,7 @@ def plan_labels_with_inputs(plan: Node, words_now: Callable[[Node], str | None])
     return found
 
 
-def kept_places(words: list[str]) -> list[int]:
+def stateful_places(words: list[str]) -> list[int]:
     """Return the places of the steps of an account that hold state."""
     return [place for place, step in enumerate(words) if name_of(step) not in FREE]
 

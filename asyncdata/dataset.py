@@ -510,7 +510,7 @@ class Dataset(Transformations[T]):
         [0, 1, 2, 90, 3, 4, 5, 91]
         """
         plans, options = plans_of("sample_from_datasets", datasets)
-        plan = Sample.of(plans, weights, seed, stop=stop_on_empty_dataset, anew=rerandomize_each_iteration)
+        plan = Sample.of(plans, weights, seed, stop=stop_on_empty_dataset, rerandomize=rerandomize_each_iteration)
         return Dataset(plan, options, datasets)
 
     @staticmethod

@@ -40,7 +40,15 @@ from asyncdata.runtime.sigint import DeferredInterrupts, DeferredSigint
 from asyncdata.runtime.tickets import END, Position, Start
 from asyncdata.transforms.prefetch_to_device import split_at_device
 
-__all__ = ("DatasetIterator", "Reader", "at_hand", "ended_by", "next_block", "next_within", "state_before_latest")
+__all__ = (
+    "DatasetIterator",
+    "Reader",
+    "ended_by",
+    "next_block",
+    "next_within",
+    "ready_elements",
+    "state_before_latest",
+)
 
 T = TypeVar("T")
 
@@ -232,7 +240,7 @@ class Reader:
         self.check_open()
         engine, block = self.running, None
         if engine is not None:
-            engine.queue.release(self.taken)  # what a signal handler kept from being released
+            engine.queue.release(self.taken)  # whose release a signal handler prevented
             block = engine.queue.first()
         if block is not None:
             self.accept(block)
@@ -254,7 +262,7 @@ class Reader:
             if (queue.ended or queue.stopped) and not queue.blocks:
                 fail(self.ending(queue, StopIteration()))
             queue.request_more()
-            engine.wait(queue.may_read, interrupts, Patience(self.options.patience, self.tell))
+            engine.wait(queue.may_read, interrupts, Patience(self.options.patience, self.report))
             interrupts.check()
             self.check_open()
         return block
@@ -264,7 +272,7 @@ class Reader:
         self.check_open()
         engine = self.running or self.start(asyncio.get_running_loop())
         queue = engine.queue
-        queue.release(self.taken)  # what a signal handler kept from being released
+        queue.release(self.taken)  # whose release a signal handler prevented
         if queue.blocks:
             await asyncio.sleep(0)  # a pipeline that is always ahead must not keep the consumer's loop from others
         if (block := queue.first()) is None:
@@ -279,7 +287,7 @@ class Reader:
             if (queue.ended or queue.stopped) and not queue.blocks:
                 fail(self.ending(queue, StopAsyncIteration()))
             queue.request_more()
-            await engine.wait_async(queue.may_read, Patience(self.options.patience, self.tell))
+            await engine.wait_async(queue.may_read, Patience(self.options.patience, self.report))
             self.check_open()
         return block
 
@@ -345,13 +353,13 @@ class Reader:
             engine.start()
         self.times.now = self.meters.clock.now
         here = not isinstance(self.host, ProcessEngine)
-        self.planner.ran = partial(told_by, plan, run, self.times, self.placement) if here else None
+        self.planner.ran = partial(run_statistics, plan, run, self.times, self.placement) if here else None
         self.running = engine
         if self.closed:  # by another thread, meanwhile
             engine.stop()
         return engine
 
-    def tell(self) -> bool:
+    def report(self) -> bool:
         """Log which step is waited for, and where it is."""
         if self.engine is not None:
             log.warning("%s", stall_report(self.times.waits, self.stats().steps, *self.engine.at_work()))
@@ -668,7 +676,7 @@ class DatasetIterator(Closable, Generic[T]):
         return f"<DatasetIterator of {reader.plan}, {state}>"
 
 
-def told_by(plan: Node, run: RunSpec, times: ConsumerTimes, placement: str) -> Statistics:
+def run_statistics(plan: Node, run: RunSpec, times: ConsumerTimes, placement: str) -> Statistics:
     """Return the statistics of a run, whose iterator may be gone."""
     found = stats_of(plan, run.meters, run.budget)
     *steps, last = found.steps
@@ -717,7 +725,7 @@ def next_within(iterator: DatasetIterator[T], interrupts: DeferredInterrupts) ->
             reader.fail()
 
 
-def at_hand(iterator: DatasetIterator[T], most: int) -> list[T]:
+def ready_elements(iterator: DatasetIterator[T], most: int) -> list[T]:
     """Return at most `most` of the next elements, as far as `next` would return them without waiting."""
     return [*islice(iterator._reader.items, most)]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 

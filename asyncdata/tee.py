@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from asyncdata.elements.isolation import isolated
 from asyncdata.errors import ClosedError
-from asyncdata.iterator import DatasetIterator, Reader, at_hand, ended_by, next_within
+from asyncdata.iterator import DatasetIterator, Reader, ended_by, next_within, ready_elements
 from asyncdata.runtime import forks
 from asyncdata.runtime.block import fail
 from asyncdata.runtime.closing import Closable
@@ -105,7 +105,7 @@ class TeeState:
         self.lock = threading.Lock()
         self.consumers = {number: ConsumerBuffer() for number in range(count)}
         self.gone: deque[int] = deque()
-        self.room = size
+        self.space = size
         self.pulling = self.starved = False
         self.ended: PullResult | None = None
         forks.register(self)
@@ -129,7 +129,7 @@ class TeeState:
             if not consumer.waiting:
                 return self.ended or self.pulled()
             outcome = consumer.take_one() if self.starved else consumer.take_some()
-            self.starved = self.starved and not self.has_room()
+            self.starved = self.starved and not self.has_space()
         self.wake()
         return outcome
 
@@ -142,8 +142,8 @@ class TeeState:
             if len(consumer) >= self.size:
                 self.starved = True
                 consumer.take_back()
-        self.room = self.size - max(map(len, self.consumers.values()))
-        if self.room < 1:
+        self.space = self.size - max(map(len, self.consumers.values()))
+        if self.space < 1:
             return None
         self.starved, self.pulling = False, True
         return PULL
@@ -153,9 +153,9 @@ class TeeState:
         consumer = self.consumers.get(number)
         if consumer is None or consumer.waiting or self.ended or self.gone:
             return True
-        return not self.pulling and self.has_room()
+        return not self.pulling and self.has_space()
 
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         """Return whether every consumer's buffer has space."""
         return all(len(consumer) < self.size for consumer in [*self.consumers.values()])
 
@@ -283,7 +283,7 @@ def pull(shared: TeeState, interrupts: DeferredInterrupts) -> None:
     """Read for all consumers; if this one is interrupted meanwhile, another continues."""
     read: list[Any] = []
     try:
-        read = [next_within(shared.iterator, interrupts), *at_hand(shared.iterator, shared.room - 1)]
+        read = [next_within(shared.iterator, interrupts), *ready_elements(shared.iterator, shared.space - 1)]
     except StopIteration:
         read = [END]
     except Exception as error:  # noqa: BLE001  it belongs to all consumers
@@ -297,7 +297,7 @@ async def pull_async(shared: TeeState) -> None:
     """Read for all consumers; if this one is cancelled meanwhile, another continues."""
     read: list[Any] = []
     try:
-        read = [await anext(shared.iterator), *at_hand(shared.iterator, shared.room - 1)]
+        read = [await anext(shared.iterator), *ready_elements(shared.iterator, shared.space - 1)]
     except StopAsyncIteration:
         read = [END]
     except Exception as error:  # noqa: BLE001  it belongs to all consumers

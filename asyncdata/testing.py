@@ -128,9 +128,9 @@ def open_descriptors() -> dict[str, str]:
     found: dict[str, str] = {}
     server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
     tracker: Any = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
-    kept = {str(getattr(server, "_forkserver_alive_fd", None)), str(getattr(tracker, "_fd", None))}
+    own = {str(getattr(server, "_forkserver_alive_fd", None)), str(getattr(tracker, "_fd", None))}
     for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
-        if name in kept:
+        if name in own:
             continue
         try:
             found[name] = os.readlink(f"/proc/self/fd/{name}")
@@ -214,7 +214,7 @@ def check_resumes(build: Callable[[], Dataset[Any]], *, ordered: bool = True, pl
     """
     if isinstance(build, Dataset):
         raise TypeError("check_resumes needs a function that builds the dataset, got a Dataset: put a lambda around it")
-    whole, states = run_with_states(build(), places)
+    complete, states = run_with_states(build(), places)
     for place, text in states:
         try:
             with build().iterate(state=json.loads(text)) as elements:
@@ -223,7 +223,7 @@ def check_resumes(build: Callable[[], Dataset[Any]], *, ordered: bool = True, pl
             raise AssertionError(
                 f"it does not continue after {place} elements: {error!r}; the state is {text:.400}"
             ) from error
-        difference = (in_order if ordered else as_often)(got, whole[place:])
+        difference = (in_order if ordered else as_often)(got, complete[place:])
         assert difference is None, f"stopped after {place} elements, {difference}; the state is {text:.400}"
 
 

@@ -104,7 +104,7 @@ class PoolActor:
         self.runs: set[int] = set()
         """The pipelines that it runs, if it is such an actor."""
 
-    def has_room(self, call: PendingCall) -> bool:
+    def has_capacity(self, call: PendingCall) -> bool:
         """Return whether it may be given a call now."""
         if self.greeting is None:
             return False
@@ -239,7 +239,7 @@ class ActorPool:
 
     def actor_for(self, call: PendingCall) -> PoolActor | None:
         """Return the actor for a call, if one has capacity."""
-        free = [actor for actor in self.actors if actor.has_room(call)]
+        free = [actor for actor in self.actors if actor.has_capacity(call)]
         return min(free, key=lambda actor: len(actor.calls), default=None)
 
     def wait_for_actors(self) -> None:

@@ -196,17 +196,17 @@ class RemoteRun:
             self.held += came - taken
             if answered:
                 self.call = None
-            if self.call is not None or self.ended is not None or self.closed or not (room := self.room()):
+            if self.call is not None or self.ended is not None or self.closed or not (allowance := self.allowance()):
                 return
-            call = self.call = RunCall(self.number, room, self.parcel, self.done, self.turn)
+            call = self.call = RunCall(self.number, allowance, self.parcel, self.done, self.turn)
         self.pool.submit(call)
 
-    def room(self) -> int:
+    def allowance(self) -> int:
         """Return how many bytes the next chunk may have; none if enough is here."""
         if not self.arrived:
             return max(LEAST, min(CHUNK, self.share.claim(CHUNK, LEAST)))
-        room = min(CHUNK, self.share.claim(self.held + CHUNK, LEAST) - self.held)
-        return room if len(self.arrived) < self.most and room >= LEAST else 0
+        allowance = min(CHUNK, self.share.claim(self.held + CHUNK, LEAST) - self.held)
+        return allowance if len(self.arrived) < self.most and allowance >= LEAST else 0
 
     def parcel(self) -> Parcel:
         """Return the order of a run that continues where this one is."""

@@ -110,8 +110,8 @@ class Run:
     def next(self, most_bytes: int) -> Block | None:
         """Wait for elements, and return all that are there, but no more than so many bytes; nothing at the end."""
         parts: list[Block] = []
-        room = most_bytes
-        while room > 0:
+        left = most_bytes
+        while left > 0:
             block = self.rest or self.queue.take()
             self.rest = None
             if block is None:
@@ -121,11 +121,11 @@ class Run:
             if parts and bool(parts[0].columns) != bool(block.columns):
                 self.rest = block
                 break
-            count = max(1, room // max(1, block.weight))
+            count = max(1, left // max(1, block.weight))
             if count < len(block):
                 block, self.rest = block.part(0, count), block.part(count, len(block))
             parts.append(block)
-            room -= block.weight * len(block)
+            left -= block.weight * len(block)
         return Block.join(parts) if parts else None
 
     def over(self) -> bool:

@@ -71,7 +71,7 @@ class ClusterWorkers(PickledWorkers):
     def opened(self, reply: CallReply) -> TaskResult | RemoteError:
         assert reply.parcel is not None
         answer: TaskResult | RemoteError = reply.parcel.open(not (self.views or self.copied_next))
-        if self.copied_next and reply.parcel.buffers and not self.views and keeps_views(answer):
+        if self.copied_next and reply.parcel.buffers and not self.views and holds_views(answer):
             answer = reply.parcel.open(True)
         if isinstance(answer, RemoteError):
             return answer
@@ -112,7 +112,7 @@ class ClusterWorkers(PickledWorkers):
         self.calls.clear()
 
 
-def keeps_views(answer: TaskResult | RemoteError) -> bool:
+def holds_views(answer: TaskResult | RemoteError) -> bool:
     """Return whether results have arrays inside objects, which the next step does not copy."""
     return isinstance(answer, RemoteError) or not all(map(is_plain, answer.items))
 

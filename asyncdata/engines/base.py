@@ -46,7 +46,7 @@ END_TIMEOUT: Final = 1.0
 class RunSpec(NamedTuple):
     """What an engine runs: a plan, how much its consumer's buffer holds, in which epoch, where to begin, its budget."""
 
-    whole: Node
+    full_plan: Node
     """With the prefetch that is the consumer's buffer."""
     plan: Node
     depth: BufferSize
@@ -118,7 +118,7 @@ def wait_in_thread(
     if not isinstance(signal, ThreadSignal):
         signal = queue.reader = ThreadSignal()
     interrupts.to_stop(partial(signal.gate.put, None))
-    signal.until(lambda: ready() or interrupts.came, patience.seconds, patience.tell)
+    signal.until(lambda: ready() or interrupts.came, patience.seconds, patience.report)
 
 
 async def wait_on_loop(queue: BlockQueue, ready: Callable[[], object], patience: Patience) -> None:
@@ -248,14 +248,14 @@ class LoopEngine:
             self.pipeline = self.run.pipeline(self.queue, None)
             self.watch = LoopWatch(self.loop, self.pipeline.owned)
             forks.register(self)
-            self.task = self.loop.create_task(self.whole(), name="asyncdata-pipeline")
+            self.task = self.loop.create_task(self.run_all(), name="asyncdata-pipeline")
 
     def disown(self) -> None:
         """Leave the loop as it is in a forked child: closing it would change what the parent's loop waits for."""
         self.queue.stopped = self.stopping = True
         forks.keep_for_ever(self)
 
-    async def whole(self) -> None:
+    async def run_all(self) -> None:
         """Run the pipeline, then end async generators that are left: another run of the loop would cost more."""
         try:
             await self.pipeline.run()

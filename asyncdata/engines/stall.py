@@ -42,14 +42,14 @@ def nothing() -> bool:
 
 
 class Patience(NamedTuple):
-    """For how many seconds a consumer waits until `tell` is called; again and again until that returns true."""
+    """For how many seconds a consumer waits until `report` is called; again and again until that returns true."""
 
     seconds: float | None = None
-    tell: Callable[[], bool] = nothing
+    report: Callable[[], bool] = nothing
 
     def timer(self, loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle | None:
         """Have a loop call it in time, once; the timer is to be cancelled."""
-        return None if self.seconds is None else loop.call_later(self.seconds, self.tell)
+        return None if self.seconds is None else loop.call_later(self.seconds, self.report)
 
 
 PATIENT: Final = Patience()
@@ -76,7 +76,7 @@ class LoopWatch:
         if patience.seconds is None:
             return
         self.patience, self.since = patience, time.monotonic()
-        self.timer = self.loop.call_later(patience.seconds, self.tell)
+        self.timer = self.loop.call_later(patience.seconds, self.report)
         if self.runs is None and not is_virtual(self.loop):
             self.owned.start(partial(watch, ref(self), self.owned.over, patience.seconds + BLOCKED), "asyncdata-watch")
         self.runs = threading.current_thread()
@@ -88,11 +88,11 @@ class LoopWatch:
             self.timer.cancel()
             self.timer = None
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report once what the consumer waits for."""
         if self.since is not None:
             self.since = None
-            self.patience.tell()
+            self.patience.report()
 
     @property
     def threads(self) -> list[threading.Thread]:
@@ -109,7 +109,7 @@ def watch(watched: ref[LoopWatch], over: Leaving, seconds: float) -> None:
         if one is None:
             return
         if (since := one.since) is not None and (left := since + seconds - time.monotonic()) <= 0:
-            one.tell()
+            one.report()
             left = seconds
         one = None  # not held meanwhile
 
@@ -137,12 +137,12 @@ def stall_report(
     else:
         places += places_of_tasks(tasks)
         what = culprit([*steps], places)
-    told = [f"nothing has come for {time_of(seconds)}, though it was asked for: {what}"]
+    report = [f"nothing has come for {time_of(seconds)}, though it was asked for: {what}"]
     for place in places:
         if place.lines:
-            told.append(f"{place.name}{f', for {place.step}' if place.step else ''}:")
-            told += place.lines
-    return "\n".join(told)
+            report.append(f"{place.name}{f', for {place.step}' if place.step else ''}:")
+            report += place.lines
+    return "\n".join(report)
 
 
 def culprit(steps: list[StepStatistics], places: list[Place]) -> str:
@@ -192,7 +192,7 @@ def frames_of(waiting: Any) -> Iterator[FrameType]:
             frame = getattr(waiting, f"{kind}_frame", frame)
             inner = getattr(waiting, f"{kind}_{'yieldfrom' if kind == 'gi' else 'await'}", inner)
         if frame is None:
-            inner = next(filter(goes_on, gc.get_referents(waiting)), None)
+            inner = next(filter(is_generator_step, gc.get_referents(waiting)), None)
         elif inner is None:
             inner = handed_on(frame)
         if frame is not None:
@@ -200,7 +200,7 @@ def frames_of(waiting: Any) -> Iterator[FrameType]:
         waiting = inner
 
 
-def goes_on(found: object) -> bool:
+def is_generator_step(found: object) -> bool:
     """Return whether something is, or waits for, an asynchronous generator: an object that awaits its next item shows
     no more."""
     return isinstance(found, AsyncGeneratorType) or type(found).__name__ == "async_generator_asend"

@@ -153,12 +153,12 @@ class LoopThreadEngine(ThreadEngine):
         self.loop = loop = self.signal.loop = new_loop()
         runner, clean = asyncio.Runner(loop_factory=lambda: loop), False
         try:
-            clean = runner.run(self.whole(), context=self.context)
+            clean = runner.run(self.run_all(), context=self.context)
         finally:
             if not self.forked:  # by a function that it called
                 loop.close() if clean else runner.close()
 
-    async def whole(self) -> bool:
+    async def run_all(self) -> bool:
         """Run the pipeline and end the loop, unless tasks are left there; return whether it was ended."""
         await self.pipeline.run()
         if len(asyncio.all_tasks()) > 1:
@@ -184,7 +184,7 @@ class LooplessThreadEngine(ThreadEngine):
         keep_memory_warm()
         self.run = run
         self.ends: list[Callable[[], object]] = []
-        self.room = (queue := ThreadQueue(run.depth, ThreadSignal())).room
+        self.space = (queue := ThreadQueue(run.depth, ThreadSignal())).room
         run.meters.output.buffers(queue)
         super().__init__(queue, OwnedTask(run.budget))
 
@@ -207,8 +207,8 @@ class LooplessThreadEngine(ThreadEngine):
             HELP.set(self.owned.copier.submit)
         want, scope = Demand(), LooplessScope(self.run.epoch, self.left, self.ends, self.run.meters)
         async with aclosing(self.run.plan.open(scope, want, self.run.start)) as source:
-            while room := self.room():
-                want.items, begin = room, time.perf_counter()
+            while space := self.space():
+                want.items, begin = space, time.perf_counter()
                 block = await anext(source, None)
                 if block is None:
                     self.queue.finish_complete()

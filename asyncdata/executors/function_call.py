@@ -170,7 +170,7 @@ class Call:
     keyed = False
     """Whether what it does with an element depends on the element's ticket."""
 
-    keeps = False
+    is_predicate = False
     """Whether its result only says if the element stays."""
 
     many_at_once = False

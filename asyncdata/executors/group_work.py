@@ -21,7 +21,7 @@ __all__ = ("Done", "GroupWork")
 LARGE: Final = 1 << 14
 """Bytes of an element from which on it is copied into its batch at once, before others push it out of the cache."""
 
-AT_HAND: Final = 256
+MOST_READY: Final = 256
 """So many elements at most are made at once of what needs no waiting."""
 
 
@@ -119,7 +119,7 @@ class GroupWork:
             if len(result) < len(block):
                 count = len(result)
                 block = block.part(0, count)
-            block = apply_filters(block, result) if call.keeps else result
+            block = apply_filters(block, result) if call.is_predicate else result
         return block, count
 
     @property
@@ -131,16 +131,16 @@ class GroupWork:
     @property
     def quick(self) -> Callable[[Any], Any] | None:
         """What the only function has that gives its result without waiting, or `None`, if it has such a thing."""
-        only = self.calls[0] if len(self.calls) == 1 and not self.calls[0].keeps else None
+        only = self.calls[0] if len(self.calls) == 1 and not self.calls[0].is_predicate else None
         return None if only is None else getattr(only.fn, "at_once", None)
 
-    def at_hand(self, block: Block, start: int, most: int, seconds: float) -> Block | None:
+    def run_ready(self, block: Block, start: int, most: int, seconds: float) -> Block | None:
         """Return what becomes of elements from `start` on that need no waiting, in about so many seconds, if any."""
         quick, results = self.quick, list[Any]()
         if quick is None or block.failed:
             return None
         end = perf_counter() + seconds
-        for item in block.items[start : start + min(most, AT_HAND)]:
+        for item in block.items[start : start + min(most, MOST_READY)]:
             result = quick(item)
             if result is None:
                 break
@@ -157,7 +157,7 @@ class GroupWork:
             result = await call.run_async(block.items[0], block.tickets[0]) if call.is_async else call.run(block)
             if type(result) is not Block:
                 result = Block([result], block.tickets, type(result) is Failure)
-            block = apply_filters(block, result) if call.keeps else result
+            block = apply_filters(block, result) if call.is_predicate else result
         return block
 
 

@@ -79,7 +79,7 @@ class InFlightWindow:
         self.reader = LoopSignal(scope.loop, threadsafe=True)
         self.feeder = LoopSignal(scope.loop)
         self.learnt = ResultStatistics() if learnt is None or workers.tuned else learnt
-        if self.whole_batches():
+        if self.wanted_batches():
             self.load = self.learnt.weight
             self.widen()
 
@@ -88,7 +88,7 @@ class InFlightWindow:
         async with aclosing(source):
             while True:
                 if not self.may_feed():
-                    await self.until_room()
+                    await self.until_space()
                 want.items = self.free  # as it was found: workers' pace changes what there is at any time
                 block = await anext(source, None)
                 if block is None:
@@ -106,12 +106,12 @@ class InFlightWindow:
         """
         least, rows = 2 * self.workers.count, self.rows or 0
         most = self.most if self.workers.tuned else max(self.most, least)
-        whole = self.batches() * rows if rows else 0
-        bound = max(min(self.wanted(), most), whole)
+        complete = self.batches() * rows if rows else 0
+        bound = max(min(self.wanted(), most), complete)
         share = max(1, min(self.workers.pace.group, bound // least))
         if not rows:
             return bound, share
-        return bound, share - share % rows if share >= rows else rows if whole else share
+        return bound, share - share % rows if share >= rows else rows if complete else share
 
     def wanted(self) -> int:
         """Return how many elements in flight keep the workers busy."""
@@ -120,10 +120,10 @@ class InFlightWindow:
 
     def batches(self) -> int:
         """Return how many batches are made at once, each by one worker; 0 if the budget is too small for so many."""
-        count = self.whole_batches()
+        count = self.wanted_batches()
         return count if self.most >= count * (self.rows or 0) else 0
 
-    def whole_batches(self) -> int:
+    def wanted_batches(self) -> int:
         """Return how many batches should be made at once; 0 if workers should not make complete batches.
 
         They should if a batch is so large that it should not be copied once more, and none has to be waited for long:
@@ -144,11 +144,11 @@ class InFlightWindow:
         Held elements leave in groups, so complete groups will fit.
         """
         bound, share = self.limits()
-        room = bound - self.held
+        space = bound - self.held
         begun = 0 if self.rows is None else self.row + sum(map(len, self.rest))  # of a batch
-        whole = room - (begun + room) % share
-        self.free = whole if whole > 0 else room
-        return room >= share
+        complete = space - (begun + space) % share
+        self.free = complete if complete > 0 else space
+        return space >= share
 
     def weigh(self, block: Block, result: Block | None = None) -> None:
         """Bound the window in bytes by what an element weighs; of those that differ by the heavier ones."""
@@ -161,10 +161,10 @@ class InFlightWindow:
 
     def widen(self) -> None:
         """Set the limit to what keeps workers busy and fits into the budget."""
-        batches = self.whole_batches() * (self.rows or 0) * self.load
+        batches = self.wanted_batches() * (self.rows or 0) * self.load
         wanted = min(self.wanted() * self.load, MOST_BYTES)
-        room = min(self.part.claim(max(wanted, batches), self.load), max(MOST_BYTES, batches))
-        self.most = max(1, room // self.load)
+        space = min(self.part.claim(max(wanted, batches), self.load), max(MOST_BYTES, batches))
+        self.most = max(1, space // self.load)
 
     def admit(self, block: Block) -> None:
         """Cut a block into groups, small enough that no worker idles."""
@@ -210,8 +210,8 @@ class InFlightWindow:
             size = rows - self.row
         if size <= left:
             return size
-        whole = 0 if self.row else left - left % rows
-        return whole or (left if self.idle() else 0)
+        complete = 0 if self.row else left - left % rows
+        return complete or (left if self.idle() else 0)
 
     def idle(self) -> bool:
         """Return whether a worker has nothing to do."""
@@ -301,7 +301,7 @@ class InFlightWindow:
         await self.reader.until(self.may_read)
         self.meter.waited(self.meter.clock.now() - begin)
 
-    async def until_room(self) -> None:
+    async def until_space(self) -> None:
         """Wait until the input may be read on."""
         begin = self.meter.clock.now()
         await self.feeder.until(self.may_feed)

@@ -71,7 +71,7 @@ def slots_of(kind: type[Any]) -> tuple[str, ...]:
 def counted_attributes(kind: type[Any]) -> tuple[str, ...]:
     """Return what of an object of this package counts: fields of a dataclass, or what its class names."""
     if is_dataclass(kind):
-        return tuple([field.name for field in fields(kind) if field.metadata.get("counts") in {None, "kept"}])
+        return tuple([field.name for field in fields(kind) if field.metadata.get("counts") in {None, "stored"}])
     return getattr(kind, "counted", ())
 
 

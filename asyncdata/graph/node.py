@@ -64,7 +64,7 @@ PHYSICAL: Final = {"counts": "never"}
 ELSEWHERE: Final = {"counts": "elsewhere"}
 """Metadata of a field that is compared by other means: seeds, shares, paths."""
 
-REPLACEABLE: Final = {"counts": "kept"}
+REPLACEABLE: Final = {"counts": "stored"}
 """Metadata of a field that may change before a run resumes from a state, but not for stored elements: functions, data
 in memory, and arguments that are documented as free to change."""
 
@@ -350,7 +350,7 @@ class Node:
     @property
     def contents(self) -> tuple[Any, ...]:
         """The fields that stored elements depend on: all but the inputs, unless their metadata say otherwise."""
-        return tuple([getattr(self, name) for name in counted_names(type(self), "kept") if not self.is_input(name)])
+        return tuple([getattr(self, name) for name in counted_names(type(self), "stored") if not self.is_input(name)])
 
     @property
     def unlabelled(self) -> dict[str, Any]:
@@ -547,8 +547,8 @@ def names_of(kind: type[Node]) -> tuple[str, ...]:
 def counted_names(kind: type[Node], where: str) -> tuple[str, ...]:
     """Return the names of the fields that distinguish nodes: for stored elements, or in a state beyond the label."""
     fields = [(field, field.metadata.get("counts")) for field in dataclasses.fields(kind)]
-    if where == "kept":
-        return tuple([field.name for field, counts in fields if counts in {None, "kept"}])
+    if where == "stored":
+        return tuple([field.name for field, counts in fields if counts in {None, "stored"}])
     return tuple([field.name for field, counts in fields if not field.repr and counts is None])
 
 

@@ -232,7 +232,7 @@ def earliest(calls: Sequence[Call], fields: Fields) -> int:
     """
     place = len(calls)
     for number in reversed(range(len(calls))):
-        if not calls[number].keeps:
+        if not calls[number].is_predicate:
             if not set(fields) <= set(calls[number].untouched):
                 break
             place = number

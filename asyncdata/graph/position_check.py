@@ -124,13 +124,13 @@ def capacity(plan: Node) -> int:
     nodes = [*nodes_of(plan)]
     known = all(finite(node.cardinality) or isinstance(node, NO_LONGER) for node in nodes)
     if any(map(has_unseen_steps, nodes)):
-        return UNKNOWN + room_in(nodes, UNKNOWN)
+        return UNKNOWN + held_by(nodes, UNKNOWN)
     if known:
-        return min(room_in(nodes, EVERYTHING), max(node.cardinality for node in nodes))
-    return room_in(nodes, UNKNOWN)
+        return min(held_by(nodes, EVERYTHING), max(node.cardinality for node in nodes))
+    return held_by(nodes, UNKNOWN)
 
 
-def room_in(nodes: list[Node], everything: int) -> int:
+def held_by(nodes: list[Node], everything: int) -> int:
     """Return how many elements some steps may hold; a buffer of everything counts as `everything`."""
     return ALLOWANCE + sum(everything if node.holds >= EVERYTHING else node.holds for node in nodes)
 

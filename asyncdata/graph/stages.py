@@ -298,8 +298,8 @@ async def fill(
     async with aclosing(opener(scope, want, start)) as source:
         while await queue.room():
             async with turn:
-                while (room := queue.room_now()) > 0:
-                    want.items, begin = room, now_on(scope.loop)
+                while (space := queue.room_now()) > 0:
+                    want.items, begin = space, now_on(scope.loop)
                     block = await anext(source, None)
                     if block is None:
                         queue.finish_complete()
@@ -307,7 +307,7 @@ async def fill(
                     queue.put(block, now_on(scope.loop) - begin)
                     size, block = len(block), None
                     await breathe()
-                    if size == room:
+                    if size == space:
                         break
 
 
@@ -383,7 +383,7 @@ class Apply:
                 start = 0
                 while start < len(block):
                     begin = now()
-                    result = work.at_hand(block, start, want.items, INLINE_GROUP)
+                    result = work.run_ready(block, start, want.items, INLINE_GROUP)
                     done = 1 if result is None else len(result)
                     if result is None:
                         RETRIED.set(meter.retried)

@@ -40,7 +40,7 @@ class CacheWriter:
         self.most = most  # bytes of a record
         self.readers = 0
         self.count = -1  # not known yet
-        self.whole = False
+        self.complete = False
         self.mark = PositionMark(0, None)
         self.last: tuple[int, Tickets, int] | None = None  # how many elements, the tickets of the last, how many those
         self.time = time.monotonic()
@@ -55,7 +55,7 @@ class CacheWriter:
     @property
     def path(self) -> str:
         """The path of the elements now."""
-        return str(self.file.path if self.whole else AppendFile.partial(self.file.path))
+        return str(self.file.path if self.complete else AppendFile.partial(self.file.path))
 
     @property
     def place(self) -> Path:
@@ -72,7 +72,7 @@ class CacheWriter:
                 return
             head = frame(self.heading.record())
             lasting = self.heading.repeatable or recorded_count(self.path) is not None  # what does not last is not read
-            records, end = whole_records(self.path, self.most) if lasting else (1, len(head))
+            records, end = intact_records(self.path, self.most) if lasting else (1, len(head))
             if has_mark(self.path, records - 1, end) and self.publish():
                 self.count = records - 1
                 return
@@ -100,11 +100,11 @@ class CacheWriter:
         """Return what distinguishes this file's heading from others."""
         return masked_crc(self.heading.record())
 
-    def keep(self, number: int, block: Block) -> None:
+    def append(self, number: int, block: Block) -> None:
         """Append elements, of which the first has this number, if they follow the written ones; up to a failed one."""
         with self.busy:
             fresh = next(block.pieces())
-            if number > self.count or number + len(fresh) <= self.count or fresh.failed or self.whole:
+            if number > self.count or number + len(fresh) <= self.count or fresh.failed or self.complete:
                 return
             for count, data in framed([fresh.part(self.count - number, len(fresh))]):
                 self.file.append(data)
@@ -140,7 +140,7 @@ class CacheWriter:
         """Note that the input has ended after so many elements: if all of them are in the file, it gets its final
         name."""
         with self.busy:
-            if number != self.count or self.whole:
+            if number != self.count or self.complete:
                 return
             size = self.file.size
             self.file.append(end_mark(self.count))
@@ -151,7 +151,7 @@ class CacheWriter:
         """Give the file its name, and return whether it has it."""
         if not self.file.publish():
             return False
-        self.whole, self.last = True, None
+        self.complete, self.last = True, None
         self.place.unlink(missing_ok=True)
         return True
 
@@ -161,7 +161,7 @@ class CacheWriter:
             self.readers -= 1
             if not self.readers and not self.file.inherited:
                 del OPEN[self.file.path]
-                if not self.whole:
+                if not self.complete:
                     self.write_mark()
                 self.file.close()
 
@@ -180,7 +180,7 @@ ALL: Final = forks.lock()
 """Held by the thread that changes the table."""
 
 
-def whole_records(path: str, most: int) -> tuple[int, int]:
+def intact_records(path: str, most: int) -> tuple[int, int]:
     """Return how many records of a file are complete, before its end mark or a damaged one, and where they end."""
     parser, count, end, at = RecordParser(path, most=most), 0, 0, 0
     with RandomFile(path) as file:
@@ -188,7 +188,7 @@ def whole_records(path: str, most: int) -> tuple[int, int]:
             at += len(data)
             parser.feed(data)
             while found := parser.parse(4096):
-                good = [*takewhile(is_whole, found)]
+                good = [*takewhile(is_intact, found)]
                 count += len(good)
                 end += FRAMING * len(good) + sum(len(record) for record in good if isinstance(record, bytes))
                 if len(good) < len(found):
@@ -196,7 +196,7 @@ def whole_records(path: str, most: int) -> tuple[int, int]:
     return count, end
 
 
-def is_whole(record: bytes | DataLossError) -> bool:
+def is_intact(record: bytes | DataLossError) -> bool:
     """Return whether this is a record that is not damaged, and not the end mark."""
     return isinstance(record, bytes) and not record.startswith(TAIL)
 

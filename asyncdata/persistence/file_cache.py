@@ -81,7 +81,7 @@ class FileCache(Unary):
         return Rerun(self.blocks)
 
     @property
-    def whole(self) -> int | None:
+    def stored_count(self) -> int | None:
         """How many elements the file of this pipeline has; `None` while it is not complete, or if it is another
         pipeline's."""
         with suppress(ResumeError):
@@ -92,31 +92,31 @@ class FileCache(Unary):
     @property
     def cardinality(self) -> int:
         known = self.input.cardinality
-        return known if known != UNKNOWN_CARDINALITY or self.whole is None else self.whole
+        return known if known != UNKNOWN_CARDINALITY or self.stored_count is None else self.stored_count
 
     @property
     def random_access(self) -> bool:
-        return self.whole is not None
+        return self.stored_count is not None
 
     def address(self, places: Sequence[int]) -> Sequence[Ticket]:
         return places
 
     def seek(self, count: int) -> Position:
-        whole = self.whole
-        if whole is None:
+        stored = self.stored_count
+        if stored is None:
             return super().seek(count)
         header = self.heading(self.path)
-        return END if count >= whole else CachePosition(count, None, header and header.seeds).position()
+        return END if count >= stored else CachePosition(count, None, header and header.seeds).position()
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         if isinstance(tickets[0], tuple):
             return self.as_filled().open(
                 scope.with_epoch(FIRST_EPOCH), want, Start(END, [ticket for _, ticket in tickets])
             )
-        whole = self.whole
-        if whole is None:
+        stored = self.stored_count
+        if stored is None:
             return picked(self, scope, want, tickets)
-        if max(tickets) >= whole or self.indexes.now(self.path).count != whole + 2:
+        if max(tickets) >= stored or self.indexes.now(self.path).count != stored + 2:
             return self.searched(scope, want, tickets)
         spots = [(self.path, number + 1) for number in tickets]  # the first record is the heading
         return elements_at(self.indexes.fetch(spots, scope, want, tickets), spots, "cache")
@@ -148,18 +148,18 @@ class FileCache(Unary):
     async def blocks(self, scope: Scope, opener: Opener, want: Demand, position: Position) -> Blocks:
         """Yield the stored elements, then the rest of the input."""
         place = self.parse_position(position, CachePosition.of)
-        whole = self.heading(self.path)
+        heading = self.heading(self.path)
         if place.input is not None:
             passing = self.passing(scope, want, Start.of(place.input))
-        elif whole is not None:
-            passing = self.stored(self.path, self.going_on(whole, place), scope, want, place.done)
+        elif heading is not None:
+            passing = self.stored(self.path, self.resumable(heading, place), scope, want, place.done)
         else:
             passing = self.begun(scope, want, place)
         async with aclosing(passing):
             async for block in passing:
                 yield block
 
-    def going_on(self, heading: Header, place: CachePosition) -> Header:
+    def resumable(self, heading: Header, place: CachePosition) -> Header:
         """Return the heading of a file, in which a run may continue at `place` if that is of the same order."""
         if place.seeds is not None and [*map(list, place.seeds)] != [*map(list, heading.seeds)]:
             raise ResumeError(
@@ -184,12 +184,12 @@ class FileCache(Unary):
 
     def read_or_run(self, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
         """Yield what another process has written, or run the input while another process writes."""
-        if (whole := self.heading(self.path)) is not None:
-            return self.stored(self.path, self.going_on(whole, place), scope, want, place.done)
+        if (heading := self.heading(self.path)) is not None:
+            return self.stored(self.path, self.resumable(heading, place), scope, want, place.done)
         if not self.input.in_order:
             return self.passing(scope, want, Start())
         header = self.heading(str(AppendFile.partial(self.path))) or Header.of(self.input, self.made_of)
-        source = self.going_on(header, place).seeded(self.input)
+        source = self.resumable(header, place).seeded(self.input)
         return self.counted(
             source.open(scope.with_epoch(FIRST_EPOCH), want, Start(skip=place.done)), header, place.done
         )
@@ -214,9 +214,9 @@ class FileCache(Unary):
         done = place.done
         try:
             writing.heading.check(writing.path, self.input, self.made_of)
-            seeds = self.going_on(writing.heading, place).seeds
+            seeds = self.resumable(writing.heading, place).seeds
             await scope.in_thread(writing.find)
-            if writing.whole:
+            if writing.complete:
                 async with aclosing(self.stored(self.path, writing.heading, scope, want, done)) as source:
                     async for block in source:
                         yield block
@@ -228,11 +228,11 @@ class FileCache(Unary):
                     yield block
             async with aclosing(self.rest(writing, scope, want, behind, number)) as source:
                 async for made in source:
-                    block = await self.keep(writing, number, made, scope)
+                    block = await self.append(writing, number, made, scope)
                     first, number = number, number + len(block)
                     if number > done:
-                        whole = numbered(block, first, seeds) if self.input.in_order else in_passing(block)
-                        yield whole.part(max(0, done - first), len(block))
+                        out = numbered(block, first, seeds) if self.input.in_order else in_passing(block)
+                        yield out.part(max(0, done - first), len(block))
             await scope.in_thread(lambda: writing.finish(number))
         finally:
             writing.leave()
@@ -257,25 +257,25 @@ class FileCache(Unary):
         start = dataclasses.replace(start, skip=start.skip + number - behind.elements)
         return writing.heading.seeded(self.input).open(scope.with_epoch(FIRST_EPOCH), want, start)
 
-    async def keep(self, writing: CacheWriter, number: int, block: Block, scope: Scope) -> Block:
+    async def append(self, writing: CacheWriter, number: int, block: Block, scope: Scope) -> Block:
         """Write a block, in a thread if it is large, and return it; what cannot be written has failed."""
         try:
             if size_of(block) < SMALL:
-                return self.kept(writing, number, block)
-            return await scope.in_thread(lambda: self.kept(writing, number, block))
+                return self.appended(writing, number, block)
+            return await scope.in_thread(lambda: self.appended(writing, number, block))
         except OSError as error:
             error.add_note(f"in {self.label()}, after {writing.count} elements, which remain in the file")
             raise
 
-    def kept(self, writing: CacheWriter, number: int, block: Block) -> Block:
+    def appended(self, writing: CacheWriter, number: int, block: Block) -> Block:
         """Write the elements after those in the file, up to the first that failed or cannot be written."""
         try:
-            writing.keep(number, block)
+            writing.append(number, block)
         except (OSError, MemoryError):
             raise
         except Exception:  # noqa: BLE001 - of one element, which is found now
             found = self.writable(number, block)
-            writing.keep(number, found)
+            writing.append(number, found)
             return found
         return block if writing.count >= number + len(block) else self.writable(number, block)
 

@@ -20,19 +20,19 @@ GROUP_BYTES: Final = 1 << 20
 
 
 def framed(
-    blocks: Iterable[Block], room: Callable[[], int] = lambda: GROUP_BYTES
+    blocks: Iterable[Block], group_size: Callable[[], int] = lambda: GROUP_BYTES
 ) -> Iterator[tuple[int, bytes | memoryview]]:
     """Yield the elements of blocks in frames, and how many they are, in groups.
 
-    A group ends with the element that reaches its size in bytes, `room`.
+    A group ends with the element that reaches its size in bytes, `group_size`.
     """
     for in_columns, some in groupby(blocks, lambda block: bool(block.columns)):
         if in_columns:
             for part in gathered([*chain.from_iterable([block.columns for block in some])]):
                 alike = encode_uniform(part)
-                yield from one_by_one(part, room) if alike is None else at_once(alike, len(part), room)
+                yield from one_by_one(part, group_size) if alike is None else at_once(alike, len(part), group_size)
         else:
-            yield from one_by_one(chain.from_iterable([block.items for block in some]), room)
+            yield from one_by_one(chain.from_iterable([block.items for block in some]), group_size)
 
 
 def size_in_arrays(block: Block) -> int | None:
@@ -53,25 +53,27 @@ def gathered(parts: Sequence[ColumnBatch]) -> Sequence[ColumnBatch]:
     return parts if True in kinds else ColumnBatch.gathered(parts)  # which makes Python's integers NumPy's
 
 
-def at_once(alike: UniformElements, count: int, room: Callable[[], int]) -> Iterator[tuple[int, bytes | memoryview]]:
+def at_once(
+    alike: UniformElements, count: int, group_size: Callable[[], int]
+) -> Iterator[tuple[int, bytes | memoryview]]:
     """Yield elements of one layout."""
     start, width = 0, alike.width + FRAMING
     while start < count:
-        begin, rows = start, min(count - start, max(1, -(-room() // width)))
+        begin, rows = start, min(count - start, max(1, -(-group_size() // width)))
         yield rows, frames_of_one_length(rows, alike.width, lambda out, begin=begin: alike.fill(out, begin))
         start += rows
 
 
-def one_by_one(elements: Iterable[Any], room: Callable[[], int]) -> Iterator[tuple[int, bytes | memoryview]]:
+def one_by_one(elements: Iterable[Any], group_size: Callable[[], int]) -> Iterator[tuple[int, bytes | memoryview]]:
     """Yield elements that differ."""
     records: list[bytes] = []
-    left = room()
+    left = group_size()
     for element in elements:
         records.append(encode_element(element))
         left -= len(records[-1]) + FRAMING
         if left <= 0:
             yield len(records), frames(records)
             records = []
-            left = room()
+            left = group_size()
     if records:
         yield len(records), frames(records)

@@ -251,7 +251,7 @@ class ShardWriters:
             return
         try:
             if self.choose is None:
-                for count, data in framed(waiting, self.room):
+                for count, data in framed(waiting, self.group_size):
                     self.shard(self.current).add(count, data)
                 return
             for element in chain.from_iterable([block.items for block in waiting]):
@@ -260,7 +260,7 @@ class ShardWriters:
             error.add_note("in save")
             raise
 
-    def room(self) -> int:
+    def group_size(self) -> int:
         """Return after how many bytes to see which shard is the next element's."""
         if self.shard(self.current).full:
             self.current += 1

@@ -382,7 +382,7 @@ class Items(InMemorySource):
         return Block(isolated([self.items[place] for place in places]), tickets)
 
     @property
-    def at_hand(self) -> bool:
+    def is_in_memory(self) -> bool:
         return type(self.items) in (list, tuple, range, str, bytes)
 
     @property

@@ -55,7 +55,7 @@ class InMemorySource(IndexedSource):
         raise NotImplementedError
 
     @property
-    def at_hand(self) -> bool:
+    def is_in_memory(self) -> bool:
         """Whether rows are there at once, and to read them never fails."""
         return True
 
@@ -68,7 +68,7 @@ class InMemorySource(IndexedSource):
         return Block(self.rows(start, stop), Ordinals(start, stop))
 
     def at_once(self, most: int) -> Iterator[Block] | None:
-        if not self.at_hand or self.size > most:
+        if not self.is_in_memory or self.size > most:
             return None
         return iter([self.block(0, self.size)] if self.size else [])
 

@@ -226,11 +226,11 @@ class Balancer(Step):
         shares = self.dealing.shares(self.costs, self.node.drop_remainder)
         places = shares[self.node.rank][self.given :]
         before = self.spot(self.last, len(self.last))
-        whole = Block.join(self.held)
+        joined = Block.join(self.held)
         self.held, self.costs, self.overtaken, self.given = [], [], False, 0
         self.number += 1
-        tickets = DealtTickets(whole.tickets, places, before, self.spot(self.last, len(self.last)))
-        return whole.at(places, tickets) if places else Block([])
+        tickets = DealtTickets(joined.tickets, places, before, self.spot(self.last, len(self.last)))
+        return joined.at(places, tickets) if places else Block([])
 
     def flush(self) -> Iterator[Block]:
         if self.held:

@@ -102,7 +102,7 @@ class Batch(Unary):
         except Exception as error:  # also what an element's own methods raise
             return noted(error, self.written, tickets.part(at, at + len(items)))
 
-    def whole(self, block: Block) -> Any:
+    def batch_of(self, block: Block) -> Any:
         """Return a batch of all elements of a block, or the failure in its place; of columns without the elements."""
         if not block.columns or not self.stacks:
             return self.made(block.items, block.tickets, 0)
@@ -117,15 +117,15 @@ class Batch(Unary):
 
     @property
     def cardinality(self) -> int:
-        whole = 0 if self.drop_remainder else self.size - 1
-        return scaled(self.input.cardinality, lambda count: (count + whole) // self.size)
+        rounding = 0 if self.drop_remainder else self.size - 1
+        return scaled(self.input.cardinality, lambda count: (count + rounding) // self.size)
 
     @property
     def signature(self) -> Any:
         return prefixed(self.input.signature, self.size if self.drop_remainder else None)
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        return remade(self.input, scope, tickets, self.whole, in_batches=True)
+        return remade(self.input, scope, tickets, self.batch_of, in_batches=True)
 
     def seek(self, count: int) -> Position:
         return [self.input.seek(count * self.size)]
@@ -181,11 +181,11 @@ class Batcher(Step):
 
     def cut(self, before: BatchState) -> Block:
         """Return every full batch that is held."""
-        whole, stops = Block.join(self.held), self.stops()
-        end, columns, tickets = stops[-1], whole.columns, whole.tickets
+        block, stops = Block.join(self.held), self.stops()
+        end, columns, tickets = stops[-1], block.columns, block.tickets
         spans = zip(chain((0,), stops), stops, strict=False)
         if not columns or not self.node.stacks or (end < FEW * len(stops) and columns[0].bare):
-            made, items = self.node.made, whole.items
+            made, items = self.node.made, block.items
             batches = [made(items[start:stop], tickets, start) for start, stop in spans]
         elif len(stops) == 1 and end == self.count:
             batches = [self.node.joined(columns, tickets, 0, end)]
@@ -197,9 +197,9 @@ class Batcher(Step):
                 batches = [joined(part, tickets, *span) for part, span in zip(parts, spans, strict=False)]
         self.count -= end
         self.overtaken = max(0, self.overtaken - end)
-        last = self.held[-1]  # which made the first of these batches full: a part of `whole` would keep all before it
+        last = self.held[-1]  # it filled the first of these batches; a part of `block` would hold all before it
         self.held = [last.part(len(last) - self.count, len(last))] if self.count else []
-        return Block(batches, BatchTickets(whole.tickets, stops, before), Failure in set(map(type, batches)))
+        return Block(batches, BatchTickets(block.tickets, stops, before), Failure in set(map(type, batches)))
 
     def stops(self) -> Sequence[int]:
         """Return where in the held elements each full batch ends."""
@@ -207,11 +207,11 @@ class Batcher(Step):
 
     def flush(self) -> Iterator[Block]:
         if self.held and not self.drop_remainder:
-            whole = Block.join(self.held)
-            batch = self.node.whole(whole)
+            joined = Block.join(self.held)
+            batch = self.node.batch_of(joined)
             before, after = self.spot(self.last, len(self.last)), BatchState(self.last, len(self.last))
             self.held, self.count, self.overtaken = [], 0, 0
-            yield Block([batch], PassedTickets(whole.tickets, before, after), type(batch) is Failure)
+            yield Block([batch], PassedTickets(joined.tickets, before, after), type(batch) is Failure)
 
 
 class BatchState(NamedTuple):

@@ -102,7 +102,7 @@ class BucketByTokenCount(Unary):
             return value
         label = self.length_func.label
         try:
-            length = whole_length(value)
+            length = checked_length(value)
         except Exception as error:  # also what its own `__index__` raises
             return noted(error, label, ticket)
         if length <= self.max_tokens or self.overlong == "keep":
@@ -134,7 +134,7 @@ class BucketByTokenCount(Unary):
         return [self.input.resharded([listed(at)[0] for at in positions], resharding), 0]
 
 
-def whole_length(value: Any) -> int:
+def checked_length(value: Any) -> int:
     """Return what a length function returned as a number; an error if it is none."""
     try:
         length = index(value)

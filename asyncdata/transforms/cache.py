@@ -108,7 +108,7 @@ class MemoryCache:
             tickets, place = self.last
             return Start.of(tickets.at(place))
 
-    def kept(self, position: int, count: int) -> Block | None:
+    def cached(self, position: int, count: int) -> Block | None:
         """Return up to `count` cached elements from number `position` on, `None` if there are none."""
         with self.lock:  # others fix what failed, and add what does
             items = self.items[position : position + count]
@@ -227,7 +227,7 @@ class Cache(Unary):
         async with aclosing(BeyondTickets(store, lambda start: opener(first_of_all(scope), want, start))) as beyond:
             while True:
                 complete = store.complete  # asked first: others fill it meanwhile
-                block = store.kept(position, want.items)
+                block = store.cached(position, want.items)
                 if block is None and position < len(store.items):
                     if not store.has_hole(position):
                         continue  # another iterator has just filled it
@@ -259,16 +259,16 @@ class Cache(Unary):
         """Yield an input without a fixed order, and cache it in the order of its tickets, which is the same in every
         run."""
         store = MemoryCache(self.store.max_bytes)
-        kept: list[tuple[Ticket, Block]] = []
+        cached: list[tuple[Ticket, Block]] = []
         async with aclosing(self.passing(opener(first_of_all(scope), want, FRESH))) as source:
             async for block in source:
                 own = Block([*map(again_if_failed, block.items)], block.tickets, True) if block.failed else block
-                kept += [(plain(own.tickets[i]), own.part(i, i + 1)) for i in range(len(own))]
+                cached += [(plain(own.tickets[i]), own.part(i, i + 1)) for i in range(len(own))]
                 if done == 0:
                     yield isolated_block(block)
-        for position, (_, block) in enumerate(sorted(kept, key=lambda pair: repr(pair[0]))):
+        for position, (_, block) in enumerate(sorted(cached, key=lambda pair: repr(pair[0]))):
             store.offer(position, block, None)
-        store.finish(len(kept))
+        store.finish(len(cached))
         self.store.adopt(store)
         if done:
             async with aclosing(self.ordered(scope, opener, want, done)) as source:

@@ -121,7 +121,7 @@ async def from_parts(
             draws = MixtureReader(open_named, [NOTHING] * len(parts), stack)
             start = 0
             while start < len(chosen):
-                drawn = await draws.draw(chosen[start : start + draws.room(want)])
+                drawn = await draws.draw(chosen[start : start + draws.draw_count(want)])
                 if drawn.items:
                     stop = done + len(drawn.items)
                     yield Block(drawn.items, ReplayedTickets(tickets, done, stop, END), drawn.failed)

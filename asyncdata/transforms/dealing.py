@@ -28,27 +28,27 @@ class Dealing(NamedTuple):
         are fewer elements than a group has, the last of them, too few for a step, are a short one, in which some ranks
         may have one element more than others; or so many are dropped that all have as many.
         """
-        whole = len(costs) // (self.ranks * self.batch_size) * self.ranks
-        batches = filled(costs, range(whole * self.batch_size), [self.batch_size] * whole)
+        full = len(costs) // (self.ranks * self.batch_size) * self.ranks
+        batches = filled(costs, range(full * self.batch_size), [self.batch_size] * full)
         weighed = sorted([(sum(costs[place] for place in batch), batch) for batch in batches])
         alike = [
-            sorted([batch for _, batch in weighed[start : start + self.ranks]]) for start in range(0, whole, self.ranks)
+            sorted([batch for _, batch in weighed[start : start + self.ranks]]) for start in range(0, full, self.ranks)
         ]
-        count, more = divmod(len(costs) - whole * self.batch_size, self.ranks)
-        last = range(whole * self.batch_size, len(costs) - (more if drop_remainder else 0))
-        rooms = [count + (rank < more and not drop_remainder) for rank in range(self.ranks)]
-        steps = [*sorted(alike), filled(costs, last, rooms)]
+        count, more = divmod(len(costs) - full * self.batch_size, self.ranks)
+        last = range(full * self.batch_size, len(costs) - (more if drop_remainder else 0))
+        sizes = [count + (rank < more and not drop_remainder) for rank in range(self.ranks)]
+        steps = [*sorted(alike), filled(costs, last, sizes)]
         return [[place for step in steps for place in step[rank]] for rank in range(self.ranks)]
 
 
-def filled(costs: Sequence[float], places: Iterable[int], rooms: Sequence[int]) -> list[list[int]]:
+def filled(costs: Sequence[float], places: Iterable[int], sizes: Sequence[int]) -> list[list[int]]:
     """Return batches of the given sizes: the costliest element first, each into the cheapest batch so far."""
-    batches: list[list[int]] = [[] for _ in rooms]
-    cheapest = [(0.0, number) for number, room in enumerate(rooms) if room]
+    batches: list[list[int]] = [[] for _ in sizes]
+    cheapest = [(0.0, number) for number, size in enumerate(sizes) if size]
     heapify(cheapest)
     for place in sorted(places, key=lambda place: -costs[place]):
         total, number = heappop(cheapest)
         batches[number].append(place)
-        if len(batches[number]) < rooms[number]:
+        if len(batches[number]) < sizes[number]:
             heappush(cheapest, (total + costs[place], number))
     return [sorted(batch) for batch in batches]

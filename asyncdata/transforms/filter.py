@@ -29,7 +29,7 @@ class Predicate(Call):
 
     __slots__ = ("pick", "reads")
 
-    keeps = True
+    is_predicate = True
 
     def __init__(self, fn: Callable[..., Any], kind: str = "filter", reads: Fields = ()) -> None:
         super().__init__(kind, fn, spread=len(reads) != 1)
@@ -92,7 +92,7 @@ class Filter(Called):
 
     @property
     def signature(self) -> Any:
-        return self.input.signature if all(call.keeps for call in self.functions) else None
+        return self.input.signature if all(call.is_predicate for call in self.functions) else None
 
     def label(self) -> str:
         first, *others = self.functions

@@ -108,11 +108,11 @@ class Called(Unary):
         still have to pass its filter. The remaining ones stay first, and in order: a step above may have begun them."""
         inner = inner_position(start.position)
         self.input.check_back(scope, Start.of(inner, start.back))
-        goes_on = END if inner == END else {UNORDERED: inner}
+        resumed = END if inner == END else {UNORDERED: inner}
 
         def position(_: int, rest: Position) -> Position:
             left = Start.of(rest).within().back
-            return going_on(goes_on, [ReplayedTickets(left, 0, len(left), END)])
+            return going_on(resumed, [ReplayedTickets(left, 0, len(left), END)])
 
         async with aclosing(self.fetch(scope, want, start.back)) as source:
             async for block in source:

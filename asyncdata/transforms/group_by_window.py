@@ -82,7 +82,7 @@ class Groups(Unary):
         raise NotImplementedError
 
     @property
-    def keeps_rest(self) -> bool:
+    def gives_incomplete(self) -> bool:
         """Whether groups that are not full are given at the end."""
         return True
 
@@ -223,7 +223,7 @@ class Grouper(Step):
 
     def flush(self) -> Iterator[Block]:
         every = [*self.groups.values()]
-        groups = [self.groups[key] for key in in_key_order(self.groups)] if self.node.keeps_rest else []
+        groups = [self.groups[key] for key in in_key_order(self.groups)] if self.node.gives_incomplete else []
         for place, group in enumerate(groups):
             item = self.node.made(group.key, group.items, group.members())
             tickets = ExplicitTickets([group.members()], self.rest(every, groups, place))
@@ -398,7 +398,7 @@ class Buckets(Groups):
         return min(self.sizes)
 
     @property
-    def keeps_rest(self) -> bool:
+    def gives_incomplete(self) -> bool:
         return not self.drop_remainder
 
     def size_of(self, key: int) -> int:

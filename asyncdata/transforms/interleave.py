@@ -257,11 +257,11 @@ class Cycle:
 
     def draw(self, slot: CycleSlot) -> None:
         """Take what this slot can give now; complete rounds at once if every slot has elements."""
-        room = self.want.items - self.count
-        if self.block_length == 1 and (rounds := self.rounds(room)) > 1:
+        space = self.want.items - self.count
+        if self.block_length == 1 and (rounds := self.rounds(space)) > 1:
             self.put(self.draw_rounds(rounds))
             return
-        part = self.take(self.index, slot, min(self.turn, slot.left, room))
+        part = self.take(self.index, slot, min(self.turn, slot.left, space))
         self.put(part)
         self.turn -= len(part)
         if self.turn == 0:
@@ -278,12 +278,12 @@ class Cycle:
         self.slots[index] = None
         self.events.append(SlotClosed(index))
 
-    def rounds(self, room: int) -> int:
+    def rounds(self, space: int) -> int:
         """Return how many rounds can be drawn without waiting."""
         empty = self.slots.count(None)
         if empty and not self.ended:  # the next dataset has its turn among these
             return 0
-        least = room // (len(self.slots) - empty)
+        least = space // (len(self.slots) - empty)
         for slot in self.slots:
             if least < 2:
                 return 0

@@ -133,9 +133,9 @@ class RowsSlot(CycleSlot):
         """Nothing is open."""
 
 
-def rows_at_hand(plan: Node, begin: Position) -> InMemorySource | None:
+def rows_in_memory(plan: Node, begin: Position) -> InMemorySource | None:
     """Return an inner dataset that need not be run, if it is such a one and begins at one of its rows."""
-    return plan if isinstance(plan, InMemorySource) and plan.at_hand and is_row(begin) else None
+    return plan if isinstance(plan, InMemorySource) and plan.is_in_memory and is_row(begin) else None
 
 
 class ReaderSlot(CycleSlot):
@@ -254,7 +254,9 @@ class SerialInputs:
         self.signal = LoopSignal(scope.loop)
         self.outer = opener(scope, Demand(), Start.of(place.outer))
         self.begins = deque(place.begun)
-        self.at_hand = isinstance(node.input, InMemorySource) and node.input.at_hand and not node.function.is_async
+        self.is_in_memory = (
+            isinstance(node.input, InMemorySource) and node.input.is_in_memory and not node.function.is_async
+        )
         self.quick = False
 
     def idle(self) -> bool:
@@ -266,11 +268,11 @@ class SerialInputs:
             return None
         since = time.perf_counter()
         plan = await inner_plan(self.function, block)
-        self.quick = self.at_hand and time.perf_counter() - since < QUICK
+        self.quick = self.is_in_memory and time.perf_counter() - since < QUICK
         begin = self.begins.popleft() if self.begins else None
         if type(plan) is Failure:
             return block.tickets, plan
-        if (rows := rows_at_hand(plan, begin)) is not None:
+        if (rows := rows_in_memory(plan, begin)) is not None:
             return RowsSlot(block.tickets, begin, rows)
         inner, want = self.scope.at(block.tickets[0]), Demand()
         return SerialSlot(block.tickets, begin, plan.open(inner, want, Start.of(begin)), want)
@@ -376,7 +378,7 @@ class ParallelInputs:
         begin = self.begins.popleft() if self.begins else None
         if type(plan) is Failure:
             self.standby.append((outer, plan))
-        elif (rows := rows_at_hand(plan, begin)) is not None:
+        elif (rows := rows_in_memory(plan, begin)) is not None:
             self.standby.append(RowsSlot(outer, begin, rows))
         else:
             self.admit(plan, outer, begin)

@@ -88,8 +88,8 @@ class VectorBatcher(Batcher):
         """Call the functions on what waits; return the batches and failures that come of it."""
         if not self.waiting:
             return Block([])
-        whole, self.waiting, self.waits = Block.join(self.waiting), [], 0
-        return super().feed(self.at_once(whole) or self.work.run(whole))
+        joined, self.waiting, self.waits = Block.join(self.waiting), [], 0
+        return super().feed(self.at_once(joined) or self.work.run(joined))
 
     def at_once(self, block: Block) -> Block | None:
         """Return the results of a call for all elements; `None` if it fails."""

@@ -113,10 +113,10 @@ class Grouper(Step):
         self.count += len(block)
         if self.count < self.size:
             return Block([])
-        whole, end = Block.join(self.held), self.count - self.count % self.size
+        joined, end = Block.join(self.held), self.count - self.count % self.size
         self.count -= end
         self.held = [block.part(len(block) - self.count, len(block))] if self.count else []
-        return several([whole.part(at, at + self.size) for at in range(0, end, self.size)])
+        return several([joined.part(at, at + self.size) for at in range(0, end, self.size)])
 
     def flush(self) -> Iterator[Block]:
         if self.held:

@@ -55,7 +55,7 @@ class MixtureReader:
         self.demand = Demand()
         self.pace = ChunkSizer(INLINE_GROUP)
 
-    def room(self, want: Demand) -> int:
+    def draw_count(self, want: Demand) -> int:
         """Return how many elements to draw at once for a demand."""
         return min(want.items, self.pace.group)
 

@@ -135,7 +135,9 @@ class Padding:
             (spec,) = column
             if spec.shape is not None and not isinstance(spec, RaggedTensorSpec):
                 wanted = spec.shape if shape is None else self.wanted(len(spec.shape), shape, where)
-                if any(room is not None and size is not None and size > room for size, room in zip(spec.shape, wanted)):
+                if any(
+                    limit is not None and size is not None and size > limit for size, limit in zip(spec.shape, wanted)
+                ):
                     raise StructureError(
                         f"{leaf(where)} has shape {spec.shape}, which cannot be padded to {tuple(wanted)}"
                     )

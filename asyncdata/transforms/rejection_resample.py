@@ -85,10 +85,10 @@ class Resample(Unary):
     @property
     def cardinality(self) -> int:
         found = self.input.cardinality
-        return found if self.keeps_all else regrouped(found)
+        return found if self.drops_none else regrouped(found)
 
     @property
-    def keeps_all(self) -> bool:
+    def drops_none(self) -> bool:
         """Whether each class is known to have its target share already."""
         return self.initial is not None and all(chance >= 1 for chance in odds(self.target, self.initial))
 
@@ -139,7 +139,7 @@ class Coin(Call):
 
     __slots__ = ("key", "node", "odds")
 
-    keeps = True
+    is_predicate = True
 
     def __init__(self, node: Resample, odds: list[float], key: int = 0) -> None:
         super().__init__(METHOD, node.function.fn)

@@ -145,17 +145,17 @@ def several_turns(source: InMemorySource, start: int, stop: int) -> Block:
     """Return rows, counted from the beginning of the first turn."""
     size = source.size
     (turn, first), (last, rest) = divmod(start, size), divmod(stop, size)
-    tickets, whole = TurnsOfRows(start, stop, size), last - turn - 1
+    tickets, full = TurnsOfRows(start, stop, size), last - turn - 1
     if turn == last:
         return source.block(first, rest).ticketed(tickets)
     if size >= MANY:
         turns = [source.block(first, size)]
-        turns += repeated_block(source, whole) if whole else []
+        turns += repeated_block(source, full) if full else []
         return Block.join([*turns, source.block(0, rest)] if rest else turns).ticketed(tickets)
     rows = source.rows(first, size)
-    every = source.rows(0, size) if whole else []
+    every = source.rows(0, size) if full else []
     same = all(map(is_unchanging, every))  # else each turn has elements of its own
-    rows += every * whole if same else chain.from_iterable(source.rows(0, size) for _ in range(whole))
+    rows += every * full if same else chain.from_iterable(source.rows(0, size) for _ in range(full))
     return Block(rows + source.rows(0, rest) if rest else rows, tickets)
 
 

@@ -148,10 +148,10 @@ class Follower:
             chosen = np.array([self.inputs if isinstance(one, Failure) else one for one in found], np.intp)
         self.chosen = chosen
         if self.ended:
-            self.keep(~np.isin(chosen, self.ended))
+            self.select(~np.isin(chosen, self.ended))
 
-    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
-        self.chosen, self.places = self.chosen[kept], self.places[kept]
+    def select(self, mask: npt.NDArray[np.bool_]) -> None:
+        self.chosen, self.places = self.chosen[mask], self.places[mask]
 
     def passed(self, count: int) -> Callable[[int], dict[str, Position]]:
         tickets, places, ended = self.read.tickets, self.places, self.ended
@@ -165,7 +165,7 @@ class Follower:
 
     def drop(self, number: int) -> None:
         self.ended = [*self.ended, number]
-        self.keep(self.chosen != number)
+        self.select(self.chosen != number)
         if len(self.ended) == self.inputs:
             self.chosen = NONE
 
@@ -218,7 +218,7 @@ async def refused(source: Blocks, inputs: int) -> Blocks:
 async def mixture(draws: MixtureReader, chooser: Chooser, inputs: int, want: Demand, *, stop: bool) -> Blocks:
     """Draw elements as they are chosen, until nothing more is; or with `stop` until an input has ended."""
     history = MixtureHistory(draws, inputs)
-    while len(chosen := await chooser.ahead(draws.room(want))):
+    while len(chosen := await chooser.ahead(draws.draw_count(want))):
         drawn = await draws.draw(chosen)
         if drawn.items:
             count = len(drawn.items)
@@ -252,14 +252,19 @@ class Sample(Node):
 
     @staticmethod
     def of(
-        plans: tuple[Node, ...], weights: Iterable[float] | None, seed: int | None, *, stop: bool, anew: bool | None
+        plans: tuple[Node, ...],
+        weights: Iterable[float] | None,
+        seed: int | None,
+        *,
+        stop: bool,
+        rerandomize: bool | None,
     ) -> Sample:
         """Return the node; without a seed one is drawn."""
         method = "sample_from_datasets"
         chosen = secrets.randbits(63) if seed is None else check_integer(method, "seed", seed)
         stop = check_flag(method, "stop_on_empty_dataset", stop)
-        anew = bool(check_choice(method, "rerandomize_each_iteration", anew))
-        return Sample(plans, likelihoods(weights, len(plans)), chosen, stop, anew, seed is None)
+        rerandomize = bool(check_choice(method, "rerandomize_each_iteration", rerandomize))
+        return Sample(plans, likelihoods(weights, len(plans)), chosen, stop, rerandomize, seed is None)
 
     @property
     def chance(self) -> Chance:

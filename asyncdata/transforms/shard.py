@@ -225,10 +225,10 @@ class Sharder(Step):
             places = sorted({*own, *lost})
         mine = block.at(places, ShardTickets(block.tickets, places, before))
         if self.drop:
-            return self.whole_rows(mine, len(places) - places.index(own[-1]) if own else 0)
+            return self.complete_rows(mine, len(places) - places.index(own[-1]) if own else 0)
         return self.masked(block, mine, before) if self.pad else mine
 
-    def whole_rows(self, mine: Block, last: int) -> Block:
+    def complete_rows(self, mine: Block, last: int) -> Block:
         """Return elements for which every share has one. The last element of its own is `last` items before the end; if
         that is 0 there is none. One that waits for the other shares has failures of sources behind it wait too."""
         if self.tally.number % self.shares <= self.index:  # no element waits

@@ -338,11 +338,11 @@ class Shuffler(Step):
 
     def hold(self, block: Block, count: int) -> None:
         part = block if count == len(block) else block.part(0, count)
-        kept = self.kept(part)
-        self.held.extend(kept)
+        content = self.content(part)
+        self.held.extend(content)
         self.tickets.extend(part.tickets)
 
-    def kept(self, block: Block) -> Any:
+    def content(self, block: Block) -> Any:
         """Return what the buffer holds of a block: elements, or places in the column buffer if all rows are alike."""
         if self.column_buffer is None and not len(self.held) and block.columns:
             self.column_buffer = ColumnBuffer.like(block.columns[0])
@@ -367,12 +367,12 @@ class Shuffler(Step):
         """Put each item into its slot; the item that was there comes out."""
         if self.column_buffer is not None:
             self.held = np.asarray(self.held, np.intp)
-        kept, before = self.kept(block), self.seen
+        content, before = self.content(block), self.seen
         places = slots(before, before + len(block), self.size, self.key)
         self.count(block.tickets)
         tickets, since = self.numbered(block.tickets, places)
         swap = Exchanges(places, self.size)
-        items, tickets = swap.of(self.held, kept), swap.of(self.tickets, tickets)
+        items, tickets = swap.of(self.held, content), swap.of(self.tickets, tickets)
 
         def position(count: int) -> Position:
             place = ShufflePlace(before + count, block.tickets.at(count), size=self.size)

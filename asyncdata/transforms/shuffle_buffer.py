@@ -46,7 +46,7 @@ class ColumnBuffer:
         """Copy rows to free places, and return those; `None` if some rows are of another kind."""
         if any(part.integers or shape_of(part.whole.value) != self.shape for part in parts):
             return None
-        places = self.room(sum(map(len, parts)))
+        places = self.free_places(sum(map(len, parts)))
         begin = 0
         for part in parts:
             at = places[begin : begin + len(part)]
@@ -62,7 +62,7 @@ class ColumnBuffer:
         columns = None if block.failed else ColumnBatch.same_of(block.items)
         return None if columns is None else self.put([columns])
 
-    def room(self, count: int) -> Places:
+    def free_places(self, count: int) -> Places:
         """Return so many free places, of a larger column buffer if there are not enough."""
         if (missing := count - self.spare) > 0:
             size = len(self.leaves[0])

@@ -158,9 +158,9 @@ class Windower(Step):
 
     def cut(self, count: int) -> Block:
         """Return the next windows, the last of which may have fewer elements."""
-        whole = Block.join(self.held)
-        tickets = WindowTickets(whole.tickets, count, self.frame, self.by_place)
-        items, window, (_, shift, stride), span = whole.items, self.node.window, self.frame, self.frame.span
+        joined = Block.join(self.held)
+        tickets = WindowTickets(joined.tickets, count, self.frame, self.by_place)
+        items, window, (_, shift, stride), span = joined.items, self.node.window, self.frame, self.frame.span
         made = [
             window(items[number * shift : number * shift + span : stride], tickets, number) for number in range(count)
         ]

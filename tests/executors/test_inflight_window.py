@@ -153,7 +153,7 @@ async def test_workers_make_batches_whole_that_do_not_take_long(
     scope = scope_with(MemoryBudget())
     window = InFlightWindow(cast("Any", scope), cast("Any", lanes), ordered=True, rows=256)
     window.learnt.weight, window.known, pace.each = weight, True, each
-    assert window.whole_batches() == whole
+    assert window.wanted_batches() == whole
 
 
 @contextmanager

@@ -245,7 +245,7 @@ def test_every_field_counts_unless_it_says_that_it_does_not(kind: str, tmp_path:
                 assert (fingerprint(now) != fingerprint(node)) == (counts != "never"), field.name
             if counts is None:
                 assert plan_labels(now) != plan_labels(node), field.name
-            elif counts == "kept" and isinstance(getattr(node, field.name), Call):
+            elif counts == "stored" and isinstance(getattr(node, field.name), Call):
                 assert plan_labels(now) == plan_labels(node), field.name
 
 

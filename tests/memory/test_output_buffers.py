@@ -287,7 +287,7 @@ def test_rows_that_a_function_keeps_stay_its_own_in_a_worker_process() -> None:
 
 def sent(draft: SlotWriter, slots: Slots, number: int) -> Message:
     """What a worker sends."""
-    with giving(draft.room):
+    with giving(draft.allocate):
         return pack(filled(number), slots, draft=draft)
 
 
@@ -308,7 +308,7 @@ def test_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_slot_is_not_used_again_while_its_maker_looks_into_it() -> None:
     slots, attached = Slots(1 << 30), SlotReader()
     draft = SlotWriter(slots)
-    with giving(draft.room):
+    with giving(draft.allocate):
         kept = filled(1)
     parcel = draft.settled(pack(kept, slots, draft=draft))
     assert isinstance(parcel, SlotReference)
@@ -325,7 +325,7 @@ def test_a_slot_is_not_used_again_while_its_maker_looks_into_it() -> None:
 
 def test_what_no_array_can_be_made_of_is_refused_as_numpy_does() -> None:
     draft = SlotWriter(slots := Slots(1 << 30))
-    for source in (draft.room, np.empty):
+    for source in (draft.allocate, np.empty):
         with giving(source):
             with pytest.raises(ValueError, match="negative"):
                 ad.empty((1000, -1000))

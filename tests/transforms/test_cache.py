@@ -300,16 +300,16 @@ def test_two_readers_at_once() -> None:
 def test_a_reader_that_finds_no_more_just_before_another_one_has_all() -> None:
     ds = ad.Dataset.range(5).cache()
     store: Any = ds.plan.store
-    kept = store.kept
+    cached = store.cached
 
     def overtaken(position: int, count: int) -> Any:
-        found = kept(position, count)
+        found = cached(position, count)
         if found is None and not store.complete:
-            store.kept = kept
+            store.cached = cached
             assert list(ds) == list(range(5))
         return found
 
-    store.kept = overtaken
+    store.cached = overtaken
     assert list(ds) == list(range(5))
 
 

@@ -87,7 +87,7 @@ class RemoteBlockQueue(BlockQueue):
     def __init__(self, course: RunReference) -> None:
         super().__init__(BufferSize(0), RemoteWriterSignal(), ThreadSignal())
         self.course = course
-        self.room_there = 0
+        self.remote_space = 0
         self.acknowledged = 0
         self.arrived = 0
         self.over = threading.Event()
@@ -97,7 +97,7 @@ class RemoteBlockQueue(BlockQueue):
 
     def release(self, taken: int) -> None:
         super().release(taken)
-        if 0 < self.room_there <= 2 * (self.taken - self.acknowledged):
+        if 0 < self.remote_space <= 2 * (self.taken - self.acknowledged):
             self.send_acknowledgement()
 
     def request_more(self) -> None:
@@ -112,9 +112,9 @@ class RemoteBlockQueue(BlockQueue):
 
     # the pipeline's side
 
-    def receive(self, data: BlockData, room: int) -> None:
-        """Put in a block that has arrived from a buffer with `room` free places."""
-        self.room_there = room
+    def receive(self, data: BlockData, space: int) -> None:
+        """Put in a block that has arrived from a buffer with `space` free places."""
+        self.remote_space = space
         count = sum(map(len, data.columns)) or len(data.items)
         tickets = RemoteTickets(self.course, self.arrived, self.written, count)
         if data.columns:

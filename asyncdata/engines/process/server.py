@@ -125,7 +125,7 @@ class RemoteRun:
         self.sender.send(Over(self.number))
 
     def send_blocks(self) -> None:
-        count, interrupts, patience = 0, DeferredInterrupts(), Patience(self.seconds, self.tell)
+        count, interrupts, patience = 0, DeferredInterrupts(), Patience(self.seconds, self.report)
         while True:
             self.engine.wait(self.queue.may_read, interrupts, patience)
             block = self.queue.pass_on()
@@ -135,11 +135,11 @@ class RemoteRun:
             self.sender.send(BlockMessage(self.number, count, self.payload(count, block), self.queue.depth.items))
             count += 1
 
-    def tell(self) -> bool:
+    def report(self) -> bool:
         """Log where the pipeline is that gives nothing, unless its consumer has not asked."""
         if not self.queue.may_write():
             return False
-        steps = stats_of(self.run.whole, self.run.meters, self.run.budget).steps
+        steps = stats_of(self.run.full_plan, self.run.meters, self.run.budget).steps
         log.warning("%s", stall_report(self.seconds or 0.0, steps, *self.engine.at_work()))
         return True
 
@@ -171,7 +171,7 @@ class RemoteRun:
         """Return the answer to a question."""
         try:
             if isinstance(question, StatisticsQuery):
-                return self.sender.payload(stats_of(self.run.whole, self.run.meters, self.run.budget))
+                return self.sender.payload(stats_of(self.run.full_plan, self.run.meters, self.run.budget))
             if isinstance(question, ResendBlock):
                 return self.sender.payload(BlockData(guarded(travelling(self.held.pop(question.block))), (), True))
             return self.sender.payload(self.tickets[question.block].at(question.delivered))

@@ -301,7 +301,7 @@ class WorkerPool:
             code, pid = process.exitcode, process.pid
             self.attached.forget_all(pid or 0)
             job = self.jobs.get(mark.group)
-            if job is not None and code is not None and not process.told_to_end:  # as the pool ends the others
+            if job is not None and code is not None and not process.is_ending:  # as the pool ends the others
                 suspects += 1
                 job.died(mark.place, code)
         self.barren = 0 if self.settled or suspects else self.barren + 1

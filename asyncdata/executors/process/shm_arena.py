@@ -223,7 +223,7 @@ class SlotWriter:
         self.window: Any = None
         self.given: Slot | None = None
 
-    def room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Return an array for a user's function, in the slot if it is large."""
         if dtype.hasobject or math.prod(shape) * dtype.itemsize < MIN_BYTES or min(shape, default=0) < 0:
             return np.empty(shape, dtype)

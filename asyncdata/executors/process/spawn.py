@@ -76,7 +76,7 @@ ENDING: Final = 10.0
 class WorkerProcess(Process):
     """A process that does not import the parent's main module: functions from there are pickled by value."""
 
-    told_to_end = False
+    is_ending = False
     """Whether it was terminated from here."""
 
     @staticmethod
@@ -104,7 +104,7 @@ class WorkerProcess(Process):
     def terminate(self) -> None:
         """End it, and take note of that, unless it has ended by itself."""
         if self.exitcode is None:
-            self.told_to_end = True
+            self.is_ending = True
             super().terminate()
 
     def disown(self) -> None:

@@ -65,7 +65,7 @@ class Task(NamedTuple):
 
     sent: TaskInput
     epoch: tuple[Any, ...]
-    whole: bool
+    unlimited: bool
     careful: bool = False
     blamed: dict[int, str] | None = None
     apart: bool = False
@@ -288,7 +288,7 @@ def carry_out(work: GroupWork, task: Task, mark: Callable[[int], object], empty:
     if task.careful:
         done, count = one_by_one(work, block, task, mark), len(block)
     else:
-        done, count = in_time(work, block, inf if task.whole else begin + LATE, empty)
+        done, count = in_time(work, block, inf if task.unlimited else begin + LATE, empty)
     ended, waited = time.perf_counter(), queued() - waited
     outcome = outcome_of(work, task, done, count)
     return outcome._replace(seconds=ended - begin, queued=waited, ended=ended, worker=os.getpid(), retries=len(retried))

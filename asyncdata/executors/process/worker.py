@@ -174,7 +174,7 @@ def made(order: TaskRequest, post: WorkerState, draft: SlotWriter) -> Message:
     hold."""
     work = post.learn(order.function)
     task = opened(post, order.task)
-    with giving(draft.room) if work.rows is None else nullcontext():  # else rows of batches are given
+    with giving(draft.allocate) if work.rows is None else nullcontext():  # else rows of batches are given
         outcome = carry_out(work, task, partial(post.board.write, order.group), draft.empty)
     drafted, copied = partial(pack, slots=post.slots, draft=draft), partial(pack, slots=post.slots)
     payload = sent(outcome, task, work, drafted, copied)

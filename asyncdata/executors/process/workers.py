@@ -82,19 +82,21 @@ class PickledWorkers(Workers):
         """Return what has arrived of a group that was worked on."""
         raise NotImplementedError
 
-    def payload(self, group: Group, whole: bool, suspect: bool = False, blamed: dict[int, str] | None = None) -> Any:
+    def payload(
+        self, group: Group, unlimited: bool, suspect: bool = False, blamed: dict[int, str] | None = None
+    ) -> Any:
         """Return a group as it travels; elements that cannot have failed."""
         try:
-            return self.packed(self.task(group, whole, suspect, blamed))
+            return self.packed(self.task(group, unlimited, suspect, blamed))
         except Exception:
             group.what = sendable(group.what, self.work)
-            return self.packed(self.task(group, whole, suspect, blamed))
+            return self.packed(self.task(group, unlimited, suspect, blamed))
 
-    def task(self, group: Group, whole: bool, suspect: bool, blamed: dict[int, str] | None) -> Task:
+    def task(self, group: Group, unlimited: bool, suspect: bool, blamed: dict[int, str] | None) -> Task:
         """Return the request to a worker."""
         sent = sent_to_worker(self.work, group.what)
         sent = sent.sealed() if group in self.sealed else sent
-        return Task(sent, self.epoch, whole, suspect, blamed, self.apart)
+        return Task(sent, self.epoch, unlimited, suspect, blamed, self.apart)
 
     def done(self, group: Group, finished: Finished, reply: Any) -> None:
         """Put results in their places; in the pool's thread."""
@@ -276,7 +278,7 @@ class ExecutorWorkers(Workers):
         self.epoch = epoch
         self.futures: set[Future[TaskResult | IsolatedElement]] = set()
         self.waiting: deque[tuple[Group, Finished]] = deque()
-        self.room = Semaphore(workers)
+        self.capacity = Semaphore(workers)
         self.apart = False  # results, each pickled by itself
         self.resent: set[Group] = set()
         self.stopped = False
@@ -290,17 +292,17 @@ class ExecutorWorkers(Workers):
 
         No lock is held meanwhile: an executor may hold one of its own while it reports the outcome of a call.
         """
-        while self.waiting and not self.stopped and self.room.acquire(blocking=False):
+        while self.waiting and not self.stopped and self.capacity.acquire(blocking=False):
             try:
                 group, finished = self.waiting.popleft()
             except IndexError:  # another thread has taken it
-                self.room.release()
+                self.capacity.release()
                 continue
             task = Task(sent_to_worker(self.tasks.work, group.what), self.epoch, self.in_order, apart=self.apart)
             try:
                 future = self.executor.submit(self.tasks, task)
             except Exception as error:  # it was shut down, or is broken
-                self.room.release()
+                self.capacity.release()
                 group.error, group.done = self.refusal(f"accepts no more calls: {error}"), True
                 finished(group)
                 continue
@@ -312,7 +314,7 @@ class ExecutorWorkers(Workers):
     def done(self, group: Group, finished: Finished, future: Future[TaskResult | IsolatedElement]) -> None:
         """Put results in their places; in a thread of the executor's, or in the one that shuts it down."""
         self.futures.discard(future)
-        self.room.release()
+        self.capacity.release()
         if future.cancelled() or isinstance(future.exception(), BrokenExecutor):
             if not self.stopped:
                 self.refuse(group, finished, future)
