@@ -1001,7 +1001,7 @@ def zipped(args: tuple[Any, ...]) -> Dataset[Any]:
 def loaded(
     saved: Saved, spec: Any, reader_func: Callable[[Dataset[Dataset[Any]]], Dataset[Any]] | None
 ) -> Dataset[Any]:
-    """Return the saved dataset, read as `load` was told to."""
+    """Return the saved dataset, read with the arguments of `load`."""
     dataset = Dataset[Any](saved.plan())
     if reader_func is not None:
         shards = Dataset.from_iterable([Dataset[Any](saved.file(path)) for path in saved.shards])

@@ -274,7 +274,7 @@ class Reader:
         queue = engine.queue
         queue.release(self.taken)  # whose release a signal handler prevented
         if queue.blocks:
-            await asyncio.sleep(0)  # a pipeline that is always ahead must not keep the consumer's loop from others
+            await asyncio.sleep(0)  # a pipeline that is always ahead must not block other tasks of the consumer's loop
         if (block := queue.first()) is None:
             with self.times:
                 block = await self.block_of_async(engine)
@@ -317,7 +317,7 @@ class Reader:
         """Deliver nothing more in a forked child: the engine, and the elements read, are the parent's."""
         if self.engine is not None:
             self.forked = self.closed = True
-            if isinstance(self.engine, DeviceEngine):  # memory of a device cannot be let go of here
+            if isinstance(self.engine, DeviceEngine):  # memory of a device cannot be released here
                 forks.keep_for_ever((self.items, self.failures, self.waiting, self.piece))
             self.items = self.failures = iter(())
             self.waiting = deque[Block]()

@@ -223,7 +223,7 @@ class Consumer(Closable, Generic[T]):
                 if consumer.taken or outcome is not HERE:
                     return delivered(consumer.taken, outcome, StopIteration)
         finally:
-            del self, shared, consumer, outcome  # a traceback may keep this frame
+            del self, shared, consumer, outcome  # a traceback may hold this frame
 
     async def __anext__(self) -> T:
         consumer = self._consumer
@@ -238,7 +238,7 @@ class Consumer(Closable, Generic[T]):
                 if consumer.taken or outcome is not HERE:
                     return delivered(consumer.taken, outcome, StopAsyncIteration)
         finally:
-            del self, shared, consumer, outcome  # a traceback may keep this frame
+            del self, shared, consumer, outcome  # a traceback may hold this frame
 
     def close(self) -> None:
         """Stop reading. The others continue; the last one to be closed ends the pipeline."""
@@ -290,7 +290,7 @@ def pull(shared: TeeState, interrupts: DeferredInterrupts) -> None:
         read = [failed(shared, error)]
     finally:
         shared.give(read)
-        del shared, read  # a traceback may keep this frame
+        del shared, read  # a traceback may hold this frame
 
 
 async def pull_async(shared: TeeState) -> None:
@@ -304,7 +304,7 @@ async def pull_async(shared: TeeState) -> None:
         read = [failed(shared, error)]
     finally:
         shared.give(read)
-        del shared, read  # a traceback may keep this frame
+        del shared, read  # a traceback may hold this frame
 
 
 def failed(shared: TeeState, error: Exception) -> PullResult:
@@ -355,7 +355,7 @@ def delivered(taken: deque[Any], outcome: PullResult, stop: type[Exception]) -> 
         outcome.error.__traceback__ = outcome.trace  # without the frames of those that it was raised to before
         raise outcome.error
     finally:
-        del taken, outcome, first  # a traceback may keep this frame
+        del taken, outcome, first  # a traceback may hold this frame
 
 
 def consumers(iterator: DatasetIterator[T], count: int, size: int) -> tuple[Consumer[T], ...]:

@@ -144,10 +144,10 @@ NOTHING: Final = Ordinals(0, 0)
 class TicketSlice(Tickets):
     """A part of other tickets."""
 
-    __slots__ = ("start", "stop", "whole")
+    __slots__ = ("base", "start", "stop")
 
-    def __init__(self, whole: Tickets, start: int, stop: int) -> None:
-        self.whole = whole
+    def __init__(self, base: Tickets, start: int, stop: int) -> None:
+        self.base = base
         self.start = start
         self.stop = stop
 
@@ -155,16 +155,16 @@ class TicketSlice(Tickets):
         return self.stop - self.start
 
     def __getitem__(self, index: int) -> Ticket:
-        return self.whole[self.start + index]
+        return self.base[self.start + index]
 
     def at(self, count: int) -> Position:
-        return self.whole.at(self.start + count)
+        return self.base.at(self.start + count)
 
     def run_from(self, ordinal: int) -> bool:
-        return self.whole.run_from(ordinal - self.start)
+        return self.base.run_from(ordinal - self.start)
 
     def part(self, start: int, stop: int) -> Tickets:
-        return TicketSlice(self.whole, self.start + start, min(self.start + stop, self.stop))
+        return TicketSlice(self.base, self.start + start, min(self.start + stop, self.stop))
 
 
 @final
@@ -213,21 +213,21 @@ class JoinedTickets(Tickets):
 class SelectedTickets(Tickets):
     """The tickets of the elements at some places of a block."""
 
-    __slots__ = ("places", "whole")
+    __slots__ = ("base", "places")
 
-    def __init__(self, whole: Tickets, places: Sequence[int]) -> None:
-        self.whole = whole
+    def __init__(self, base: Tickets, places: Sequence[int]) -> None:
+        self.base = base
         self.places = places
 
     def __len__(self) -> int:
         return len(self.places)
 
     def __getitem__(self, index: int) -> Ticket:
-        return self.whole[self.places[index]]
+        return self.base[self.places[index]]
 
     def read(self, count: int) -> int:
         """Return how many elements of the block are done with after `count` of these: all of them after the last."""
-        return len(self.whole) if count == len(self.places) else self.places[count - 1] + 1 if count else 0
+        return len(self.base) if count == len(self.places) else self.places[count - 1] + 1 if count else 0
 
 
 @final
@@ -237,7 +237,7 @@ class FilteredTickets(SelectedTickets):
     __slots__ = ()
 
     def at(self, count: int) -> Position:
-        return self.whole.at(self.read(count))
+        return self.base.at(self.read(count))
 
 
 @final
@@ -246,35 +246,35 @@ class TicketsAfterSkip(SelectedTickets):
 
     __slots__ = ("skip",)
 
-    def __init__(self, whole: Tickets, places: Sequence[int], skip: int) -> None:
-        super().__init__(whole, places)
+    def __init__(self, base: Tickets, places: Sequence[int], skip: int) -> None:
+        super().__init__(base, places)
         self.skip = skip
 
     def at(self, count: int) -> Position:
         passed = self.places[count - 1] + 1 if count else 0
-        position = self.whole.at(passed)
+        position = self.base.at(passed)
         return {"skip": self.skip - passed, "from": position} if passed < self.skip else position
 
 
 class TicketWrapper(Tickets):
     """The tickets of the same elements, with another position."""
 
-    __slots__ = ("whole",)
+    __slots__ = ("base",)
 
-    def __init__(self, whole: Tickets) -> None:
-        self.whole = whole
+    def __init__(self, base: Tickets) -> None:
+        self.base = base
 
     def __len__(self) -> int:
-        return len(self.whole)
+        return len(self.base)
 
     def __getitem__(self, index: int) -> Ticket:
-        return self.whole[index]
+        return self.base[index]
 
     def __iter__(self) -> Iterator[Ticket]:
-        return iter(self.whole)
+        return iter(self.base)
 
     def run_from(self, ordinal: int) -> bool:
-        return self.whole.run_from(ordinal)
+        return self.base.run_from(ordinal)
 
 
 @final
@@ -286,13 +286,13 @@ class UnorderedTickets(TicketWrapper):
 
     __slots__ = ("last", "missing")
 
-    def __init__(self, whole: Tickets, last: Tickets, missing: Sequence[Tickets]) -> None:
-        super().__init__(whole)
+    def __init__(self, base: Tickets, last: Tickets, missing: Sequence[Tickets]) -> None:
+        super().__init__(base)
         self.last = last
         self.missing = missing
 
     def at(self, count: int) -> Position:
-        behind = self.whole.part(count, len(self.whole))
+        behind = self.base.part(count, len(self.base))
         return {UNORDERED: going_on(self.last.at(len(self.last)), [behind, *self.missing])}
 
 
@@ -302,12 +302,12 @@ class WrappedTickets(TicketWrapper):
 
     __slots__ = ("wrap",)
 
-    def __init__(self, whole: Tickets, wrap: Callable[[int, Position], Position]) -> None:
-        super().__init__(whole)
+    def __init__(self, base: Tickets, wrap: Callable[[int, Position], Position]) -> None:
+        super().__init__(base)
         self.wrap = wrap
 
     def at(self, count: int) -> Position:
-        return self.wrap(count, self.whole.at(count))
+        return self.wrap(count, self.base.at(count))
 
 
 @final

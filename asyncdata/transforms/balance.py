@@ -257,10 +257,10 @@ class GroupStart:
 class DealtTickets(Tickets):
     """The elements of a group, at some places, that one rank gets; and the positions before and after."""
 
-    __slots__ = ("after", "before", "places", "whole")
+    __slots__ = ("after", "base", "before", "places")
 
-    def __init__(self, whole: Tickets, places: Sequence[int], before: GroupStart, after: GroupStart) -> None:
-        self.whole = whole
+    def __init__(self, base: Tickets, places: Sequence[int], before: GroupStart, after: GroupStart) -> None:
+        self.base = base
         self.places = places
         self.before = before
         self.after = after
@@ -269,7 +269,7 @@ class DealtTickets(Tickets):
         return len(self.places)
 
     def __getitem__(self, index: int) -> Ticket:
-        return self.whole[self.places[index]]
+        return self.base[self.places[index]]
 
     def at(self, count: int) -> Position:
         return self.after.at(0) if count == len(self.places) else self.before.at(count)

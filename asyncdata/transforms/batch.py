@@ -239,10 +239,10 @@ class BatchTickets(Tickets):
     `before` is the position before.
     """
 
-    __slots__ = ("before", "stops", "whole")
+    __slots__ = ("base", "before", "stops")
 
-    def __init__(self, whole: Tickets, stops: Sequence[int], before: BatchState) -> None:
-        self.whole = whole
+    def __init__(self, base: Tickets, stops: Sequence[int], before: BatchState) -> None:
+        self.base = base
         self.stops = stops
         self.before = before
 
@@ -250,10 +250,10 @@ class BatchTickets(Tickets):
         return len(self.stops)
 
     def __getitem__(self, index: int) -> Ticket:
-        return self.whole.part(self.stops[index - 1] if index else 0, self.stops[index])
+        return self.base.part(self.stops[index - 1] if index else 0, self.stops[index])
 
     def at(self, count: int) -> Position:
-        return BatchState(self.whole, self.stops[count - 1]).position() if count else self.before.position()
+        return BatchState(self.base, self.stops[count - 1]).position() if count else self.before.position()
 
 
 @final

@@ -193,16 +193,16 @@ class PaddedTickets(TicketWrapper):
 
     __slots__ = ("come", "good", "model")
 
-    def __init__(self, whole: Tickets, come: int, model: list[Ticket], good: list[int] | None) -> None:
-        super().__init__(whole)
+    def __init__(self, base: Tickets, come: int, model: list[Ticket], good: list[int] | None) -> None:
+        super().__init__(base)
         self.come = come
         self.model = model
         self.good = good
 
     def at(self, count: int) -> Position:
         place = count - 1 if self.good is None else max([place for place in self.good if place < count], default=-1)
-        model = self.model if place < 0 else [self.whole[place]]
-        return [self.come + count, self.whole.at(count), encode_all(model)]
+        model = self.model if place < 0 else [self.base[place]]
+        return [self.come + count, self.base.at(count), encode_all(model)]
 
 
 class Model:

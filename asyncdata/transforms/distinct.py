@@ -214,9 +214,9 @@ class FirstTickets(SelectedTickets):
     __slots__ = ("before", "failures", "log", "max_keys")
 
     def __init__(
-        self, whole: Tickets, places: Sequence[int], step: DistinctStep, before: int, failures: Sequence[int]
+        self, base: Tickets, places: Sequence[int], step: DistinctStep, before: int, failures: Sequence[int]
     ) -> None:
-        super().__init__(whole, places)
+        super().__init__(base, places)
         self.log, self.max_keys = step.log, step.max_keys
         self.before = before
         self.failures = failures
@@ -225,4 +225,4 @@ class FirstTickets(SelectedTickets):
         come = self.read(count)
         stop = self.before + count - sum(place < count for place in self.failures)
         begin = 0 if self.max_keys is None else max(0, stop - self.max_keys)
-        return [self.whole.at(come), encoded_digests(self.log[begin:stop])]
+        return [self.base.at(come), encoded_digests(self.log[begin:stop])]

@@ -91,17 +91,17 @@ def numbered(numbers: Sequence[int], block: Block, tickets: Tickets) -> Block:
 class EnumerateTickets(Tickets):
     """The tickets of numbered elements."""
 
-    __slots__ = ("numbers", "whole")
+    __slots__ = ("base", "numbers")
 
-    def __init__(self, whole: Tickets, numbers: range) -> None:
-        self.whole = whole
+    def __init__(self, base: Tickets, numbers: range) -> None:
+        self.base = base
         self.numbers = numbers
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def __getitem__(self, index: int) -> Ticket:
-        return Numbered(self.numbers[index], self.whole[index])
+        return Numbered(self.numbers[index], self.base[index])
 
     def at(self, count: int) -> Position:
-        return [self.numbers.start + count, self.whole.at(count)]
+        return [self.numbers.start + count, self.base.at(count)]

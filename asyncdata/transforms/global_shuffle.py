@@ -68,8 +68,8 @@ class Shuffled(TicketWrapper):
 
     __slots__ = ("size", "start")
 
-    def __init__(self, whole: Tickets, start: int, size: int) -> None:
-        super().__init__(whole)
+    def __init__(self, base: Tickets, start: int, size: int) -> None:
+        super().__init__(base)
         self.start = start
         self.size = size
 

@@ -245,10 +245,10 @@ class GroupTickets(Tickets):
     """The items given out for one input block, groups and failures, and the place of each in the block and the
     journal."""
 
-    __slots__ = ("before", "journal", "out", "whole")
+    __slots__ = ("base", "before", "journal", "out")
 
-    def __init__(self, whole: Tickets, journal: GroupJournal) -> None:
-        self.whole = whole
+    def __init__(self, base: Tickets, journal: GroupJournal) -> None:
+        self.base = base
         self.journal = journal
         self.before = len(journal.entries)
         self.out: list[tuple[Ticket, int, int]] = []
@@ -265,7 +265,7 @@ class GroupTickets(Tickets):
 
     def at(self, count: int) -> Position:
         _, come, entries = self.out[count - 1] if count else (None, 0, self.before)
-        return [going_on(self.whole.at(come), self.journal.at(entries))]
+        return [going_on(self.base.at(come), self.journal.at(entries))]
 
 
 @dataclass(frozen=True, eq=False)

@@ -199,16 +199,16 @@ class SurvivorTickets(SelectedTickets):
 
     __slots__ = ("before",)
 
-    def __init__(self, whole: Tickets, places: Sequence[int] | None, before: tuple[int, int] | None) -> None:
-        super().__init__(whole, range(len(whole)) if places is None else places)
+    def __init__(self, base: Tickets, places: Sequence[int] | None, before: tuple[int, int] | None) -> None:
+        super().__init__(base, range(len(base)) if places is None else places)
         self.before = before
 
     def run_from(self, ordinal: int) -> bool:
-        return len(self.places) == len(self.whole) and self.whole.run_from(ordinal)
+        return len(self.places) == len(self.base) and self.base.run_from(ordinal)
 
     def at(self, count: int) -> Position:
         come = self.read(count)
         if self.before is None:
-            return self.whole.at(come)
+            return self.base.at(come)
         seen, dropped = self.before
-        return [seen + come, dropped + come - count, self.whole.at(come)]
+        return [seen + come, dropped + come - count, self.base.at(come)]

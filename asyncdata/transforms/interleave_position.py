@@ -120,8 +120,8 @@ class InterleaveTickets(TicketWrapper):
 
     __slots__ = ("before", "events", "length")
 
-    def __init__(self, whole: Tickets, before: CycleSnapshot, events: Sequence[Event], length: tuple[int, int]) -> None:
-        super().__init__(whole)
+    def __init__(self, base: Tickets, before: CycleSnapshot, events: Sequence[Event], length: tuple[int, int]) -> None:
+        super().__init__(base)
         self.before = before
         self.events = events
         self.length = length

@@ -100,19 +100,19 @@ class Scanned(TicketWrapper):
 
     __slots__ = ("after", "before", "node")
 
-    def __init__(self, whole: Tickets, before: ScanCheckpoint, after: ScanCheckpoint, node: Scan) -> None:
-        super().__init__(whole)
+    def __init__(self, base: Tickets, before: ScanCheckpoint, after: ScanCheckpoint, node: Scan) -> None:
+        super().__init__(base)
         self.before = before
         self.after = after
         self.node = node
 
     def at(self, count: int) -> Position:
-        before, whole = self.before, self.whole
-        if count == len(whole):
+        before, base = self.before, self.base
+        if count == len(base):
             self.node.check(self.after)
             return self.after.position(self.after.done, self.after.begin())
         if before.known and not before.done and not self.node.input.in_order:  # the same elements, in this order
-            return before.position(count, going_on(whole.at(len(whole)), [whole]))
+            return before.position(count, going_on(base.at(len(base)), [base]))
         self.node.check(before._replace(done=before.done + count))
         return before.position(before.done + count, before.begin())
 

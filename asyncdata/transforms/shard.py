@@ -269,14 +269,14 @@ class ShardTickets(SelectedTickets):
 
     __slots__ = ("before",)
 
-    def __init__(self, whole: Tickets, places: Sequence[int], before: ShardCount) -> None:
-        super().__init__(whole, places)
+    def __init__(self, base: Tickets, places: Sequence[int], before: ShardCount) -> None:
+        super().__init__(base, places)
         self.before = before
 
     def run_from(self, ordinal: int) -> bool:
-        every = len(self.places) == len(self.whole)
-        return every and self.whole.run_from(ordinal)
+        every = len(self.places) == len(self.base)
+        return every and self.base.run_from(ordinal)
 
     def at(self, count: int) -> Position:
         come = self.places[count - 1] + 1 if count else 0
-        return self.before.passing(come)[1].position(self.whole.at(come))
+        return self.before.passing(come)[1].position(self.base.at(come))

@@ -221,10 +221,10 @@ NO_ROW = ExplicitTickets([None], lambda count: count)
 class RowTickets(Tickets):
     """The rows of elements that follow each other, those of each up to one of `stops`."""
 
-    __slots__ = ("by_place", "stops", "whole")
+    __slots__ = ("base", "by_place", "stops")
 
-    def __init__(self, whole: Tickets, stops: Sequence[int], by_place: bool) -> None:
-        self.whole = whole
+    def __init__(self, base: Tickets, stops: Sequence[int], by_place: bool) -> None:
+        self.base = base
         self.stops = stops
         self.by_place = by_place
 
@@ -237,12 +237,12 @@ class RowTickets(Tickets):
 
     def __getitem__(self, index: int) -> Ticket:
         place = bisect_left(self.stops, index + 1)
-        return (self.whole[place], index - self.begin(place))
+        return (self.base[place], index - self.begin(place))
 
     def at(self, count: int) -> Position:
         place = bisect_left(self.stops, count)
         begin = self.begin(place)
-        return after(self.whole.part(place, place + 1), count - begin, self.stops[place] - begin, self.by_place)
+        return after(self.base.part(place, place + 1), count - begin, self.stops[place] - begin, self.by_place)
 
 
 def after(element: Tickets, row: int, rows: int, by_place: bool) -> Position:

@@ -164,9 +164,9 @@ class UniqueTickets(SelectedTickets):
     __slots__ = ("before", "given")
 
     def __init__(
-        self, whole: Tickets, places: Sequence[int], before: int, given: tuple[Sequence[Tickets], int] | None
+        self, base: Tickets, places: Sequence[int], before: int, given: tuple[Sequence[Tickets], int] | None
     ) -> None:
-        super().__init__(whole, places)
+        super().__init__(base, places)
         self.before = before
         self.given = given
 
@@ -176,8 +176,8 @@ class UniqueTickets(SelectedTickets):
             return self.before + come
         blocks, number = self.given
         here = cast("FilteredTickets", blocks[number])
-        known = [*blocks[:number], FilteredTickets(self.whole, [place for place in here.places if place < come])]
-        return [going_on(self.whole.at(come), known), sum(map(len, known))]
+        known = [*blocks[:number], FilteredTickets(self.base, [place for place in here.places if place < come])]
+        return [going_on(self.base.at(come), known), sum(map(len, known))]
 
 
 def has_tensors(item: Any) -> bool:

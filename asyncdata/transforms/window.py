@@ -190,10 +190,10 @@ class WindowTickets(Tickets):
     order may differ then.
     """
 
-    __slots__ = ("by_place", "count", "frame", "whole")
+    __slots__ = ("base", "by_place", "count", "frame")
 
-    def __init__(self, whole: Tickets, count: int, frame: Frame, by_place: bool) -> None:
-        self.whole = whole
+    def __init__(self, base: Tickets, count: int, frame: Frame, by_place: bool) -> None:
+        self.base = base
         self.count = count
         self.frame = frame
         self.by_place = by_place
@@ -204,18 +204,18 @@ class WindowTickets(Tickets):
     def places(self, index: int) -> range:
         """Return the places of the members of a window."""
         start = index * self.frame.shift
-        return range(start, min(start + self.frame.span, len(self.whole)), self.frame.stride)
+        return range(start, min(start + self.frame.span, len(self.base)), self.frame.stride)
 
     def __getitem__(self, index: int) -> Tickets:
         places = self.places(index)
-        return self.whole.part(places.start, places.stop) if places.step == 1 else FilteredTickets(self.whole, places)
+        return self.base.part(places.start, places.stop) if places.step == 1 else FilteredTickets(self.base, places)
 
     def at(self, count: int) -> Position:
-        next_one, end = count * self.frame.shift, len(self.whole)
+        next_one, end = count * self.frame.shift, len(self.base)
         begin = min(next_one, end)
         if self.by_place:
-            return [self.whole.at(begin), next_one - begin]
-        return [going_on(self.whole.at(end), [self.whole.part(begin, end)]), next_one - begin]
+            return [self.base.at(begin), next_one - begin]
+        return [going_on(self.base.at(end), [self.base.part(begin, end)]), next_one - begin]
 
 
 def opened(items: Sequence[Any], make: Make, where: str = "") -> Any:
