@@ -5,7 +5,7 @@ Names in brackets are the files to begin with.
 
     errors            the exceptions of the package
     memory/           reused buffers for large arrays, copies by two threads, `empty()`
-    elements/         what an element is: nested structures, specs, columns, ragged rows, tensors
+    elements/         elements: nested structures, specs, columns, ragged rows, tensors
     options           Options and the constants of tf.data
     runtime/          what exists while elements flow: blocks (block), positions of elements (tickets), queues (queue),
                       the memory budget (memory_budget), Ctrl-C (sigint), resharding (resharding), ranks (rank)

@@ -109,7 +109,7 @@ def fingerprint(plan: Node) -> str:
 
 
 def state_header(place: ResumePoint) -> dict[str, Any]:
-    """Return what all states of a run have in common."""
+    """Return the part that all states of a run share."""
     header = {
         "version": VERSION,
         "plan": plan_labels(place.plan),

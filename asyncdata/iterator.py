@@ -338,7 +338,7 @@ class Reader:
         return error or stop
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> Engine:
-        """Start the pipeline where the options say; its last prefetch fills the queue that is read here."""
+        """Start the pipeline in the placement of the options; its last prefetch fills the queue that is read here."""
         self.abandon()  # one whose start was interrupted by a signal handler
         if self.options.dashboard:
             show(self.options.dashboard, self.stats)
@@ -374,7 +374,7 @@ class Reader:
         return LoopEngine(run) if loop is None else TaskEngine(run)
 
     def stats(self) -> Statistics:
-        """Return what the pipeline has done so far."""
+        """Return the statistics of the pipeline so far."""
         found = self.host.stats() if isinstance(self.host, ProcessEngine) else None
         if found is None:
             found = stats_of(split_at_device(self.plan)[0], self.meters, self.budget)
@@ -495,7 +495,7 @@ class DatasetIterator(Closable, Generic[T]):
         return self._reader.epoch
 
     def stats(self) -> Statistics:
-        """Return what the pipeline has done so far: print it. At any time, from any thread, also after `close`.
+        """Return the statistics of the pipeline so far: print them. At any time, from any thread, also after `close`.
 
         For each step it shows how many elements it gave and how many failed there, for how long its code ran and it
         waited for its input or for space in a queue, how many workers it has, how many elements are in its buffer, the
@@ -555,7 +555,7 @@ class DatasetIterator(Closable, Generic[T]):
         return bottleneck_of(self.stats())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what has been delivered, as a dict that JSON can hold: between any two elements, also after `close`.
+        """Return the state after the last delivered element, as a dict that JSON can hold; also after `close`.
 
         A dataset that is built the same way resumes from it, in another process, with another placement or other
         parallelism: `dataset.iterate(state=...)`, or `load_state_dict`. Elements in flight are made again. They come in

@@ -1,4 +1,4 @@
-"""Options: how a pipeline runs, apart from what it means."""
+"""Options: how a pipeline runs; they do not change its elements."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Options(Fixable):
 
     placement: Placement | None = None
     """Where the pipeline runs: `"thread"` (the default), a thread of its own, so that a consumer that blocks never
-    stalls it; `"current"`, the event loop of the consumer (one of its own under a plain `for`);
-    `"process"`, a process of its own, so that neither waits for the other where both are Python code: elements arrive
-    in shared memory, in the same order, with the same errors and states; see docs/processes.md."""
+    stalls it; `"current"`, the event loop of the consumer (one of its own under a plain `for`); `"process"`, a process
+    of its own, so that neither waits for the other's Python code: elements arrive in shared memory, in the same order,
+    with the same errors and states; see docs/processes.md."""
 
     deterministic: bool | None = None
-    """Whether parallel stages keep the order of elements (the default) when they do not say so themselves."""
+    """Whether parallel stages keep the order of elements (the default) if their own `deterministic` is not set."""
 
     autotune: bool | None = None
     """Whether `AUTOTUNE` finds out while running where functions are called and how many calls at once (the default);
@@ -117,7 +117,7 @@ class Options(Fixable):
 
     @property
     def patience(self) -> float | None:
-        """The seconds after which the log says that nothing comes; `None` for never."""
+        """The seconds after which a stalled pipeline is logged; `None` for never."""
         seconds = WARN_AFTER if self.warn_after is None else float(self.warn_after)
         return None if seconds == inf else seconds
 

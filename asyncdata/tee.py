@@ -71,7 +71,7 @@ class ConsumerBuffer:
         return HERE
 
     def take_some(self) -> PullResult:
-        """Take elements up to the next error, each time twice as many; an error by itself."""
+        """Take elements up to the next error, each time twice as many; an error alone."""
         waiting, some, most = self.waiting, list[Any](), self.at_once
         while waiting and type(waiting[0]) is not PullResult and len(some) < most:
             some.append(waiting.popleft())
@@ -111,7 +111,7 @@ class TeeState:
         forks.register(self)
 
     def disown(self) -> None:
-        """Hold nothing in a forked child, where the iterator says that it is the parent's."""
+        """Drop all in a forked child, where the iterator raises that it is the parent's."""
         self.lock = threading.Lock()
         self.pulling = self.starved = False
         for consumer in self.consumers.values():
@@ -184,7 +184,7 @@ class TeeState:
             return not self.consumers
 
     def forget(self, number: int) -> None:
-        """Take note that a consumer is gone; also from a finalizer, which may not take the lock."""
+        """Record that a consumer is gone; also from a finalizer, which may not take the lock."""
         self.gone.append(number)
         self.wake()
 

@@ -38,14 +38,14 @@ END: Final = object()
 Array: TypeAlias = npt.NDArray[Any]
 
 LEAK_TIMEOUT: Final = 10.0
-"""Seconds within which whatever a pipeline started must be gone; starting processes take seconds on a busy machine."""
+"""Seconds within which all that a pipeline started must end; starting processes take seconds on a busy machine."""
 
 INPUTS: Final[tuple[Sequence[Any], ...]] = ((), (7,), range(10), range(300))
 """The default inputs of `check_transform`."""
 
 
 class JumpingSelector(selectors.DefaultSelector):
-    """Never wait for a timer: when nothing is ready, let the clock jump to it."""
+    """Never wait for a timer: when nothing is ready, the clock jumps to it."""
 
     now = 0.0
 
@@ -103,7 +103,7 @@ def leaves_nothing() -> Generator[None]:
     ...     for element in Dataset.range(10):
     ...         break
     """
-    new_loop().close()  # what libuv opens once for all loops is open before we look
+    new_loop().close()  # libuv's descriptors for all loops are open before the check
     threads, descriptors = set(threading.enumerate()), open_descriptors()
     yield
     gc.collect()
@@ -114,7 +114,9 @@ def leaves_nothing() -> Generator[None]:
     alive = [thread.name for thread in left if thread.is_alive()]
     assert not alive, f"threads left behind: {alive}"
     opened = set(open_descriptors().items()) - set(descriptors.items())
-    while opened and time.monotonic() < deadline:  # what a thread from before has open for a moment is not left behind
+    while (
+        opened and time.monotonic() < deadline
+    ):  # a descriptor that an earlier thread opens briefly is not left behind
         time.sleep(0.01)
         opened &= set(open_descriptors().items())
     assert not opened, f"file descriptors left behind: {dict(opened)}"

@@ -71,7 +71,7 @@ Where = Literal["inline", "thread", "process"] | Executor
 
 
 class Transformations(Generic[T]):
-    """What a dataset can be made into. Each method returns a new dataset and starts nothing."""
+    """The transformations of a dataset. Each method returns a new dataset and starts nothing."""
 
     _plan: Node
     _options: Options
@@ -219,7 +219,7 @@ class Transformations(Generic[T]):
     ) -> Dataset[T]:
         """Keep the elements for which `predicate` is true. It is called or awaited as the function of `map` is.
 
-        The predicate must only look at its element: later steps may or may not see what it writes there. Use `map` to
+        The predicate must not change its element: later steps may or may not see the change. Use `map` to
         change elements.
 
         `pure=True` means the same as in `map`: the predicate may be called in any order, several times at once, and
@@ -250,7 +250,7 @@ class Transformations(Generic[T]):
         return self._next(Scan.of(self._plan, scan_func, initial_state))
 
     def distinct(self, key: Callable[..., Any] | None = None, max_keys: int | None = None) -> Dataset[T]:
-        """Keep the first element of each key: what `key(element)` returns, else the element itself.
+        """Keep the first element of each key: the result of `key(element)`, else the element itself.
 
         Keys are numbers, strings, bytes, arrays, `None`, and tuples and dicts of these. Equal values are the same key.
         12 bytes of each key are stored, in memory and in states. With `max_keys` the oldest keys are dropped, which
@@ -909,7 +909,7 @@ class Transformations(Generic[T]):
         return self.apply(transformation_func)
 
     def with_options(self, options: Options) -> Dataset[T]:
-        """Return the dataset with `options` set; what is set later wins.
+        """Return the dataset with `options` set; a later value wins.
 
         >>> import asyncdata as ad
         >>> ad.Dataset.range(3).with_options(ad.Options(deterministic=False)).options().deterministic

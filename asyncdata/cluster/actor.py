@@ -1,4 +1,4 @@
-"""CallActor: what runs on a worker of the cluster. It learns a stage's functions once, and calls them over groups."""
+"""CallActor: runs on a worker of the cluster. It gets a stage's functions once, and calls them for groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_FUNCTIONS: Final = 64
 
 
 class Greeting(NamedTuple):
-    """What an actor says of itself first: versions, where it runs, and as which process."""
+    """The first answer of an actor: its versions, its node and its process."""
 
     python: str
     asyncdata: str
@@ -32,17 +32,17 @@ class Greeting(NamedTuple):
 
     @staticmethod
     def of_this(node: str = "", address: str = "") -> Greeting:
-        """Return what this process is."""
+        """Return the greeting of this process."""
         own = getattr(sys.modules["asyncdata"], "__version__", "unknown")
         return Greeting(platform.python_version(), own, node, address or platform.node(), os.getpid())
 
     def differs(self, other: Greeting) -> bool:
-        """Return whether functions of one process may mean something else, or nothing, in the other."""
+        """Return whether functions of one process may not work, or not work the same, in the other."""
         return self.python.split(".")[:2] != other.python.split(".")[:2] or self.asyncdata != other.asyncdata
 
 
 class CallReply(NamedTuple):
-    """What comes back of a call: an outcome or an error, packed; nothing if the actor does not know the functions."""
+    """The reply to a call: an outcome or an error, packed; nothing if the actor does not have the functions."""
 
     parcel: Parcel | None
 
@@ -61,7 +61,7 @@ class CallActor:
         keep_memory_warm()
 
     def call(self, name: bytes, work: bytes | None, parcel: Parcel) -> CallReply:
-        """Do a task. Whatever goes wrong is in the reply."""
+        """Do a task. Errors are in the reply."""
         try:
             function = self.learn(name, work)
             return CallReply(None if function is None else self.made(function, parcel))
@@ -69,7 +69,7 @@ class CallActor:
             return CallReply(Parcel.of(RemoteError.of(error)))
 
     def learn(self, name: bytes, work: bytes | None) -> GroupWork | None:
-        """Return the work of a stage, which is unpickled once; nothing if it is not known and did not come along."""
+        """Return the work of a stage, which is unpickled once; nothing if it is not known and was not sent."""
         if name not in self.functions:
             if work is None:
                 return None

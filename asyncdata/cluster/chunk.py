@@ -22,7 +22,7 @@ FEW: Final = 16
 
 
 class Place(NamedTuple):
-    """After so many elements of a chunk a pipeline continues at this position."""
+    """The position at which a pipeline resumes after so many elements of a chunk."""
 
     after: int
     position: Position
@@ -38,7 +38,7 @@ class Chunk(NamedTuple):
     """Where to resume: at the end, and after each failure of a source, which cannot be skipped."""
     source_failures: list[int]
     bundled: bool = False
-    """Whether elements that lay apart are in columns, for their way alone."""
+    """Whether separate elements were put into columns only to be sent."""
     ended: bool = False
     error: RemoteError | None = None
 
@@ -48,9 +48,9 @@ class Chunk(NamedTuple):
         return sum(map(len, self.items)) if isinstance(self.items, tuple) else len(self.items)
 
     def block(self, before: Place, label: str) -> Block:
-        """Return the elements as a block. `before` says how many came since the last place that is known.
+        """Return the elements as a block. `before` says how many came since the last known place.
 
-        `label` names the step that one is to be blamed on which cannot be unpickled.
+        `label` names the step in the error of an element that cannot be unpickled.
         """
         tickets = ChunkTickets([*chain.from_iterable(map(decode_run, self.tickets))], before, self.places)
         if isinstance(self.items, tuple):
@@ -78,7 +78,7 @@ def opened(item: Any, ticket: Ticket, label: str, of_source: bool) -> Any:
 
 @final
 class ChunkTickets(Tickets):
-    """The tickets of a chunk. Between two places it continues at the first, and leaves out what came since."""
+    """The tickets of a chunk. Between two places it resumes at the first, and skips the elements since then."""
 
     __slots__ = ("before", "places", "tickets")
 
@@ -128,7 +128,7 @@ def isolated(chunk: Chunk, fail: Callable[[TypeError], RemoteError], apart: bool
 
 
 def fitting(item: Any, fail: Callable[[TypeError], RemoteError], apart: bool) -> Any:
-    """Return an item that can travel, or the failure in its place."""
+    """Return an item that can be sent, or the failure in its place."""
     try:
         pickled = dumps(item, None)
     except Exception as error:  # noqa: BLE001 - of the element's class

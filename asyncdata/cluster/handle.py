@@ -38,7 +38,7 @@ P = TypeVar("P", bound=ActorPool)
 
 
 def connection(cluster: Cluster, kind: ActorKind) -> Callable[[], Transport]:
-    """Return what connects to a cluster for actors of a kind; `MissingDependencyError` if Ray is not there."""
+    """Return a function that connects to a cluster for actors of a kind; `MissingDependencyError` without Ray."""
     if find_spec("ray") is None:
         ray_of()
     return partial(RayTransport, cluster, kind)
@@ -137,7 +137,7 @@ def runs_of(cluster: Cluster) -> RunPoolHandle:
 
 
 def end_actors() -> None:
-    """End all actors before the interpreter does: Ray would, too, but its threads must not find it half gone."""
+    """End all actors before the interpreter exits: Ray would, too, but its threads must not run while it shuts down."""
     pools = [pool for pool in POOLS if pool.thread is not None]
     for pool in pools:
         pool.end()

@@ -33,7 +33,7 @@ class Parcel(NamedTuple):
 
     @staticmethod
     def of(value: Any, dump: Callable[[Any, Any], bytes] = dumps) -> Parcel:
-        """Return a value as it travels; nothing large is copied."""
+        """Return a value in the form that is sent; nothing large is copied."""
         buffers: list[pickle.PickleBuffer] = []
         head = dump(value, buffers)
         raw = [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
@@ -43,9 +43,10 @@ class Parcel(NamedTuple):
         return Parcel(head, tuple(raw))
 
     def open(self, copied: bool) -> Any:
-        """Return the value. Its large arrays look into the buffers, unless they are `copied`: then they are writable.
+        """Return the value. Its large arrays are views of the buffers, unless they are `copied`: then they are
+        writable.
 
-        Nothing but what the other side of this pipeline has pickled is opened here.
+        Only pickles from the other side of this pipeline are opened here.
         """
         return pickle.loads(self.head, buffers=map(copy_of, self.buffers) if copied else self.buffers)
 

@@ -30,7 +30,8 @@ GRACE: Final = 10.0
 """Seconds without an actor after which the log says which resources are missing."""
 
 LOOK: Final = 0.5
-"""Seconds after which it is seen, while calls are out, whether the cluster is there: it does not say that it is not."""
+"""While calls are pending, the connection to the cluster is checked after so many seconds: Ray does not report its
+loss."""
 
 MOST_BARREN: Final = 20
 """How often in a row an actor may end before anything has come back."""
@@ -80,7 +81,8 @@ class PendingCall:
         self.dropped = False
 
     def request(self, actor: PoolActor, transport: Transport) -> tuple[str, tuple[Any, ...]]:
-        """Return which method of an actor is called now, and with what. The function goes along until it is known."""
+        """Return the method of an actor to call, and its arguments. The function is sent along until the actor has
+        it."""
         parcel, function = self.ask(), self.function
         work = None if function.name in actor.known else function.over(transport)
         actor.known.add(function.name)
@@ -92,7 +94,7 @@ class PendingCall:
 
 
 class PoolActor:
-    """An actor as the pool knows it: the calls it has, the oldest first, and the functions it has learnt."""
+    """An actor on the pool's side: its calls, the oldest first, and the functions that it has."""
 
     def __init__(self, actor: Actor, number: int) -> None:
         self.actor = actor
@@ -199,7 +201,7 @@ class ActorPool:
         self.hand_out()
 
     def start(self, transport: Transport) -> None:
-        """Start an actor; it takes calls when it has said which versions it runs."""
+        """Start an actor; it takes calls once it has reported its versions."""
         actor = PoolActor(transport.start(), next(self.numbers))
         self.actors.append(actor)
         transport.call(actor.actor, GREET, (), self.arrival(partial(self.greeted, actor)))
@@ -250,7 +252,7 @@ class ActorPool:
             self.since = self.clock()
 
     def send(self, actor: PoolActor, call: PendingCall) -> None:
-        """Have an actor make a call. The function goes along until the actor knows it."""
+        """Send a call to an actor. The function is sent along until the actor has it."""
         transport = self.transport
         assert transport is not None
         try:
@@ -268,7 +270,7 @@ class ActorPool:
             return
         if error is not None or reply is None:
             self.failed(actor, number, error)
-        elif reply.parcel is None:  # it does not know what the call is about, or not any more
+        elif reply.parcel is None:  # it does not have the function, or no longer has it
             del actor.calls[number]
             call.unknown(actor)
             self.waiting.appendleft(call)
@@ -280,7 +282,7 @@ class ActorPool:
         self.hand_out()
 
     def failed(self, actor: PoolActor, number: int | None, error: BaseException | None) -> None:
-        """Find out what was lost, and have it made up for."""
+        """Find out what was lost, and replace it."""
         transport = self.transport
         assert transport is not None
         what = Loss.RESULT if error is None else transport.lost(error, actor.greeting)

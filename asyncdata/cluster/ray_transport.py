@@ -27,13 +27,13 @@ def ray_of() -> Any:
 
 
 class RayActor:
-    """An actor of some kind, which says on which node of Ray it runs."""
+    """An actor of some kind, which reports its node."""
 
     def __init__(self, kind: ActorKind, copied: bool) -> None:
         self.actor = kind.made(copied)
 
     def greet(self) -> Greeting:
-        """Say where this runs."""
+        """Return the node."""
         context = ray_of().get_runtime_context()
         return Greeting.of_this(context.get_node_id(), ray_of().util.get_node_ip_address())
 
@@ -43,7 +43,7 @@ class RayActor:
 
 
 class RayTransport:
-    """The cluster that this process is connected to; if it is to none, `ray.init()` chooses."""
+    """The cluster that this process is connected to; if there is none, `ray.init()` chooses one."""
 
     def __init__(self, cluster: Cluster, kind: ActorKind) -> None:
         self.ray = ray_of()
@@ -122,6 +122,6 @@ class RayTransport:
 
 
 def settle(arrived: Arrived, future: Future[Any]) -> None:
-    """Hand on what became of a call."""
+    """Hand on the outcome of a call."""
     error = future.exception()
     arrived(None if error is not None else future.result(), error)

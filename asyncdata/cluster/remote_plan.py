@@ -33,7 +33,7 @@ read equally quickly; where one follows the other, the more is here of the next,
 
 @dataclass(frozen=True, eq=False)
 class RemotePlan(Unary):
-    """What its input gives, run elsewhere: the same elements, tickets and positions."""
+    """Runs its input elsewhere: the same elements, tickets and positions."""
 
     runs: RunPoolHandle = field(metadata=PHYSICAL)
     chunks: int = field(metadata=PHYSICAL)
@@ -50,7 +50,7 @@ class RemotePlan(Unary):
             while (block := await run.next()) is not None:
                 for part in split(block, want):
                     yield part
-                block = part = None  # what was given out is not held while the next is awaited
+                block = part = None  # do not hold the last block while the next is awaited
         finally:
             run.close()
 
@@ -89,7 +89,7 @@ class RunPlacement:
         return replace(self, maps=(*self.maps, replace(node, rows=None)))
 
     def there(self, plan: Node) -> Node:
-        """Return what runs in a plan's place."""
+        """Return the plan that runs instead of a plan."""
         if isinstance(plan, InMemorySource) and not self.maps:  # which is here already
             return plan
         there = plan
@@ -102,7 +102,7 @@ class RunPlacement:
         return self.here(plan)
 
     def here(self, plan: Node) -> Node:
-        """Return what runs in a plan's place in this process."""
+        """Return the plan that runs instead of a plan in this process."""
         for node in self.maps:
             plan = node.with_inputs(plan)
         return plan
@@ -119,12 +119,12 @@ def reason_to_stay(plan: Node) -> str | None:
         return f"{plan.label()} has no fixed order, or cannot be run again, which is required when a worker is lost"
     try:
         pickled_by_value(plan)
-    except Exception as error:  # noqa: BLE001 - whatever it says is the reason
+    except Exception as error:  # noqa: BLE001 - any error is the reason
         return f"{plan} cannot be sent: {error}"
     return None
 
 
 @cache
 def log_once(reason: str) -> None:
-    """Say once why something stays."""
+    """Log once why a dataset stays here."""
     log.info("a dataset that a step has opened runs here and not on the cluster: %s", reason)

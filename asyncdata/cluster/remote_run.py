@@ -38,7 +38,7 @@ NUMBERS: Final = itertools.count(1)
 
 
 class RunOrder(NamedTuple):
-    """What a run is of: a plan, in which epoch, from where on, and how its elements travel."""
+    """The order of a run: the plan, the epoch, where to start, and how its elements are sent."""
 
     plan: Any
     epoch: tuple[Any, ...]
@@ -81,7 +81,7 @@ class RunCall(PendingCall):
 
 
 class RunPool(ActorPool):
-    """`cluster.runs` actors that run pipelines. Each run stays with its actor; what an actor ran is lost with it."""
+    """`cluster.runs` actors that run pipelines. Each run stays with its actor, and is lost with it."""
 
     def __init__(self, cluster: Cluster, connect: Callable[[], Transport]) -> None:
         super().__init__(cluster, connect)
@@ -217,7 +217,7 @@ class RemoteRun:
     # in the pool's thread
 
     def done(self, reply: CallReply | BaseException) -> None:
-        """Take what has come."""
+        """Take the outcome."""
         if self.closed:
             self.pool.end_run(self.number)
             return
@@ -241,7 +241,7 @@ class RemoteRun:
         self.ask(came=size, answered=True)
 
     def opened(self, reply: CallReply | BaseException) -> Chunk | BaseException | None:
-        """Return what has come; nothing if it cannot be unpickled, and is sent again in another way."""
+        """Return the outcome; nothing if it cannot be unpickled, and is sent again in another way."""
         if isinstance(reply, BaseException):
             return reply
         assert reply.parcel is not None

@@ -34,7 +34,7 @@ BUDGET: Final = 256 << 20
 """Bytes that a run may read ahead."""
 
 HEAVY: Final = 4096
-"""Bytes of a position that goes with one chunk of several only."""
+"""A position of more bytes is sent with only one chunk of several."""
 
 SEVERAL: Final = 16
 
@@ -56,7 +56,7 @@ class RunActor:
             return CallReply(Parcel.of(Chunk([], [], [], [], ended=True, error=RemoteError.of(error))))
 
     def begun(self, number: int, order: Parcel | None) -> Run | None:
-        """Return a run; nothing if it is not known and no order came along."""
+        """Return a run; nothing if it is not known and no order was sent."""
         if order is None:
             return self.runs.get(number)
         try:
@@ -108,7 +108,7 @@ class Run:
         return Parcel.of(isolated(chunk, partial(refused, self.order.label), True))
 
     def next(self, most_bytes: int) -> Block | None:
-        """Wait for elements, and return all that are there, but no more than so many bytes; nothing at the end."""
+        """Wait for elements, and return all that are ready, up to so many bytes; nothing at the end."""
         parts: list[Block] = []
         left = most_bytes
         while left > 0:

@@ -1,4 +1,4 @@
-"""Transport: how the trainer reaches actors, and what it means if a call fails. Ray is one; tests have another."""
+"""Transport: how the trainer reaches actors, and what a failed call means. One is for Ray; tests have another."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ActorKind(NamedTuple):
 
 
 GREET: Final = "greet"
-"""What each actor is asked first: it answers with a `Greeting`."""
+"""The first call of each actor: it answers with a `Greeting`."""
 
 CALLS: Final = ActorKind("asyncdata.cluster.actor", "CallActor")
 RUNS: Final = ActorKind("asyncdata.cluster.run_actor", "RunActor", 32)
@@ -44,7 +44,7 @@ class Loss(Enum):
     ACTOR = "actor"
     """Its process ended: the call that ran may be to blame."""
     NODE = "node"
-    """The machine, or the way to it: no call is to blame."""
+    """The machine, or the connection to it: not caused by a call."""
     RESULT = "result"
     """The result alone."""
 
@@ -69,7 +69,7 @@ class Transport(Protocol):
         ...
 
     def words(self, error: BaseException) -> str:
-        """Return what a failed call says of its reason, in a line."""
+        """Return the reason of a failed call, in a line."""
         ...
 
     def stop(self, actor: Actor) -> None:
@@ -81,5 +81,5 @@ class Transport(Protocol):
         ...
 
     def shortage(self) -> str:
-        """Return in words what an actor needs and the cluster has."""
+        """Return as text what an actor needs and the cluster has."""
         ...

@@ -1,4 +1,4 @@
-"""Workers on a cluster: groups go to actors, and what kills one is found element by element."""
+"""Workers on a cluster: groups go to actors; an element that kills an actor is found one by one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from asyncdata.runtime.block import Block
 __all__ = ("ClusterWorkers",)
 
 MOST_DEATHS: Final = 2
-"""How many actors an element may end by itself before it is to blame."""
+"""How many actors an element may end, called alone, before it fails."""
 
 
 PLAIN: Final = frozenset((int, float, complex, bool, str, bytes, type(None), ColumnBatch))
@@ -79,7 +79,7 @@ class ClusterWorkers(PickledWorkers):
         return answer.apart() if self.copied and self.work.rows is None else answer
 
     def arrived(self, group: Group, finished: Finished, reply: CallReply | BaseException) -> None:
-        """Take what became of a call; in the pool's thread."""
+        """Take the outcome of a call; in the pool's thread."""
         self.calls.pop(group, None)
         if isinstance(reply, Killed):
             self.killed(group, finished, str(reply))
@@ -89,7 +89,7 @@ class ClusterWorkers(PickledWorkers):
             self.deaths.pop(group, None)
 
     def killed(self, group: Group, finished: Finished, reason: str) -> None:
-        """Have a group called again with care: its elements one by one, each by an actor that has nothing else to do.
+        """Call a group again with care: its elements one by one, each by an idle actor.
 
         One that ends two of those has failed.
         """
@@ -135,7 +135,7 @@ class OneByOne:
         self.results: list[Block] = []
 
     def next(self) -> None:
-        """Have the next element called, or hand over what has come of all."""
+        """Call the next element, or hand over the outcome of all."""
         group, place = self.group, len(self.results)
         if place < len(group.what):
             one = Group(group.what.part(place, place + 1))

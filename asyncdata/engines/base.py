@@ -44,7 +44,7 @@ END_TIMEOUT: Final = 1.0
 
 
 class RunSpec(NamedTuple):
-    """What an engine runs: a plan, how much its consumer's buffer holds, in which epoch, where to begin, its budget."""
+    """A run of an engine: the plan, the size of its consumer's buffer, the epoch, where to start, its budget."""
 
     full_plan: Node
     """With the prefetch that is the consumer's buffer."""
@@ -74,7 +74,7 @@ class Engine(Protocol):
 
     @property
     def queue(self) -> BlockQueue:
-        """What the pipeline writes to."""
+        """The queue that the pipeline writes to."""
         ...
 
     def start(self) -> None:
@@ -90,7 +90,7 @@ class Engine(Protocol):
         ...
 
     def notify(self) -> None:
-        """Wake a consumer that waits for what another thread does; from any thread, also from a finalizer."""
+        """Wake a consumer that waits for another thread; from any thread, also from a finalizer."""
         ...
 
     def stop(self, reason: str | None = None) -> None:
@@ -281,7 +281,7 @@ class LoopEngine:
             self.interrupted |= interrupts.came or bool(handlers.came)
 
     def settle(self) -> None:
-        """Let the loop stop once where it was interrupted just as it was to: else it would in its next run."""
+        """Let the loop stop once if it was interrupted just before it stopped: else it would stop in its next run."""
         if self.interrupted:
             self.run_once()
             self.interrupted = False
@@ -333,7 +333,7 @@ class LoopEngine:
             self.finish(task)
 
     def finish(self, task: asyncio.Task[None]) -> None:
-        """Cancel the pipeline if it has not ended, let it end, and close the loop."""
+        """Cancel the pipeline if it has not ended, wait for its end, and close the loop."""
         with DeferredInterrupts() as interrupts, DeferredSigint(interrupts), DeferredHandlers():
             self.queue.stop()
             self.settle()
@@ -369,7 +369,7 @@ def pipeline_tasks(loop: asyncio.AbstractEventLoop, first: asyncio.Task[Any] | N
 
 
 def call_if_open(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-    """Have a loop call something, from any thread; nothing if it is closed, and all that was on it has ended."""
+    """Schedule a call on a loop, from any thread; do nothing if the loop is closed, as all its tasks have ended."""
     try:
         loop.call_soon_threadsafe(call)
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""By hand: how a plan that never waits is run without an event loop; its first elements also in the calling thread."""
+"""Runs a plan that never waits without an event loop; its first elements also in the calling thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def elements_by_hand(plan: Node, count: int, epoch: int) -> list[Any]:
-    """Return at most so many of the first elements of an epoch, or raise what an iterator would raise among them.
+    """Return at most `count` of the first elements of an epoch, or raise the error that an iterator would raise.
 
     No step may wait. No more is read than requested, and all is closed when this returns.
     """
@@ -51,7 +51,7 @@ async def first_blocks(plan: Node, count: int, epoch: int) -> list[Block]:
 
 
 def driven(coroutine: Coroutine[Any, Any, T], interruption: Callable[[], BaseException | None]) -> T:
-    """Run a coroutine to its end. Where it lets other tasks run there are none, but there may be an `interruption`."""
+    """Run a coroutine to its end. Where it yields to other tasks there are none, but there may be an `interruption`."""
     stop: BaseException | None = None
     try:
         while True:
@@ -69,7 +69,7 @@ def refusal(waits_for: object) -> StageError:
 
 
 def interruption(interrupts: DeferredInterrupts) -> BaseException | None:
-    """Return what Ctrl-C raises, if it has come."""
+    """Return the exception of Ctrl-C, if that was pressed."""
     if interrupts.came:
         interrupts.came = False
         return KeyboardInterrupt()

@@ -105,13 +105,14 @@ def first_of(error: BaseException) -> BaseException:
 
 
 MISFITS: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
-"""What goes wrong in our own code with a position that is no position."""
+"""Errors that this package's code raises for an invalid position."""
 
 OURS: Final = frozenset({"asyncdata", "base64", "json", "numpy"})
 
 
 def blame_state(error: BaseException, start: Start) -> BaseException:
-    """Return an error as what it is: in a run that began at a state, one of our own code says that this is damaged."""
+    """Return the error to report: in a run that resumed from a state, an error in this package's code means a damaged
+    state."""
     if start == FRESH or isinstance(error, AsyncDataError) or not isinstance(error, MISFITS):
         return error
     if module_of(error.__traceback__).partition(".")[0] not in OURS:

@@ -37,7 +37,7 @@ BLOCKED: Final = 1.0
 
 
 def nothing() -> bool:
-    """Do nothing, for good."""
+    """Do nothing, and report no more."""
     return True
 
 
@@ -48,7 +48,7 @@ class Patience(NamedTuple):
     report: Callable[[], bool] = nothing
 
     def timer(self, loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle | None:
-        """Have a loop call it in time, once; the timer is to be cancelled."""
+        """Schedule the report on a loop, once; the caller cancels the timer."""
         return None if self.seconds is None else loop.call_later(self.seconds, self.report)
 
 
@@ -58,7 +58,7 @@ PATIENT: Final = Patience()
 class LoopWatch:
     """Has a consumer lose patience that waits on the loop that runs its pipeline: on that loop, or in a thread.
 
-    The thread is for a loop that is blocked, which can call nothing. It is one of the pipeline's, and ends with it.
+    The thread is for a blocked loop, which cannot run callbacks. It belongs to the pipeline, and ends with it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, owned: OwnedTask) -> None:
@@ -115,7 +115,7 @@ def watch(watched: ref[LoopWatch], over: Leaving, seconds: float) -> None:
 
 
 class Place(NamedTuple):
-    """What a thread or a task of a pipeline is at."""
+    """The current place of a thread or a task of a pipeline."""
 
     name: str
     step: str
@@ -129,7 +129,8 @@ class Place(NamedTuple):
 def stall_report(
     seconds: float, steps: Iterable[StepStatistics], threads: Iterable[threading.Thread], tasks: Iterable[Any]
 ) -> str:
-    """Return which step waits for what after so many seconds, and where user's code is in its threads and tasks."""
+    """Return which step waits for what after so many seconds, and the stacks of the user's code in threads and
+    tasks."""
     places = [*places_of_threads(threads)]
     blocked = [place for place in places if place.blocks]
     if blocked:
@@ -146,7 +147,7 @@ def stall_report(
 
 
 def culprit(steps: list[StepStatistics], places: list[Place]) -> str:
-    """Return in words which step waits for what: the last one that has something to do, else the source it reads."""
+    """Return as text which step waits for what: the last one that has work, else the source it reads."""
     inside = next((place.step for place in places if place.step and place.lines), "")
     at = len(steps) - 1
     while at >= 0:
@@ -163,7 +164,7 @@ def culprit(steps: list[StepStatistics], places: list[Place]) -> str:
 
 
 def places_of_threads(threads: Iterable[threading.Thread]) -> Iterator[Place]:
-    """Yield what threads are at."""
+    """Yield the places of threads."""
     frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     for thread in threads:
         frame = frames.get(thread.ident or 0)
@@ -178,13 +179,13 @@ def places_of_threads(threads: Iterable[threading.Thread]) -> Iterator[Place]:
 
 
 def places_of_tasks(tasks: Iterable[Any]) -> Iterator[Place]:
-    """Yield what tasks are at that wait."""
+    """Yield the places of waiting tasks."""
     for task in tasks:
         yield place_of("a task", [*frames_of(task.get_coro())])
 
 
 def frames_of(waiting: Any) -> Iterator[FrameType]:
-    """Yield the frames of what waits, and of all that it waits for in turn, the outermost first."""
+    """Yield the frames of a waiting coroutine, and of all that it awaits in turn, the outermost first."""
     while waiting is not None:
         frame: FrameType | None = None
         inner: Any = None
@@ -225,7 +226,7 @@ def place_of(name: str, stack: list[FrameType]) -> Place:
 
 
 def meters_in(frame: FrameType) -> Iterator[Meter]:
-    """Yield the meter of the step that a frame of ours works for."""
+    """Yield the meter of the step that a frame of this package works for."""
     if is_ours(frame):
         found = frame.f_locals.get("meter") or getattr(frame.f_locals.get("self"), "meter", None)
         if isinstance(found, Meter):
@@ -238,6 +239,6 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def is_users(frame: FrameType) -> bool:
-    """Return whether a frame is neither this package's nor that of what runs it."""
+    """Return whether a frame is the user's: not this package's, nor of the code that runs it."""
     file = frame.f_code.co_filename
     return not file.startswith((PACKAGE, *MACHINERY, "<frozen")) and "anyio" not in file

@@ -1,4 +1,4 @@
-"""What the meters of a running pipeline show, step by step, with what AUTOTUNE has chosen."""
+"""Statistics from the meters of a running pipeline, step by step, with AUTOTUNE's choices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ("stats_of",)
 
 
 def stats_of(plan: Node, meters: Meters, budget: MemoryBudget) -> EngineStatistics:
-    """Return what the steps of a plan have done so far."""
+    """Return the statistics of the steps of a plan so far."""
     nodes = [*dict.fromkeys(nodes_of(plan))]
     places = {node: place for place, node in enumerate(nodes)}
     counters = [meters.steps.get(node, meters.output) for node in nodes]
@@ -51,7 +51,7 @@ def stats_of(plan: Node, meters: Meters, budget: MemoryBudget) -> EngineStatisti
 
 
 def kind_of(node: Node) -> str:
-    """Return what sort of a step a node is, for `StepStatistics.kind`."""
+    """Return the kind of a step, for `StepStatistics.kind`."""
     if not node.inputs:
         return "source"
     if isinstance(node, Called):
@@ -77,7 +77,7 @@ def where_of(node: Node) -> str:
 
 
 def own_step(meter: Meter, waited: float, before: int) -> StepStatistics:
-    """Return what a step has done that has waited for so many seconds, and of whose input so many elements failed."""
+    """Return the statistics of a step, given its waiting time and the failed elements of its input."""
     queue = meter.queue() or meter.within.queue()
     own, worked = meter.own + meter.within.own, meter.worked + meter.within.worked
     return EMPTY._replace(
@@ -101,13 +101,13 @@ def own_step(meter: Meter, waited: float, before: int) -> StepStatistics:
 
 
 def held_of(meter: Meter) -> int | None:
-    """Return how many elements are in a step's buffer or in flight; `None` if it has no such thing."""
+    """Return how many elements are in a step's buffer or in flight; `None` if it has neither."""
     held = [at.held for one in (meter, meter.within) for at in (one.queue(), one.window()) if at is not None]
     return sum(held) if held else None
 
 
 def buffer_step(meter: Meter, waited: float) -> StepStatistics:
-    """Return what the buffer has done that the consumer reads."""
+    """Return the statistics of the consumer's buffer."""
     queue = meter.queue()
     if queue is None:
         return EMPTY
@@ -137,7 +137,7 @@ def percentile(counts: list[int], part: float) -> float | None:
 
 
 def chosen(node: Node, budget: MemoryBudget) -> dict[str, Any]:
-    """Return what was chosen for a step; nothing if it is not tuned."""
+    """Return AUTOTUNE's choice for a step; nothing if it is not tuned."""
     if isinstance(node, Called) and isinstance(node.executor, Tuning):
         return node.executor.choice._asdict() | {"group": node.executor.group}
     if isinstance(node, Interleave) and isinstance(node.tuner, InterleaveTuner):

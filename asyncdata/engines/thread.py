@@ -1,4 +1,4 @@
-"""Engines that run a pipeline on a thread of its own: on an event loop there, or by hand what needs none."""
+"""Engines that run a pipeline on a thread of its own, with an event loop or, if it needs none, without."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ __all__ = ("ThreadEngine", "new_loop", "thread_engine")
 
 
 def thread_engine(run: RunSpec, home: asyncio.AbstractEventLoop | None) -> ThreadEngine:
-    """Return what runs a plan on a thread: without an event loop where it can, which costs half as much to begin."""
+    """Return the engine for a plan on a thread: without an event loop if possible, which costs half as much to
+    start."""
     looped = any(node.needs_loop for node in nodes_of(run.plan))
     return LoopThreadEngine(run, home) if looped else LooplessThreadEngine(run)
 
@@ -173,12 +174,12 @@ class LoopThreadEngine(ThreadEngine):
         return threads, [] if self.loop is None or self.loop.is_closed() else [*asyncio.all_tasks(self.loop)]
 
     def cancel(self) -> None:
-        if self.loop is not None:  # else the pipeline will see by itself that its queue is no longer read
+        if self.loop is not None:  # else the pipeline finds that its queue is no longer read
             call_if_open(self.loop, self.pipeline.cancel)
 
 
 class LooplessThreadEngine(ThreadEngine):
-    """Runs a pipeline without an event loop: nothing of its plan needs one."""
+    """Runs a pipeline without an event loop, if no step needs one."""
 
     def __init__(self, run: RunSpec) -> None:
         keep_memory_warm()
@@ -221,13 +222,13 @@ class LooplessThreadEngine(ThreadEngine):
         return self.queue.stopped
 
     def interruption(self) -> BaseException | None:
-        """Return what ends the pipeline where it would let other tasks run, if its consumer has left."""
+        """Return the error that ends the pipeline where it would yield to other tasks, if its consumer has left."""
         return asyncio.CancelledError() if self.queue.stopped else None
 
     def cancel(self) -> None:
-        """Break off what takes long; the rest sees by itself that its queue is no longer read."""
+        """Interrupt long calls; the other steps find that the queue is no longer read."""
         for end in [*self.ends]:
-            with suppress(Exception):  # it has ended by itself
+            with suppress(Exception):  # it has ended already
                 end()
 
 

@@ -19,7 +19,7 @@ CHEAP: Final = 30e-6
 """Seconds below which a call is not worth a thread: to hand it over and wait for the interpreter lock takes longer."""
 
 COMPUTES: Final = 0.7
-"""The part of its time that a function computes, from which on it is taken to do nothing else."""
+"""A function that computes for at least this part of its time counts as one that only computes."""
 
 FIRST: Final = 8
 MOST: Final = 64
@@ -63,7 +63,7 @@ class Choice(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A group that is done: how many elements, what it took, and under which choice."""
+    """A finished group: its number of elements, its cost, and the choice it ran under."""
 
     elements: int
     seconds: float
@@ -73,7 +73,7 @@ class Sample(NamedTuple):
     queued: float
     """Those in which it would have computed, had something else on the machine not had the core."""
     pauses: int
-    """How often it gave up its core by itself, as only what waits for something does."""
+    """How often it gave up its core voluntarily, as only a waiting function does."""
     choice: Choice
     at: float
     """When it was done, in seconds of `time.perf_counter`."""
@@ -95,7 +95,7 @@ class Tuning:
         self.processes = processes
         self.waiting: Where = "task" if tasks else "thread"
         self.samples: deque[Sample] = deque()
-        self.lock = forks.lock()  # iterators of one dataset, in several threads, look at what each other's groups took
+        self.lock = forks.lock()  # iterators of one dataset, in several threads, share the measurements of groups
         self.patience = WATCH
         self.group = 1
         """How many elements a worker was handed at a time, last."""
@@ -104,7 +104,7 @@ class Tuning:
         self.look_anew()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel without what was found: another process has tries of its own."""
+        """Pickle it without measurements: another process makes its own."""
         return partial(Tuning, processes=self.processes, tasks=self.waiting == "task"), ()
 
     def look_anew(self) -> None:
@@ -144,17 +144,17 @@ class Tuning:
 
     @property
     def alone(self) -> bool:
-        """Whether one call at a time is made, to see what a call does."""
+        """Whether one call at a time is made, to measure a call."""
         return self.judge == self.look
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is being tried."""
+        """Whether no choice is being tried."""
         return self.judge == self.watch
 
     @property
     def passed(self) -> float:
-        """Seconds since it began to count, but for what other programs took of them."""
+        """Seconds since it began to count, without the time that other programs took."""
         return (self.now - self.begun) * (1 - self.queued / self.seconds)
 
     @property
@@ -173,7 +173,7 @@ class Tuning:
         return self.cpu + self.queued < COMPUTES * self.seconds and 2 * self.pauses >= self.count
 
     def consider(self) -> Choice:
-        """Look at what was done since, and return how the next group is done."""
+        """Evaluate the groups since the last call, and return the choice for the next group."""
         with self.lock:
             while self.samples:
                 sample = self.samples.popleft()
@@ -211,7 +211,7 @@ class Tuning:
     # one call at a time
 
     def look(self) -> None:
-        """Decide by what single calls cost. What the first one did once, such as an import, is not to count."""
+        """Decide by the cost of single calls. Work that only the first one did, such as an import, does not count."""
         for sample in self.looked[1:] or self.looked:
             self.add(sample)
         self.rate = self.count / (self.seconds - self.queued)
@@ -238,7 +238,7 @@ class Tuning:
     # several
 
     def widen(self, workers: int) -> None:
-        """Have so many calls that wait at once."""
+        """Make so many waiting calls at once."""
         self.before = self.choice
         self.go_on(Choice(self.waiting, workers, f"{self.about}: trying {workers} at once"), self.judge_spread)
 
@@ -303,7 +303,7 @@ class Tuning:
             self.settle(self.before)
 
     def judge_processes(self) -> None:
-        """See whether processes are worth what they cost."""
+        """Check whether processes are worth their cost."""
         gain = f"{self.gain:.2f} times as fast"
         if self.gain >= GAIN or not self.reader_waits:
             self.settle(self.choice._replace(why=f"{self.about}: {gain} so"))
@@ -311,7 +311,7 @@ class Tuning:
             self.settle_back(f"{gain} in processes")
 
     def stay(self, choice: Choice, why: str) -> None:
-        """Make calls as before, as there are no processes for this choice; another iterator may have said so."""
+        """Make calls as before, as there are no processes for this choice; another iterator may have found that."""
         with self.lock:
             self.processes = False
             if choice is self.choice:

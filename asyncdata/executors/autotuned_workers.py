@@ -22,7 +22,7 @@ from asyncdata.runtime.host_resources import usable_cores
 __all__ = ("AutotunedWorkers", "CallExecutor", "workers_of")
 
 CallExecutor: TypeAlias = PoolHandle | Executor | Tuning | RemoteExecutor
-"""Whose workers make the calls of a stage, if not threads or tasks of the pipeline; or what AUTOTUNE knows."""
+"""The executor of a stage's calls, if not threads or tasks of the pipeline; or AUTOTUNE's tuner."""
 
 
 class InlineWorkers(Workers):
@@ -40,7 +40,7 @@ class InlineWorkers(Workers):
 
 
 class FixedChunkSizer(ChunkSizer):
-    """Of single calls: what they take is for AUTOTUNE alone. Groups stay small and few, so that it knows soon."""
+    """The pace of single calls, which only AUTOTUNE uses. Groups stay small and few, so that it decides soon."""
 
     def measured(self, count: int, seconds: float) -> None:
         """Learn nothing."""

@@ -51,7 +51,7 @@ OTHER_LOOP: Final = (
     "bound to a different event loop",
     "Timeout context manager should be used inside a task",
 )
-"""What errors say of a client or a lock that was made in another event loop, asyncio's own and aiohttp's."""
+"""Texts of errors about a client or a lock from another event loop, asyncio's own and aiohttp's."""
 
 CURRENT: Final = (
     "the function runs on the pipeline's event loop, but uses an object that belongs to another loop: run the "
@@ -62,16 +62,16 @@ PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 """The folder of all code that is not the user's."""
 
 INLINE_GROUP: Final = 1e-3
-"""Seconds of work that become one block in the engine's thread. Nothing that is ready waits longer for more."""
+"""Seconds of work that become one block in the engine's thread. No ready element waits longer for others."""
 
 MOST: Final = 4096
 
 LATE: Final = 0.1
 BETWEEN: Final = 1e-4
-"""Seconds after which the rest of a group is given up; and those between two looks at the clock, while calls take as
-long as they did."""
+"""Seconds after which the rest of a group is given up; and seconds between two checks of the clock, if calls take as
+long as before."""
 LOOKS: Final = 8
-"""How often it is looked at in a group at least, of so many elements."""
+"""How often the clock is checked in a group at least, and for groups of how many elements."""
 
 
 class Deadline(NamedTuple):
@@ -90,7 +90,7 @@ ENDLESS: Final = Deadline(1 << 62, inf)
 
 
 def name_of(fn: object) -> str:
-    """Return what a reader calls this function."""
+    """Return the name of this function for messages."""
     return getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or describe_partial(fn)
 
 
@@ -152,7 +152,7 @@ class ElementNote(str):
 def noted(error: BaseException, label: str, ticket: Ticket, of_source: bool = False) -> Failure:
     """Return `error` as a failure, with a note that names the stage and the element.
 
-    What would end a consumer's loop as if all were well, `StopIteration` and its like, becomes the cause of another.
+    An error that would end a consumer's loop silently, such as `StopIteration`, becomes the cause of another.
     """
     if isinstance(error, (StopIteration, StopAsyncIteration)):
         cause, error = error, RuntimeError(f"a function raised {type(error).__name__}, which would end the loop")
@@ -168,10 +168,10 @@ class Call:
     __slots__ = ("fn", "gives", "is_async", "label", "name", "shrinks", "spread", "untouched", "waits")
 
     keyed = False
-    """Whether what it does with an element depends on the element's ticket."""
+    """Whether its result depends on the element's ticket."""
 
     is_predicate = False
-    """Whether its result only says if the element stays."""
+    """Whether its result only decides if the element stays."""
 
     many_at_once = False
     """Whether many elements cost less each than few, so that a group may take longer."""
@@ -184,8 +184,8 @@ class Call:
         self.name = f"{kind}({short(fn)})"
         self.label = self.name + locate(fn)
         self.waits = waits_in_thread(fn)
-        self.untouched: tuple[str | int, ...] = ()  # fields that its user said it leaves as they are
-        self.shrinks = False  # whether its user said that it makes elements smaller
+        self.untouched: tuple[str | int, ...] = ()  # fields that the user declared it does not change
+        self.shrinks = False  # whether the user declared that it makes elements smaller
         self.gives: Any = None  # the signature of its results, where that is known
         self.is_async = is_coroutine_function(fn)
         if kind != "map" and is_interrupted(fn):
@@ -220,7 +220,7 @@ class Call:
         return starmap(self.fn, items) if len(kinds) == 1 else map(self.one, items)
 
     def run(self, block: Block, term: Deadline = ENDLESS) -> Block:
-        """Call the function on each good item of `block`; what it raises takes the item's place.
+        """Call the function on each good item of `block`; an error takes the item's place.
 
         If that takes longer than the term, the last items are left out.
         """
@@ -373,7 +373,7 @@ class ChunkSizer:
         return Deadline(max(1, min(step, self.group // LOOKS)), time.perf_counter() + LATE)
 
     def measured(self, count: int, seconds: float) -> None:
-        """Learn from a group of `count` elements that took `seconds`."""
+        """Adapt to a group of `count` elements that took `seconds`."""
         self.each = seconds / count
         fits = int(self.target * count / seconds) if seconds > 0 else self.most
         self.group = max(1, min(fits, self.group * 2, self.most))

@@ -1,4 +1,4 @@
-"""GroupWork: what one worker does with a group of elements, wherever it runs."""
+"""GroupWork: the work of one worker on a group of elements, wherever it runs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LARGE: Final = 1 << 14
 """Bytes of an element from which on it is copied into its batch at once, before others push it out of the cache."""
 
 MOST_READY: Final = 256
-"""So many elements at most are made at once of what needs no waiting."""
+"""At most so many results that are ready at once are made together."""
 
 
 Done: TypeAlias = tuple[Block, int]
-"""What became of the first elements of a block, and how many these are."""
+"""The results of the first elements of a block, and how many these are."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class GroupWork:
         return GroupWork(tuple([call.at(epoch) for call in self.calls]), self.rows)
 
     def run(self, block: Block, empty: Empty = empty) -> Block:
-        """Call the functions over a block. Batches of large elements are made of arrays that `empty` gives."""
+        """Call the functions for a block. Batches of large elements are made in arrays from `empty`."""
         return self.attempt(block, ENDLESS, empty)[0]
 
     def attempt(self, block: Block, term: Deadline, empty: Empty = empty) -> Done:
@@ -81,7 +81,7 @@ class GroupWork:
         return self.filled(block, columns, results)
 
     def filled(self, block: Block, columns: ColumnBatch, results: Iterator[Any]) -> Block:
-        """Put what becomes of elements into their rows, each while it is warm; from the first that is not like the
+        """Put results into their rows, each while it is in the processor's cache; from the first that is unlike the
         others on they stay as they are."""
         place, odd = columns.fill(1, results)
         if not odd:
@@ -92,14 +92,15 @@ class GroupWork:
         return Block.join([before, joined(odd, block.part(place, count), after)])
 
     def each(self, block: Block) -> Iterator[Any]:
-        """Yield what becomes of one element after the other."""
+        """Yield the results of one element after the other."""
         results = iter(block.items)
         for call in self.calls:
             results = call.each(results, block.tickets)
         return results
 
     def called(self, block: Block, term: Deadline = ENDLESS) -> Done:
-        """Call the functions over a block, several part by part: what one returned is not left without the next."""
+        """Call the functions for a block, several functions part by part, so that no element stops between two
+        functions."""
         if not len(block) or len(self.calls) < 2:
             return self.through(block, term)
         parts: list[Block] = []
@@ -124,18 +125,18 @@ class GroupWork:
 
     @property
     def at_once(self) -> Callable[[Block], Block | None] | None:
-        """What does it to a block of one element if that needs no waiting, if there is such a thing."""
+        """A function for a block of one element that does not wait, if there is one."""
         quick = self.quick
         return None if quick is None else partial(tried, quick)
 
     @property
     def quick(self) -> Callable[[Any], Any] | None:
-        """What the only function has that gives its result without waiting, or `None`, if it has such a thing."""
+        """The method of the only function that returns its result, or `None`, without waiting, if it has one."""
         only = self.calls[0] if len(self.calls) == 1 and not self.calls[0].is_predicate else None
         return None if only is None else getattr(only.fn, "at_once", None)
 
     def run_ready(self, block: Block, start: int, most: int, seconds: float) -> Block | None:
-        """Return what becomes of elements from `start` on that need no waiting, in about so many seconds, if any."""
+        """Return results that are ready without waiting, from `start` on, in about so many seconds, if any."""
         quick, results = self.quick, list[Any]()
         if quick is None or block.failed:
             return None
@@ -162,7 +163,7 @@ class GroupWork:
 
 
 def tried(quick: Callable[[Any], Any], block: Block) -> Block | None:
-    """Return what becomes of a block of one element, `None` if that has to be waited for."""
+    """Return the result of a block of one element, `None` if it must be awaited."""
     result = None if block.failed or not block.items else quick(block.items[0])
     return None if result is None else Block([result], block.tickets)
 

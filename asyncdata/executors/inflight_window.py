@@ -29,7 +29,7 @@ in so many more if elements are made at so many bytes a second, where each copy 
 
 SOON: Final = 0.01
 BRIEF: Final = 0.05
-"""The first one of a run they make in so many seconds at most, and those by which AUTOTUNE measures them."""
+"""The maximum seconds for the first batch of a run, and for those by which AUTOTUNE measures workers."""
 
 
 class ResultStatistics:
@@ -63,12 +63,12 @@ class InFlightWindow:
         workers.in_order = ordered and workers.count == 1 and not workers.tuned
         self.ordered = ordered
         self.rows = rows
-        self.row = 0  # of a batch: where the next element read goes, failures not counted
-        self.rest: list[Block] = []  # less than a batch, until a worker has nothing else to do
+        self.row = 0  # place of the next element in its batch, failures not counted
+        self.rest: list[Block] = []  # less than a batch, until a worker is idle
         self.groups: deque[Group] = deque()
         self.ready: deque[Group] = deque()
-        self.waiting: deque[Group] = deque()  # of the groups, what workers gave up, in order
-        self.pending: dict[Group, None] = {}  # without order: what was admitted and is not out yet
+        self.waiting: deque[Group] = deque()  # parts of groups that workers gave up, in order
+        self.pending: dict[Group, None] = {}  # without a fixed order: admitted, not out yet
         self.last: Tickets = NOTHING
         self.held = self.free = 0
         self.part = scope.owned.budget.share()
@@ -89,7 +89,7 @@ class InFlightWindow:
             while True:
                 if not self.may_feed():
                     await self.until_space()
-                want.items = self.free  # as it was found: workers' pace changes what there is at any time
+                want.items = self.free  # by estimate: workers' pace changes it at any time
                 block = await anext(source, None)
                 if block is None:
                     break
@@ -126,8 +126,8 @@ class InFlightWindow:
     def wanted_batches(self) -> int:
         """Return how many batches should be made at once; 0 if workers should not make complete batches.
 
-        They should if a batch is so large that it should not be copied once more, and none has to be waited for long:
-        the first one least of all, on which all workers could work.
+        They should if a batch is so large that another copy is costly, and none takes long: least of all the first one,
+        on which all workers could work.
         """
         rows, count = self.rows or 0, self.workers.count + 1
         each, weight = self.workers.pace.each if self.known else self.learnt.each, self.learnt.weight
@@ -151,7 +151,7 @@ class InFlightWindow:
         return space >= share
 
     def weigh(self, block: Block, result: Block | None = None) -> None:
-        """Bound the window in bytes by what an element weighs; of those that differ by the heavier ones."""
+        """Bound the window in bytes by the size of an element; if sizes differ, by the larger ones."""
         if result is not None:
             self.learnt.weight = result.weight
         load = block.weight + self.learnt.weight
@@ -180,7 +180,7 @@ class InFlightWindow:
             self.submit(block.part(start, start + size))
 
     def fair(self, count: int) -> int:
-        """Return how many of so many elements each worker may have, while some have nothing to do."""
+        """Return how many of so many elements each worker gets, while some are idle."""
         return -(-count // self.workers.count) if len(self.groups or self.pending) < self.workers.count else count
 
     def admit_rows(self, block: Block, rows: int) -> None:
@@ -202,7 +202,7 @@ class InFlightWindow:
             self.rest.append(block.part(start, len(block)))
 
     def portion(self, left: int, rows: int, share: int) -> int:
-        """Return how many of the next elements make a group, 0 if they are to wait for more."""
+        """Return how many of the next elements make a group, 0 if they should wait for more."""
         size = share
         if size < rows:
             size = min(size, rows - self.row)
@@ -214,7 +214,7 @@ class InFlightWindow:
         return complete or (left if self.idle() else 0)
 
     def idle(self) -> bool:
-        """Return whether a worker has nothing to do."""
+        """Return whether a worker is idle."""
         begun = sum([not group.done for group in (self.groups or self.pending)]) - len(self.waiting)
         return begun < self.workers.count
 
@@ -229,7 +229,7 @@ class InFlightWindow:
     def put_back(self, rest: Block) -> None:
         """Put what a worker gave up in the place of its group, until it is handed out again in smaller groups.
 
-        Where calls are made in order, what comes after it has not been touched, and waits too.
+        If calls are made in order, the elements after it were not processed, and wait too.
         """
         groups = [Group(rest)]
         if self.workers.in_order:
@@ -246,7 +246,7 @@ class InFlightWindow:
         self.waiting.extendleft(reversed(groups))
 
     def hand_out(self) -> None:
-        """Have workers process what was given up, as long as few groups of that are in front of the reader."""
+        """Submit what was given up, while only few groups of it come before the reader."""
         while self.waiting and not self.stopped:
             group = self.waiting[0]
             place = self.groups.index(group) if self.ordered else len(self.pending) - len(self.waiting)
@@ -342,7 +342,7 @@ class InFlightWindow:
         return None if self.ended and self.held == 0 else Block([])
 
     def stop(self) -> None:
-        """Let nothing more be worked on; what was read just now is not, either."""
+        """Start no more work; not on elements read just now, either."""
         self.stopped = True
         self.workers.stop()
 

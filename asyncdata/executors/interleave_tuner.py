@@ -34,7 +34,7 @@ class InterleaveTuner:
         self.go_on(most, "trying all at once")
 
     def go_on(self, workers: int, why: str, settled: bool = False) -> None:
-        """Read so many inputs at once."""
+        """Choose how many inputs are read at once."""
         self.choice = Choice("task", workers, why)
         self.settled = settled
         self.since = 0.0
@@ -48,7 +48,7 @@ class InterleaveTuner:
         self.count = 0
 
     def read(self, count: int) -> None:
-        """Take note that so many elements were read in one turn."""
+        """Record how many elements were read in one turn."""
         now = time.perf_counter()
         if not self.begun:
             self.begin(now)
@@ -87,7 +87,7 @@ class InterleaveTuner:
 
 
 class ReadLimiter:
-    """Lets as many readers read at once as are to."""
+    """Lets the chosen number of readers read at once."""
 
     def __init__(self, tuner: InterleaveTuner) -> None:
         self.tuner = tuner
@@ -109,7 +109,7 @@ class ReadLimiter:
             raise
 
     def leave(self, count: int) -> None:
-        """Let others read, after so many elements were."""
+        """Let others read, after this one has read so many elements."""
         self.inside -= 1
         self.tuner.read(count)
         while self.waiting and self.inside < self.tuner.choice.workers:

@@ -33,7 +33,7 @@ SWIFT: Final = 4e-6
 GROUP: Final = 8
 
 NO_MORE: Final = iter(())
-"""In the place of an iterator, of which nothing more is to be taken."""
+"""Takes the place of an iterator from which nothing more may be taken."""
 
 Notify: TypeAlias = Callable[[], str | ResumeError | None]
 """Returns the state of a source that has states, as JSON: `None` at its start, or why there is no state."""
@@ -53,7 +53,7 @@ class ReadyBuffer(Protocol):
         ...
 
     def take(self, limit: int) -> list[Any] | Block:
-        """Return at most `limit` items; nothing if the other side has taken hold of them again.
+        """Return at most `limit` items; nothing if the other side has taken them back.
 
         A block has them in columns; its tickets are those of its reader to give.
         """
@@ -72,7 +72,7 @@ class Items(deque[Any]):
 
 
 class IteratorBridge(Protocol):
-    """What gives the items of a user's iterator."""
+    """A source of the items of a user's iterator."""
 
     @property
     def begun(self) -> bool:
@@ -95,7 +95,7 @@ class IteratorBridge(Protocol):
 class InlineBridge:
     """Runs an iterator that never waits in the engine's own thread, so that no thread has to be woken for its items.
 
-    It reads groups of at most `largest` items and of about a millisecond, several in that time of what comes quickly.
+    It reads groups of at most `largest` items and of about a millisecond; several in that time if items come quickly.
     `lay` puts a group into columns, or raises. It has no states.
     """
 
@@ -109,7 +109,7 @@ class InlineBridge:
         self.iterable: Iterable[Any] = ()
         self.items: Iterator[Any] | None = None
         self.odd: list[Any] = []
-        """Items that are in no columns: a failure was the last one, or is to be found among them."""
+        """Items that are not in columns: the last one failed, or the failed one must be found among them."""
         self.over = False
 
     @property
@@ -130,7 +130,8 @@ class InlineBridge:
         return found
 
     def read(self, size: int) -> ColumnBatch | None:
-        """Return one group of at most so many items in columns; none if there are none, or if they are odd."""
+        """Return one group of at most so many items in columns; none if there are none, or if they do not fit into
+        columns."""
         if self.over:
             return None
         found: list[Any] = []
@@ -146,7 +147,7 @@ class InlineBridge:
             return None
         try:
             return self.lay(found)
-        except Exception:  # it is said later of which item
+        except Exception:  # the item is named later
             self.odd = found
             return None
         finally:
@@ -249,7 +250,7 @@ class ThreadRequests:
         return False
 
     def hurry(self, missing: int) -> None:
-        """Have the other side hand over as soon as it has made so many items more."""
+        """Ask the other side to hand over as soon as it has made so many more items."""
 
     def look(self) -> None:
         """Be content with any item from now on."""
@@ -280,7 +281,7 @@ class ThreadRequests:
 
 
 def patience(came: int, limit: int, seconds: float) -> float:
-    """Return how long to wait for a group, of which so many items came last in so many seconds."""
+    """Return how long to wait for a group, given the last group's items and seconds."""
     if came < min(GROUP, limit):
         return 0
     shortest = 2 * INLINE_GROUP  # uvloop's timers come up to a millisecond too early
@@ -352,7 +353,7 @@ class ThreadBridge(ThreadRequests):
         close(iterable)
 
     def ending(self) -> Iterator[Any]:
-        """Yield what comes after the last item."""
+        """Yield the failure after the last item, if there is one."""
         self.ended = True
         self.enough = 1
         yield END
@@ -422,7 +423,7 @@ class LoopBridge(ThreadRequests):
             return
         try:
             self.home.call_soon_threadsafe(call, *args)
-        except RuntimeError:  # that loop has been closed: its iterator is gone with it
+        except RuntimeError:  # that loop was closed, and its iterator with it
             if not self.over and not self.ended:
                 self.hand(
                     Failure(StageError("the event loop that the async iterable belongs to has been closed"), True)

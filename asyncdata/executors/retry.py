@@ -1,4 +1,4 @@
-"""with_retries and with_timeout: a function of elements that is tried again, or given up."""
+"""with_retries and with_timeout: call a function of elements again after an error, or give it up after a time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = (
 )
 
 MAINS: Final = ("__main__", "__mp_main__")
-"""What the user's script is called, and what it is in a child of multiprocessing: no other process can import it."""
+"""The module names of the user's script, also in a child of multiprocessing: no other process can import it."""
 
 KILL_AFTER: Final = 5.0
 """Seconds after its time at which a function that no signal interrupts is ended with its process."""
@@ -59,9 +59,9 @@ def with_retries(
     """Return `fn`, called again up to `retries` times where it raises one of `on`, for use wherever a function is.
 
     The first wait is of `backoff` seconds, each further one twice as long; then the error is raised, with a note. A
-    coroutine function waits without holding anything up. A plain one waits in its thread: `map` and `filter` call it
-    in a thread without being asked to, and `flat_map` and `interleave` refuse it. Leaving the pipeline ends the wait,
-    and nothing is called again; a worker process waits on. `TimeoutError` is an `OSError`.
+    coroutine function waits without blocking anything. A plain one waits in its thread: `map` and `filter` always call
+    it in a thread, and `flat_map` and `interleave` refuse it. Leaving the pipeline ends the wait, and nothing is called
+    again; a worker process continues to wait. `TimeoutError` is an `OSError`.
 
     >>> import asyncdata as ad
     >>> async def fetch(name):
@@ -83,12 +83,12 @@ def with_retries(
 
 
 def with_timeout(fn: Callable[P, R], seconds: float) -> Callable[P, R]:
-    """Return `fn`, given up with a `TimeoutError` where it takes longer than `seconds`.
+    """Return `fn`, which raises `TimeoutError` if it takes longer than `seconds`.
 
     A coroutine function is cancelled. A plain function is interrupted in the worker process that calls it, so it needs
-    `map(executor="process")`: nothing can stop a thread. Python code is interrupted by a signal, the platforms without
-    `signal.setitimer` apart. Code in C that does not return to Python is ended with its process five seconds later,
-    which prints where it was; after the second time it is a `WorkerCrashed` in the element's place.
+    `map(executor="process")`: a thread cannot be stopped. Python code is interrupted by a signal, except on platforms
+    without `signal.setitimer`. C code that does not return to Python ends with its process five seconds later, which
+    prints its stack; after the second time it is a `WorkerCrashed` in the element's place.
 
     >>> import asyncio
     >>> import asyncdata as ad
@@ -107,7 +107,7 @@ def with_timeout(fn: Callable[P, R], seconds: float) -> Callable[P, R]:
 
 
 def is_coroutine_function(fn: Any) -> bool:
-    """Return whether to call this is to make a coroutine: also an object with such a `__call__`, and partials of it."""
+    """Return whether calling this makes a coroutine; also for an object with such a `__call__`, and partials of it."""
     called = innermost(fn)
     return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)
 
@@ -127,7 +127,7 @@ def is_interrupted(fn: Any) -> bool:
 
 
 def innermost(fn: Any) -> Any:
-    """Return what partials, and methods of these wrappers, call in the end."""
+    """Return the function inside partials and methods of these wrappers."""
     while True:
         if isinstance(fn, partial):
             fn = cast("Any", fn).func
@@ -183,10 +183,10 @@ def left_within(seconds: float) -> bool:
 
 
 class Wrapper:
-    """What calls a function, and passes for it: by its names, as a method of a class, and where it is pickled."""
+    """A wrapper that calls a function and behaves like it: its names, as a method of a class, and when pickled."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
-        update_wrapper(self, fn, updated=())  # an object that is called may have attributes with the names of ours
+        update_wrapper(self, fn, updated=())  # a callable object may have attributes with the same names
         self.func = fn
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -196,13 +196,13 @@ class Wrapper:
         self.__name__ = name  # by which pickle finds a method, which need not be its function's
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Return it bound to what its function would be bound to, itself if to nothing."""
+        """Return it bound as its function would be; itself if that is not bound."""
         bind = getattr(type(self.func), "__get__", None)
         bound: Any = None if bind is None else bind(self.func, instance, owner)
         return MethodType(self, bound.__self__) if getattr(bound, "__func__", None) is self.func else self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Return the name by which another process finds it, where its function would be; else what it consists of."""
+        """Return the name by which another process finds it in its function's place; else its parts."""
         module, name = getattr(self, "__module__", ""), getattr(self, "__qualname__", "")
         with suppress(KeyError, AttributeError):  # not there by that name
             if module not in MAINS and attrgetter(name)(sys.modules[module]) is self:
@@ -224,7 +224,7 @@ class Retried(Wrapper):
         return (self.backoff * 2**number for number in range(self.retries))
 
     def note(self, error: Exception) -> None:
-        """Say in the last error that it was not the first."""
+        """Add a note to the last error with the number of retries."""
         annotate(error, f"after {self.retries} retries")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -260,7 +260,7 @@ class AwaitedAgain(Retried):
 
 
 class Timed(Wrapper):
-    """A coroutine function that is given up after some time."""
+    """A coroutine function with a timeout."""
 
     def __init__(self, fn: Callable[..., Any], seconds: float) -> None:
         super().__init__(fn)
@@ -278,7 +278,7 @@ class Timed(Wrapper):
 
 
 class Interrupted(Wrapper):
-    """A plain function that is given up after some time, in the main thread of a process: that of a worker."""
+    """A plain function with a timeout, in the main thread of a worker process."""
 
     def __init__(self, fn: Callable[..., Any], seconds: float) -> None:
         super().__init__(fn)

@@ -103,7 +103,7 @@ class OwnedTask:
 
 
 class Scope:
-    """What a stage gets when it is opened. `at` gives a scope for another epoch or for an inner pipeline."""
+    """The scope that a stage gets when it is opened. `at` returns one for another epoch or for an inner pipeline."""
 
     __slots__ = ("epoch", "group", "home", "loop", "meter", "meters", "owned")
 
@@ -201,10 +201,10 @@ def wanted() -> bool:
 
 
 class LooplessScope(Scope):
-    """The scope of stages in a thread without a loop, with no tasks and threads to look after.
+    """The scope of stages in a thread without a loop, which has no tasks and threads.
 
-    What takes long there may ask whether the consumer has `left`, or be broken off by one of the `ends`, which are
-    called then in another thread.
+    A long call may check whether the consumer has `left`, or is interrupted by one of the `ends`, which another thread
+    calls then.
     """
 
     __slots__ = ("ends", "left")

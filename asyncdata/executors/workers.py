@@ -64,7 +64,7 @@ class Group:
         self.ended = 0.0  # when that was; in which thread, task or process
         self.lane = 0
         self.retries = 0  # how many calls were made again, if that was in another process
-        self.pauses = 0  # how often its thread gave up its core by itself
+        self.pauses = 0  # how often its thread gave up its core voluntarily
 
     @property
     def given_up(self) -> bool:
@@ -93,7 +93,7 @@ class Workers:
     """Whether calls are made in the order of the elements, as one worker alone makes them."""
 
     late = False
-    """Whether there is something that was given up, which comes before all that has been submitted since."""
+    """Whether work was given up, which comes before all groups submitted since."""
 
     tuned = False
     """Whether AUTOTUNE chooses how many workers there are: then there may also be fewer groups than keep them busy."""

@@ -1,4 +1,4 @@
-"""The tree of nodes that a dataset is: what a node says of itself, the stages, the rewrite rules, hashes."""
+"""The tree of nodes of a dataset: nodes and their properties, stages, rewrite rules, hashes."""
 
 from __future__ import annotations
 

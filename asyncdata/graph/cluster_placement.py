@@ -74,7 +74,8 @@ def before_copy(node: Node) -> Node:
 
 
 def with_getter(node: Called) -> Called:
-    """Return a map or filter that gets what it is called on itself, if that comes of `from_source` and can travel."""
+    """Return a map or filter that reads its own elements, if they come from `from_source` and the source can be
+    sent."""
     below = node.inputs[0]
     if not isinstance(node, (Map, Filter)) or not isinstance(below, Map):
         return node
@@ -127,7 +128,7 @@ def where_datasets_run(node: Interleave | FlatMap, runs: int) -> str:
 
 
 def placement_lines(plan: Node, options: Options) -> list[str]:
-    """Return the lines of `Dataset.explain` that say what runs on the cluster, and what stays and why."""
+    """Return the lines of `Dataset.explain` that say which steps run on the cluster, and which stay and why."""
     cluster = options.cluster
     if cluster is None:
         return []

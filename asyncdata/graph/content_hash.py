@@ -67,12 +67,12 @@ HOLDING: Final[dict[type[Any], Callable[[Any], Iterable[Any]]]] = {
     frozenset: cast("Any", frozenset).__iter__,
     tuple: cast("Any", tuple).__iter__,
 }
-"""How to have what a value holds whose class may be the user's, with none of the user's methods."""
+"""How to read the contents of a value whose class may be the user's, without calling the user's methods."""
 
 SETS: Final = frozenset({set, frozenset})
 
 HELD: Final[tuple[type[Any], ...]] = (tuple, frozenset, np.ndarray, np.generic)
-"""What a function holds that is looked into."""
+"""Attributes of a function that are hashed."""
 
 NAMED: Final = frozenset({date, timedelta, Decimal, Fraction})
 """Types whose values are hashed by their text."""
@@ -111,10 +111,10 @@ UNBOUND: Final = frozenset(
 """Types of functions that have a name and no code of Python's, nor an object."""
 
 READING: Final = frozenset({"__getitem__", "get", "__contains__"})
-"""Methods of lists, dicts and sets that write nothing into them."""
+"""Methods of lists, dicts and sets that do not change them."""
 
 KINDS: Final = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
-"""What of the flags of code says what it does."""
+"""The flags of code that affect what it does."""
 
 
 def contents(plan: Node) -> list[str]:
@@ -123,7 +123,7 @@ def contents(plan: Node) -> list[str]:
 
 
 def contents_of(values: tuple[Any, ...]) -> str:
-    """Return a hash, behind the version of Python where there is code in it, on which that depends."""
+    """Return a hash; if code is in it, prefixed by the version of Python, as bytecode depends on that."""
     if not values:
         return ""
     digest = ContentHasher()
@@ -152,15 +152,14 @@ def hash_of(value: Any) -> str:
 class ContentHasher:
     """A hash of functions and data, the same in every process with one version of Python.
 
-    A function counts by its code, its constants, those functions of its module that it calls by name, also if
-    `partial`, `lru_cache`, `with_retries` or `with_timeout` has wrapped them, and what it holds of numbers, strings,
-    tuples, arrays and the like: in default arguments, in variables of the function around it, unless it assigns those
-    itself, and as the value whose built-in method it is. Lists, dicts and sets that it holds may be there for what it
-    writes down, and count by their types alone, as objects do that are not called; of those that are, and whose method
-    is, the attributes count that none of their methods assign. Functions of this package count by their names and what
-    they hold.
-    No code of the user's is run for it, but for what opens a structure of his own, such as a property that is a field
-    of a dataclass: what a value says of itself is looked up in its type.
+    A function counts by its code, its constants, and the functions of its module that it calls by name, also if
+    `partial`, `lru_cache`, `with_retries` or `with_timeout` wraps them. The numbers, strings, tuples and arrays that it
+    holds count too: in default arguments, in variables of the enclosing function unless it assigns them, and as the
+    value of a built-in method. Lists, dicts and sets that it holds may be written to, so they count by their types
+    alone, as do objects that are not called. If an object is called, or its method is, its attributes count except
+    those that its methods assign. Functions of this package count by their names and what they hold. No code of the
+    user's runs for this, except to open a structure of the user's own, such as a property that is a field of a
+    dataclass: other methods are looked up in the value's type.
     """
 
     def __init__(self, coded: bool | None = False) -> None:
@@ -194,7 +193,7 @@ class ContentHasher:
             self.add_words(kind.__qualname__)
 
     def iterable(self, value: Any, kind: type[Any]) -> None:
-        """Add what elements come from: data, or an object that gives them, with its attributes."""
+        """Add the origin of elements: data, or an object that gives them, with its attributes."""
         self.data(value)
         if base_of(kind, (*HOLDING, *HELD, *EXACT)) is None:
             self.attributes(value, kind)
@@ -242,7 +241,7 @@ class ContentHasher:
                 self.data(value)
 
     def some(self, values: Sequence[Any]) -> None:
-        """Add short values, in a hundredth of the time that each by itself would take."""
+        """Add short values together, which takes a hundredth of the time of adding each alone."""
         try:
             self.add_words(*values)
         except ValueError:  # an integer with too many digits to be written
@@ -273,7 +272,7 @@ class ContentHasher:
             self.add_words("int", hex(value)) if type(value) is int else self.add_words(value)
 
     def part(self, value: Any) -> None:
-        """Add what a function holds."""
+        """Add the values that a function holds."""
         kind = cast("type[Any]", type(value))
         if kind in PLAIN:
             self.plain(value)
@@ -307,7 +306,7 @@ class ContentHasher:
             self.called(value, kind)
 
     def add_exact(self, value: Any, kind: type[Any]) -> None:
-        """Add a value that says what it is, by what its own class has for that, and none of the user's."""
+        """Add a value of a known type by that type's own method, not by one of the user's."""
         self.add_words(kind.__qualname__)
         if issubclass(kind, Enum):
             own = object.__getattribute__(value, "__dict__")
@@ -320,7 +319,7 @@ class ContentHasher:
             self.plain(next(plain(value) for base, plain in EXACT.items() if issubclass(kind, base)))
 
     def numbers(self, value: Any, kind: type[Any]) -> None:
-        """Add an array, with what it says is none of it, or a number of NumPy's."""
+        """Add an array, with its mask if it has one, or a NumPy scalar."""
         if issubclass(kind, np.ma.MaskedArray):
             self.add_words("masked")
             self.array(np.ma.getmaskarray(value))
@@ -373,7 +372,7 @@ class ContentHasher:
         (self.data if function.__name__ in READING else self.part)(owner)
 
     def named(self, value: Any, kind: type[Any]) -> None:
-        """Add what counts by its name, or by that of its class and how this is called."""
+        """Add a value that counts by its name, or by the name of its class and the arguments of its call."""
         if issubclass(kind, type):
             self.add_words("type", value.__qualname__)
             return
@@ -467,7 +466,7 @@ def base_of(kind: type[Any], bases: Collection[type[Any]]) -> type[Any] | None:
 
 
 def unwrapped(value: Any) -> Any:
-    """Return what a function is called as, in the end, without what has it remember or be tried again."""
+    """Return the function inside wrappers that cache its results or retry it."""
     while True:
         kind = cast("type[Any]", type(value))
         if kind is CACHED:

@@ -16,7 +16,7 @@ READING: Final = frozenset({"block_bytes", "indexes", "max_record_bytes", "stora
 """Arguments of this package's readers on which no element depends."""
 
 MAKING: Final = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
-"""Methods that make an object, what they assign is not changed by calling others."""
+"""Methods that initialise an object; attributes that only these assign do not change later."""
 
 
 def is_own(value: Any) -> bool:
@@ -69,7 +69,8 @@ def slots_of(kind: type[Any]) -> tuple[str, ...]:
 
 
 def counted_attributes(kind: type[Any]) -> tuple[str, ...]:
-    """Return what of an object of this package counts: fields of a dataclass, or what its class names."""
+    """Return the attributes of an object of this package that count: fields of a dataclass, or those its class
+    names."""
     if is_dataclass(kind):
         return tuple([field.name for field in fields(kind) if field.metadata.get("counts") in {None, "stored"}])
     return getattr(kind, "counted", ())

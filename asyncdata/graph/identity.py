@@ -1,4 +1,4 @@
-"""Identity: what a state says of a node, so that it is not used with another one."""
+"""Identity: the text and hash of a node in a state, so that the state is not used with another node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = ("words_of",)
 
 
 def words_of(node: Node) -> str | None:
-    """Return what a state says of a node: its identity, and a hash of what that leaves out, if it is not the default.
+    """Return the text of a node in a state: its identity, and a hash of arguments that it leaves out, if not the
+    default.
 
     Functions count by their names, as they may be edited before a run resumes.
     """
@@ -37,7 +38,8 @@ def is_default(node: Node, name: str, value: Any) -> bool:
 
 
 def own_parts(node: Node, name: str) -> list[Any]:
-    """Return what this package has put into the functions that a node calls: boundaries, the options of a reader."""
+    """Return the arguments that this package has put into the functions of a node: boundaries, the options of a
+    reader."""
     value: Any = getattr(node, name, None)
     calls: Any = value if isinstance(value, tuple) else (value,)  # pyright: ignore[reportUnknownVariableType]
     found = [

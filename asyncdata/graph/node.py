@@ -144,7 +144,7 @@ class Node:
         return self.parse_position(start.position, lambda _: stage.open(scope, inputs, want, start))
 
     def parse_position(self, position: Position, parse: Callable[[Any], P]) -> P:
-        """Return what `parse` makes of a position; `ResumeError` if it has not the shape of one of this node's."""
+        """Return `parse(position)`; `ResumeError` if the position does not have the form of this node's."""
         try:
             return parse(position)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
@@ -190,7 +190,7 @@ class Node:
             )
 
     def check_back(self, scope: Scope, start: Start) -> None:
-        """Raise `ResumeError` if an element that is to be given once more cannot have been read before the position."""
+        """Raise `ResumeError` if an element that must be given again cannot have been read before the position."""
         limit = self.read_before(start.position)
         if not self.inputs and finite(self.cardinality):
             limit = self.cardinality if limit is None else min(limit, self.cardinality)
@@ -264,12 +264,12 @@ class Node:
 
     @property
     def may_be_unordered(self) -> bool:
-        """Whether its position may say that the order of its elements did not matter."""
+        """Whether its position may be one without a fixed order."""
         return False
 
     @property
     def preserves_tickets(self) -> bool:
-        """Whether each of its elements has the ticket of the input's that it is made of, and it remembers nothing."""
+        """Whether each of its elements has the ticket of its input element, and the node has no state."""
         return False
 
     @property
@@ -289,7 +289,7 @@ class Node:
 
     @property
     def holds(self) -> int:
-        """How many elements of its input it has read, at most, and not made a part of what it gives."""
+        """How many elements of its input it holds at most: read, but not part of its output yet."""
         return 0
 
     @property
@@ -329,7 +329,8 @@ class Node:
 
     @property
     def process_bound_reason(self) -> str | None:
-        """Why it cannot run in another process, and what could; `None` if nothing but its parts might be in the way."""
+        """Why it cannot run in another process, and what could; `None` if it can, as far as its parts can be
+        pickled."""
         return None
 
     @property
@@ -344,7 +345,8 @@ class Node:
 
     @property
     def identity(self) -> str | None:
-        """What a state says of this node, so that it is not used with another one; `None` for what changes nothing."""
+        """The text of this node in a state, so that the state is not used with another node; `None` if the node does
+        not matter."""
         return self.label()
 
     @property
@@ -367,7 +369,7 @@ class Node:
         return isinstance(value, Node) or (isinstance(value, tuple) and any(isinstance(part, Node) for part in value))  # pyright: ignore[reportUnknownVariableType]
 
     def difference(self, words: str) -> str:
-        """Say what in this node differs from what a state says of it, beyond the words themselves; empty if unknown."""
+        """Return how this node differs from its text in a state, beyond the text itself; empty if unknown."""
         return ""
 
     @property
@@ -389,7 +391,7 @@ class Node:
 
 
 class PlaceBelow(NamedTuple):
-    """What the position of a node says of its input: the input's position, and how many elements were read there."""
+    """The input's part of a node's position: the input's position, and how many elements were read there."""
 
     position: Position
     read: int = 0
@@ -399,7 +401,7 @@ class PlaceBelow(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Unary(Node):
-    """A node with one input, whose elements come out as they are and as many, unless it says otherwise."""
+    """A node with one input. By default it gives the same number of elements, unchanged."""
 
     input: Node
 
@@ -434,7 +436,7 @@ class Unary(Node):
         return self.input.read_before(position) if self.preserves_tickets else None
 
     def place_below(self, position: Position) -> PlaceBelow | None:
-        """Return what a position says of the input; `None` if that is not looked into."""
+        """Return the input's part of a position; `None` if it is not checked."""
         return PlaceBelow(position) if self.preserves_tickets else None
 
 
@@ -445,7 +447,7 @@ async def nothing() -> Blocks:
 
 
 def shuffles(plan: Node) -> str:
-    """Return what to do about a plan whose elements cannot be had in any order because it shuffles them already."""
+    """Return advice for a plan that has no random access because it shuffles already."""
     if plan.label().startswith("shuffle("):
         return "; it is shuffled already: list_files(shuffle=False) gives names in order"
     return shuffles(plan.inputs[0]) if plan.inputs else ""
@@ -529,7 +531,7 @@ def render(node: Node) -> str:
 
 @runtime_checkable
 class Planned(Protocol):
-    """What has a plan: a `Dataset`, as the layers below it know it."""
+    """An object with a plan: a `Dataset`, as the lower layers see it."""
 
     @property
     def plan(self) -> Node:
@@ -571,7 +573,7 @@ def scaled(cardinality: int, change: Callable[[int], int]) -> int:
 
 
 def regrouped(cardinality: int) -> int:
-    """Return the cardinality of elements that are put together or taken apart: none stay none, and no end no end."""
+    """Return the cardinality after grouping or splitting elements: zero stays zero, and infinite stays infinite."""
     return UNKNOWN_CARDINALITY if cardinality > 0 else cardinality
 
 
@@ -605,7 +607,7 @@ def repeated(cardinality: int, count: int) -> int:
 
 
 def check_arguments(call: Call, plan: Node, **named: Any) -> None:
-    """Raise `PlanError` if a function cannot be called with the elements of a plan, where it is known what they are."""
+    """Raise `PlanError` if a function cannot be called with the elements of a plan, if their structure is known."""
     if plan.signature is None or not call.spread:
         return
     elements: Any = plan.signature
@@ -623,7 +625,7 @@ def check_called(
     """Raise `PlanError` if a function cannot be called with so many arguments."""
     try:
         signature = inspect.signature(call.fn)
-    except (ValueError, TypeError):  # a function in C that does not say
+    except (ValueError, TypeError):  # a function in C without a signature
         return
     try:
         signature.bind(*parts, **(named or {}))

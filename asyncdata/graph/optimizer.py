@@ -36,7 +36,7 @@ from asyncdata.transforms.unbatch import Unbatch
 __all__ = ("RULES", "Optimized", "Planner", "Rewrite", "Rule", "explained", "optimize")
 
 Rule: TypeAlias = Callable[[Node], Node | None]
-"""Returns what to put in a node's place, or `None` if the rule does not apply."""
+"""Returns the replacement for a node, or `None` if the rule does not apply."""
 
 MOST_REWRITES: Final = 10_000
 
@@ -57,7 +57,7 @@ class Optimized(NamedTuple):
 
 
 def noop_elimination(node: Node) -> Node | None:
-    """Leave out what does nothing: take(-1), skip(0), repeat(1), prefetch(0)."""
+    """Remove steps that do nothing: take(-1), skip(0), repeat(1), prefetch(0)."""
     match node:
         case Take(input=source, count=-1):
             return source
@@ -105,7 +105,8 @@ def fusible(first: Map | Filter, second: Map | Filter) -> bool:
 
 
 def may_join(first: object, second: object) -> bool:
-    """Return whether the workers of the first may call the function of the second: processes only what can be sent."""
+    """Return whether the workers of the first may call the function of the second: processes need one that can be
+    sent."""
     if isinstance(first, Tuning) and first.processes:
         return isinstance(second, Tuning) and second.processes
     return first is None or isinstance(first, Tuning)
@@ -191,7 +192,7 @@ def shard_pushdown(node: Node) -> Node | None:
 def shuffle_lift(node: Node) -> Node | None:
     """Shuffle before elementwise work, so that the buffer holds inputs and not results.
 
-    Not before a map that is said to shrink elements.
+    Not before a map that shrinks elements.
     """
     match node:
         case Shuffle(input=work) if shrinking(work):
@@ -251,7 +252,7 @@ def shrink_pushdown(node: Node) -> Node | None:
 
 
 def shrinking(node: Node) -> bool:
-    """Return whether elements are smaller after a node than before it, as its user said."""
+    """Return whether the user declared that elements are smaller after a node than before it."""
     return isinstance(node, Called) and node.calls[-1].shrinks
 
 
@@ -324,14 +325,14 @@ def settle(node: Node, options: Options, numbered: bool = False) -> Node:
     if isinstance(node, Called) and isinstance(node.executor, Tuning) and options.autotune is False:
         node = dataclasses.replace(node, executor=None)
     if isinstance(node, Interleave) and node.tuner and (options.autotune is False or node.ordered is False):
-        node = dataclasses.replace(node, tuner=None)  # without order nothing waits for an input that takes long
+        node = dataclasses.replace(node, tuner=None)  # without a fixed order no element waits for a slow input
     return node
 
 
 def with_copies(node: Node, retained: bool = False) -> Node:
-    """Have what comes from processes copied where something holds it for long; a batch is a copy already.
+    """Copy results of processes before a step that holds them for long; a batch is a copy already.
 
-    What `rebatch` gives is one there too: elsewhere it may be a part of a larger batch.
+    A batch of `rebatch` is copied there too: elsewhere it may be a part of a larger batch.
     """
     if retained and isinstance(node, Batch) and isinstance(rows := node.input, Unbatch):
         node = node.with_inputs(dataclasses.replace(rows, alone=False))
@@ -363,14 +364,14 @@ class Planner:
         """Returns the statistics of the last iteration, if there was one in this process."""
 
     def runs(self, plan: Node) -> Node:
-        """Return what runs in a plan's place."""
+        """Return the plan that runs instead of a plan."""
         last = self.last
         if last is None or last[0] is not plan:
             self.last = last = (plan, optimize(plan, self.options).plan)
         return last[1]
 
     def runs_by_hand(self, plan: Node, *, alone: bool = False) -> Node | None:
-        """Return what gives a plan's elements without an event loop; `None` if it may wait, or options say where.
+        """Return the plan to run without an event loop; `None` if it may wait, or options set the placement.
 
         If elements are read `alone`, threads that only serve to work on several at once are not used.
         """
@@ -382,7 +383,7 @@ class Planner:
 
 
 def unwaiting(plan: Node, alone: bool) -> Node | None:
-    """Return a plan as it is driven by hand, `None` if something of it may wait."""
+    """Return a plan in the form that runs without an event loop, `None` if a step of it may wait."""
     plan = in_place(unbuffered(plan)) if alone else unbuffered(plan)
     return None if any(node.waits for node in nodes_of(plan)) else plan
 
@@ -399,7 +400,7 @@ def in_place(node: Node) -> Node:
 
 
 def unbuffered(node: Node) -> Node:
-    """Return a plan without what reads ahead: of that only a reader has something that works meanwhile."""
+    """Return a plan without steps that read ahead, which help only a reader that works meanwhile."""
     while isinstance(node, Prefetch):
         node = node.input
     inputs = [unbuffered(part) for part in node.inputs]
@@ -416,7 +417,7 @@ def rewritten(node: Node, rules: Sequence[Rule], story: list[Rewrite]) -> Node:
 
 
 def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node | None:
-    """Return what the first rule that applies makes of `node`."""
+    """Return the result of the first rule that applies to `node`."""
     for rule in rules:
         better = rule(node)
         if better is not None:
@@ -428,7 +429,7 @@ def apply_first(rules: Sequence[Rule], node: Node, story: list[Rewrite]) -> Node
 
 
 def resumptions(plan: Node) -> list[str]:
-    """Return what a plan does otherwise than to continue at the element, sources first."""
+    """Return what a plan repeats when it resumes, sources first; nothing if it continues at the element."""
     return [words for node in nodes_of(plan) if (words := node.resume_note) is not None]
 
 

@@ -55,7 +55,7 @@ def check_sizes(plan: Node, position: Any) -> None:
 
 
 def check_distinct(position: Any) -> None:
-    """Raise `ResumeError` if an element is to be given once more twice."""
+    """Raise `ResumeError` if the same element is listed twice to be given again."""
     for part in parts_of(position):
         back: list[Any] = []
         value: Any = part
@@ -83,7 +83,8 @@ def duplicates(runs: list[Sequence[Any]]) -> list[Any]:
 
 
 def check_places(plan: Node, position: Any) -> None:
-    """Raise `ResumeError` if a step cannot have read as many elements as a position says, at the place of its input."""
+    """Raise `ResumeError` if a step cannot have read as many elements as a position says, given its input's
+    position."""
     node = plan
     while isinstance(node, Unary):
         start = Start.of(position).within()

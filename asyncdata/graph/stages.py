@@ -1,7 +1,7 @@
 """The seven stages that every transformation runs as: Produce, Apply, Fold, FoldCalls, Rerun, Merge, Transfer.
 
-A running stage is an async generator of blocks. It never yields more items than its reader's `Demand` says, never an
-empty block, and closes what it reads from when it is left. Concurrency, cancellation and back-pressure live here.
+A running stage is an async generator of blocks. It never yields more items than its reader's `Demand`, never an empty
+block, and closes its input when it is left. Concurrency, cancellation and back-pressure live here.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Step:
     """A sequential transformation with memory and without I/O, tested without an event loop."""
 
     done = False
-    """Whether nothing more will come out, so that the input need not be read on."""
+    """Whether the output is complete, so that the input need not be read further."""
 
     def resume(self, position: Position) -> Start:
         """Restore the position of an earlier run, and return where the input must start."""
@@ -79,19 +79,19 @@ class Step:
         return want
 
     def feed(self, block: Block) -> Block:
-        """Take a block, return what comes out now; may be empty."""
+        """Take a block, return the output so far; may be empty."""
         raise NotImplementedError
 
     def flush(self) -> Iterator[Block]:
-        """Return what comes out when the input has ended."""
+        """Return the last output when the input has ended."""
         return iter(())
 
 
 class CallStep:
-    """A sequential transformation that calls the user's functions, which may be awaited, with a state of theirs."""
+    """A sequential transformation that calls or awaits the user's functions with their state."""
 
     done = False
-    """Whether nothing more will come out, so that the input need not be read on."""
+    """Whether the output is complete, so that the input need not be read further."""
 
     def resume(self, position: Position) -> Start:
         """Restore the position of an earlier run, and return where the input must start."""
@@ -102,11 +102,11 @@ class CallStep:
         return want
 
     async def feed(self, group: Block) -> Block:
-        """Take about a millisecond's worth of items, `need` at most, and return what comes out now; may be empty."""
+        """Take about a millisecond's worth of items, `need` at most, and return the output so far; may be empty."""
         raise NotImplementedError
 
     async def flush(self) -> Blocks:
-        """Yield what comes out when the input has ended."""
+        """Yield the last output when the input has ended."""
         return
         yield
 
@@ -150,7 +150,7 @@ class Fold:
         async with aclosing(source):
             while not step.done:
                 inner.items = step.need(min(want.items, pace.group))
-                block = out = part = None  # what was given out is not held while the next is made
+                block = out = part = None  # do not hold the last block while the next is made
                 block = await anext(source, None)
                 if block is None:
                     break
@@ -160,7 +160,7 @@ class Fold:
                 meter.made(out, size, now - begin, size)
                 if size:
                     rested = begin  # the reader's turn to rest
-                    if want.items > 1:  # else there is nothing to choose
+                    if want.items > 1:  # else there is no choice
                         learn(pace, out, size, now - begin)
                 elif now - rested > INLINE_GROUP:
                     rested = now
@@ -312,7 +312,7 @@ async def fill(
 
 
 async def breathe() -> None:
-    """Let the other tasks of the loop run: a stage that never has to wait must not starve them."""
+    """Yield to the other tasks of the loop: a stage that never waits must not starve them."""
     await asyncio.sleep(0)
 
 
@@ -327,7 +327,7 @@ class Apply:
     copied: bool = False
     rows: int | None = None
     learnt: ResultStatistics | None = None
-    """What earlier runs found out."""
+    """Measurements of earlier runs."""
     counts: ClassVar[bool] = True
 
     def open(self, scope: Scope, inputs: Sequence[Opener], want: Demand, start: Start) -> Blocks:
@@ -372,11 +372,11 @@ class Apply:
                         yield result
                     else:
                         await breathe()
-                    group = result = None  # what was given out is not held while the next is made
+                    group = result = None  # do not hold the last block while the next is made
                 block = None
 
     async def awaited(self, work: GroupWork, source: Blocks, want: Demand, meter: Meter) -> Blocks:
-        """Await the functions on one element after the other; only what needs no waiting is given with others."""
+        """Await the functions on one element after the other; results that are ready at once go out together."""
         now = meter.clock.now
         async with aclosing(source):
             async for block in source:
@@ -408,7 +408,7 @@ class Apply:
 
 
 def learn(pace: ChunkSizer, made: Block, size: int, seconds: float) -> None:
-    """Learn from so many items how many make a group: one, if they are large."""
+    """Adapt the group size to these items: one, if they are large."""
     if not len(made) or made.weight < LARGE:
         pace.measured(size, seconds)
     else:

@@ -71,7 +71,9 @@ class CacheWriter:
             if self.count >= 0:
                 return
             head = frame(self.heading.record())
-            lasting = self.heading.repeatable or recorded_count(self.path) is not None  # what does not last is not read
+            lasting = (
+                self.heading.repeatable or recorded_count(self.path) is not None
+            )  # a file that does not last is not read
             records, end = intact_records(self.path, self.most) if lasting else (1, len(head))
             if has_mark(self.path, records - 1, end) and self.publish():
                 self.count = records - 1
@@ -174,7 +176,7 @@ class PositionMark(NamedTuple):
 
 
 OPEN: Final[dict[Path, CacheWriter]] = {}
-"""What this process is writing."""
+"""The files that this process is writing."""
 
 ALL: Final = forks.lock()
 """Held by the thread that changes the table."""
@@ -202,12 +204,12 @@ def is_intact(record: bytes | DataLossError) -> bool:
 
 
 def end_mark(count: int) -> bytes:
-    """Return what follows the last of so many elements."""
+    """Return the end mark after so many elements."""
     return frame(TAIL + b"%d" % count)
 
 
 def has_mark(path: str, count: int, end: int) -> bool:
-    """Return whether what comes behind so many elements in a file is its end mark, and nothing else."""
+    """Return whether exactly the end mark follows so many elements in a file."""
     mark = end_mark(count)
     with RandomFile(path) as file:
         return file.read_at(end, len(mark) + 1) == mark

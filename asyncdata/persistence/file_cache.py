@@ -34,13 +34,13 @@ from asyncdata.transforms.cache import FIRST, CachePosition, numbered
 __all__ = ("FileCache",)
 
 FIRST_EPOCH: Final = (0,)
-"""What a file holds is the first epoch, wherever in a pipeline it is read or filled."""
+"""A file holds the first epoch, wherever in a pipeline it is read or written."""
 
 SMALL: Final = 1 << 16
-"""So many elements' bytes are written at once, the rest in a thread: it might have to wait for the disk."""
+"""Blocks of fewer bytes are written at once, larger ones in a thread, as the disk may be slow."""
 
 BEHIND: Final = "steps before it are cached, and steps after it run in each epoch"
-"""What an element that cannot be written means for others."""
+"""The note on an element that cannot be written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class FileCache(Unary):
 
     path: str = field(metadata=ELSEWHERE)
     made_of: tuple[str, ...] = field(repr=False, metadata=ELSEWHERE)
-    """What the label of the input does not show, as it was when this was made: functions change what they hold."""
+    """The hashes of what the input's label does not show, taken when this was made: functions change what they hold."""
     indexes: IndexCache = field(default_factory=IndexCache, repr=False, metadata=PHYSICAL)
 
     @staticmethod
@@ -210,7 +210,7 @@ class FileCache(Unary):
                 number += len(block)
 
     async def filled(self, writing: CacheWriter, scope: Scope, want: Demand, place: CachePosition) -> Blocks:
-        """Yield what was written before, and what the input has beyond it, which is written."""
+        """Yield the elements in the file, then the rest of the input, which is written."""
         done = place.done
         try:
             writing.heading.check(writing.path, self.input, self.made_of)
@@ -238,7 +238,7 @@ class FileCache(Unary):
             writing.leave()
 
     async def before(self, writing: CacheWriter, scope: Scope, want: Demand, done: int, count: int) -> Blocks:
-        """Yield what was written before; another reader may finish the file, which gets its name, as it is opened."""
+        """Yield the elements in the file; another reader may complete and rename the file while it is opened."""
         while done < count:
             path = writing.path
             async with aclosing(self.stored(path, writing.heading, scope, want, done, count)) as source:
@@ -258,7 +258,7 @@ class FileCache(Unary):
         return writing.heading.seeded(self.input).open(scope.with_epoch(FIRST_EPOCH), want, start)
 
     async def append(self, writing: CacheWriter, number: int, block: Block, scope: Scope) -> Block:
-        """Write a block, in a thread if it is large, and return it; what cannot be written has failed."""
+        """Write a block, in a thread if it is large, and return it; elements that cannot be written become failures."""
         try:
             if size_of(block) < SMALL:
                 return self.appended(writing, number, block)
@@ -280,7 +280,7 @@ class FileCache(Unary):
         return block if writing.count >= number + len(block) else self.writable(number, block)
 
     def writable(self, number: int, block: Block) -> Block:
-        """Return a block, of which the first element has this number; what cannot be written has failed."""
+        """Return a block whose first element has this number; elements that cannot be written become failures."""
         if block.columns and all(part.complete for part in block.columns):
             return block
         items = [self.or_failure(item, number + place) for place, item in enumerate(block.items)]
@@ -360,7 +360,7 @@ class FileCache(Unary):
 
 
 def in_passing(block: Block) -> Block:
-    """Return a block with tickets that say where the input was."""
+    """Return a block with tickets that hold the position of the input."""
     tickets = ChildTickets(FIRST, block.tickets, lambda position: CachePosition(0, position).position())
     return block.ticketed(tickets)
 

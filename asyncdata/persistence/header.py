@@ -33,7 +33,7 @@ MOST: Final = 1 << 22
 
 
 class Header(NamedTuple):
-    """A pipeline in words, its shares and seeds, whether running it again gives the same, and what no label shows."""
+    """A pipeline as text, its shares and seeds, whether it is repeatable, and hashes of what labels leave out."""
 
     plan: list[str]
     shares: list[list[int]]
@@ -43,7 +43,7 @@ class Header(NamedTuple):
 
     @classmethod
     def of(cls, plan: Node, contents: Sequence[str]) -> Self:
-        """Return what to say of a plan."""
+        """Return the header of a plan."""
         shares, seeds = [*map(list, shares_of(plan))], [*seeds_of(plan).items()]
         words = [node.identity for node in nodes_of(plan) if node.identity is not None]
         return cls(words, shares, seeds, plan.repeatable, [*contents])
@@ -99,7 +99,7 @@ class Header(NamedTuple):
 
 
 def checked(content: Any) -> dict[str, Any]:
-    """Return what a heading says if its parts are what they should be; `ValueError` or `TypeError` otherwise."""
+    """Return the decoded heading; `ValueError` or `TypeError` if its parts are invalid."""
     for name in ("plan", "contents"):
         if type(content[name]) is not list or {*map(type, content[name])} - {str}:
             raise ValueError(f"{name} should be strings, got {content[name]!r:.80}")

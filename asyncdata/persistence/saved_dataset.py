@@ -1,4 +1,4 @@
-"""Saved datasets: a folder of TFRecord files of elements and a manifest of them, all of it there or nothing."""
+"""Saved datasets: a folder of TFRecord files of elements and their manifest, complete or absent."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Iterated(Protocol):
 
 
 NextBlock: TypeAlias = Callable[[Any, int], Block | None]
-"""Takes at most so many elements from an iterator, `None` at the end; raises what the next one failed with."""
+"""Takes at most so many elements from an iterator, `None` at the end; raises the error of a failed one."""
 
 
 def save(
@@ -98,7 +98,7 @@ def save(
             left.unlink(missing_ok=True)  # begun by a process that was killed
         sync_folder(partial)
         with suppress(FileNotFoundError):
-            target.rmdir()  # an empty folder, or nothing: what came there meanwhile is an error
+            target.rmdir()  # an empty folder, or none: files that came there meanwhile are an error
         partial.rename(target)
         (target / STATE).unlink(missing_ok=True)  # not before: it says which pipeline the folder belongs to
         sync_folder(target.parent)
@@ -107,7 +107,7 @@ def save(
 
 
 def free(target: Path) -> bool:
-    """Return whether a folder can get this name: nothing is there, or an empty folder that can be removed."""
+    """Return whether a folder can get this name: it is free, or an empty folder that can be removed."""
     if not os.path.lexists(target):
         return True
     if not target.is_dir() or target.is_symlink() or target.is_mount() or target.samefile("."):
@@ -203,7 +203,7 @@ class ShardWriters:
         return manifest["state"]
 
     def read_manifest(self) -> dict[str, Any]:
-        """Return what was written down when it was last held; `ResumeError` if that is of something else.
+        """Return the last saved progress; `ResumeError` if it is of another pipeline.
 
         If it is damaged, saving starts again.
         """
@@ -244,7 +244,7 @@ class ShardWriters:
             self.group = min(2 * self.group, GROUP)
 
     def write(self) -> None:
-        """Hand what waits to the files."""
+        """Write waiting elements to the files."""
         self.check()
         waiting, self.waiting, self.count, self.size = self.waiting, [], 0, 0
         if not waiting:
@@ -284,7 +284,7 @@ class ShardWriters:
         write_whole(self.folder / STATE, json.dumps(with_checksum(manifest)).encode(), durable=durable)
 
     def finish(self, state: Mapping[str, Any] | None = None) -> None:
-        """Write the manifest when all shards are on the disk, next to the state at the end, which says whose they are.
+        """Write the manifest when all shards are on the disk, next to the last state, which says whose they are.
 
         If the machine stops before that is on the disk, saving starts again.
         """
@@ -303,7 +303,7 @@ class ShardWriters:
 
 
 def chosen(choose: Call, element: Any) -> int:
-    """Return the number of the shard that the user's function wants for an element."""
+    """Return the number of the shard that the user's function chooses for an element."""
     found = choose.one(element)
     try:
         number = operator.index(found)
@@ -367,7 +367,7 @@ class ShardWriter:
             self.write()
 
     def look(self) -> None:
-        """See whether it is full, and after how many bytes, before they are compressed, to look again.
+        """Check whether it is full, and after how many bytes, before compression, to check again.
 
         That is not after each block: which elements are in a file should not depend on how quickly they come.
         """
@@ -380,7 +380,7 @@ class ShardWriter:
         self.size += len(data)
 
     def write(self) -> None:
-        """Hand what waits to the system."""
+        """Flush the file."""
         waiting = self.waiting
         view = memoryview(waiting[0] if len(waiting) == 1 else b"".join(waiting))  # large ones are not copied
         try:
@@ -392,7 +392,7 @@ class ShardWriter:
         self.waiting, self.waiting_bytes = [], 0
 
     def sync(self) -> None:
-        """Have all of it on the disk, so that another process can continue behind it."""
+        """Sync it to the disk, so that another process can continue after it."""
         if self.begun:
             self.put(self.compressor.finish())
             self.compressor, self.begun = compressor(self.compression), False

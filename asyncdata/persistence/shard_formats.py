@@ -40,14 +40,14 @@ class ShardFormat:
 
     @property
     def memo(self) -> str:
-        """What later files have to know of the first ones."""
+        """The properties of the first files that later ones need."""
         return ""
 
     def go_on(self, memo: str) -> None:
         """Take over the state that was saved when writing was stopped."""
 
     def encoder(self, before: int) -> Encoder:
-        """Return what makes the next file, which follows `before` elements."""
+        """Return the writer of the next file, which follows `before` elements."""
         raise NotImplementedError
 
 
@@ -77,7 +77,7 @@ class TFRecords(ShardFormat):
 
 
 class JsonLines(ShardFormat):
-    """What JSON has, a line for each element."""
+    """JSON values, a line for each element."""
 
     method = "write_jsonl"
     extension = ".jsonl"

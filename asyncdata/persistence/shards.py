@@ -132,7 +132,7 @@ class ShardedWrite:
         return manifest
 
     def manifest_bytes(self) -> bytes:
-        """Return what was written down of how far it has come."""
+        """Return the saved progress."""
         options = None if self.storage is None else self.storage.values
         return blocking(lambda: read_file(f"{self.folder}/{MANIFEST}", options))
 
@@ -196,7 +196,7 @@ class ShardedWrite:
 
     @contextmanager
     def sink(self, path: str) -> Generator[Sink]:
-        """Have a file that is there when this is left, and not before; not at all after an error."""
+        """Create a file that appears when this is left, and not after an error."""
         sink = sink_for(path, self.storage)
         try:
             yield sink
@@ -253,7 +253,7 @@ class ShardWriter:
             self.hand_on()
 
     def hand_on(self) -> None:
-        """Write what was gathered."""
+        """Write the gathered elements."""
         self.put(self.compress.feed(b"".join(self.gathered)))
         self.gathered, self.waiting = [], 0
 

@@ -66,7 +66,7 @@ ELSEWHERE: Final = "or run the pipeline in this process, with Options(placement=
 
 
 class PipelineProcess:
-    """The process, and all that is known of it. Its thread starts it, reads what it sends, and sees to its end."""
+    """The process, and all that is known of it. Its thread starts it, reads its messages, and ends it."""
 
     def __init__(self) -> None:
         theirs, self.commands = Pipe(duplex=False)
@@ -93,12 +93,12 @@ class PipelineProcess:
         """Send a message; it is dropped if the process has ended."""
         try:
             send(self.commands, message)
-        except OSError as error:  # what a signal handler raises may be one too: `TimeoutError` is
+        except OSError as error:  # a signal handler's error may be an OSError too: `TimeoutError` is
             if not (isinstance(error, ConnectionError) or self.commands.closed):
                 raise
 
     def disown(self) -> None:
-        """Leave the process to the parent: a forked child has nothing to say to it."""
+        """Leave the process to the parent: a forked child must not send it anything."""
         self.over = True
         for connection in (self.commands, self.replies, self.bell, self.rope, *self.theirs):
             connection.close()
@@ -163,7 +163,7 @@ class PipelineProcess:
             connection.close()
 
     def read(self) -> None:
-        """Read messages until the process is to end, or has."""
+        """Read messages until the process should end, or has."""
         assert self.process is not None
         sources = [self.replies, self.process.sentinel, self.bell]
         while True:
@@ -173,13 +173,13 @@ class PipelineProcess:
                     self.waiting.append(receive(self.replies))
                     while self.waiting:
                         self.follow(self.waiting.popleft())
-                except (EOFError, OSError):  # it has ended, and what it sent may be gone with it
+                except (EOFError, OSError):  # it has ended, and its last messages may be lost
                     return
             elif ready:
                 return
 
     def follow(self, message: Any) -> None:
-        """Do what a message says."""
+        """Handle a message."""
         match message:
             case BlockMessage():
                 self.carry(message)
@@ -223,7 +223,7 @@ class PipelineProcess:
         line.receive(data.apart() if is_passing(message.payload) else data, message.depth)
 
     def again(self, message: BlockMessage) -> Any:
-        """Return a block that could not be unpickled with its elements apart; something else if there is none.
+        """Return a block that could not be unpickled, with its elements pickled apart; something else if there is none.
 
         Letters that come meanwhile wait.
         """

@@ -26,7 +26,7 @@ __all__ = ("ProcessEngine",)
 
 
 class ProcessEngine:
-    """Has a pipeline run in a process of its own, which stays for later epochs of the same plan."""
+    """Runs a pipeline in a process of its own, which stays for later epochs of the same plan."""
 
     def __init__(self, plan: Node, options: Options, run: RunSpec) -> None:
         self.client = client_of(plan)
@@ -46,7 +46,7 @@ class ProcessEngine:
         forks.keep_for_ever(self)
 
     def wait(self, ready: Callable[[], object], interrupts: DeferredInterrupts, patience: Patience) -> None:
-        wait_in_thread(self.queue, ready, interrupts, PATIENT)  # the process itself says where it is
+        wait_in_thread(self.queue, ready, interrupts, PATIENT)  # the process itself logs where it waits
 
     async def wait_async(self, ready: Callable[[], object], patience: Patience) -> None:
         await wait_on_loop(self.queue, ready, PATIENT)

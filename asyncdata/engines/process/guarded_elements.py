@@ -50,7 +50,7 @@ class UnreadableElement:
 
 
 class GuardedElement:
-    """An element that is pickled by itself; the data of its arrays travel as those of other elements do."""
+    """An element that is pickled by itself; the data of its arrays is sent as that of other elements."""
 
     __slots__ = ("item",)
 
@@ -73,7 +73,7 @@ def unpickled(pickled: bytes, buffers: list[Any]) -> Any:
 
 
 def guarded(items: list[Any]) -> list[Any]:
-    """Return elements, those apart that perhaps cannot be unpickled."""
+    """Return elements; those that perhaps cannot be unpickled are pickled apart."""
     return [item if is_certainly_readable((item,)) else GuardedElement(item) for item in items]
 
 
@@ -112,7 +112,7 @@ def sendable(element: Any) -> Any:
 
 
 def readable(element: Any) -> Any:
-    """Return an element if it can be pickled and unpickled; else raise what says why not."""
+    """Return an element if it can be pickled and unpickled; else raise the error that says why not."""
     if not is_certainly_readable((element,)):
         made = unpickled(dumps(sendable(element), None), [])
         if type(made) is UnreadableElement:
@@ -121,14 +121,15 @@ def readable(element: Any) -> Any:
 
 
 def transfer_of(plan: Node) -> str:
-    """Return what errors call the way of a plan's elements to its consumer."""
+    """Return the name of the transfer of a plan's elements, for errors."""
     if isinstance(plan, UNCHANGED):
         return transfer_of(plan.input)
     return f"the transfer of elements of {plan.label()} (placement='process')"
 
 
 def ignoring(plan: Node) -> Node:
-    """Return a plan in which `ignore_errors`, if it is the last step, leaves out what cannot be sent or unpickled."""
+    """Return a plan in which `ignore_errors`, if it is the last step, drops elements that cannot be sent or
+    unpickled."""
     if isinstance(plan, UNCHANGED):
         inner = ignoring(plan.input)
         return plan if inner is plan.input else plan.with_inputs(inner)

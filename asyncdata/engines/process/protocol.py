@@ -36,7 +36,7 @@ __all__ = (
 
 
 class RunRequest(NamedTuple):
-    """What a run is: how the plan is rewritten, in which epoch, and where it begins."""
+    """A run: how the plan is rewritten, the epoch, and where it starts."""
 
     options: Options
     epoch: int
@@ -71,7 +71,8 @@ class Begin(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """The consumer has taken so many items, in all, given out so many blocks, and may wait for more."""
+    """How many items the consumer has taken in all, how many blocks it has given out, and whether it may wait for
+    more."""
 
     run: int
     items: int
@@ -87,7 +88,7 @@ class PositionQuery(NamedTuple):
 
 
 class ResendBlock(NamedTuple):
-    """What are the elements of a block, each pickled apart? As they were sent they cannot be unpickled."""
+    """Asks for the elements of a block, each pickled apart: as they were sent they cannot be unpickled."""
 
     block: int
 
@@ -100,7 +101,7 @@ class BlockReadable(NamedTuple):
 
 
 class StatisticsQuery(NamedTuple):
-    """What have the steps done?"""
+    """Asks for the statistics of the steps."""
 
 
 class Query(NamedTuple):
@@ -146,7 +147,7 @@ class BlockMessage(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Nothing more will come in a run, because of the error in the payload; without one this is the end of the data."""
+    """A run has ended, because of the error in the payload; without an error this is the end of the data."""
 
     run: int
     error: Message | None

@@ -52,9 +52,9 @@ class RunReference(NamedTuple):
     label: str
 
     def position(self, block: int, count: int, delivered: int) -> Position:
-        """Return where to continue after the first elements of a block; in all so many have been delivered.
+        """Return where to resume after the first elements of a block, when `delivered` have been delivered in all.
 
-        If the process has died, that is so many elements after where the run began, unless these came in no order.
+        If the process has died, that is so many elements after the start of the run, unless their order was not fixed.
         """
         try:
             answer = self.post.ask(self.run, PositionQuery(block, count))
@@ -135,7 +135,7 @@ class RemoteBlockQueue(BlockQueue):
         return item.failure(None) if type(item) is RemoteError else item
 
     def end(self, error: BaseException | None = None) -> None:
-        """Say that nothing more will come, and that the run has ended."""
+        """Mark the end of the data and of the run."""
         self.finish(error)
         self.over.set()
         if self.on_over is not None:

@@ -113,7 +113,7 @@ class RemoteRun:
         self.thread.start()
 
     def main(self) -> None:
-        """The thread: send every block, then what ended the run, then that it is over."""
+        """The thread: send every block, then the error that ended the run, then the end."""
         try:
             self.send_blocks()
             error = self.queue.failure()
@@ -136,7 +136,7 @@ class RemoteRun:
             count += 1
 
     def report(self) -> bool:
-        """Log where the pipeline is that gives nothing, unless its consumer has not asked."""
+        """Log where a stalled pipeline waits, unless its consumer has not asked for elements."""
         if not self.queue.may_write():
             return False
         steps = stats_of(self.run.full_plan, self.run.meters, self.run.budget).steps
@@ -144,7 +144,7 @@ class RemoteRun:
         return True
 
     def payload(self, number: int, block: Block) -> Message:
-        """Return a block as it travels; elements that cannot be pickled become failures."""
+        """Return a block in the form that is sent; elements that cannot be pickled become failures."""
         try:
             return self.packed(number, block)
         except MemoryError:
@@ -161,7 +161,7 @@ class RemoteRun:
         return self.sender.payload(data)
 
     def taken(self, message: Acknowledgement) -> None:
-        """Take note of what the consumer has taken."""
+        """Record what the consumer has taken."""
         self.queue.acknowledge(message.items, message.reader_waits)
         while self.forgotten < message.blocks - HELD:
             del self.tickets[self.forgotten]
@@ -218,7 +218,7 @@ class PipelineServer:
         self.remote_runs: dict[int, RemoteRun] = {}
 
     def run(self, commands: Connection) -> None:
-        """Do what messages say until the last one."""
+        """Handle messages until the last one."""
         while True:
             try:
                 message = receive(commands)
@@ -229,7 +229,7 @@ class PipelineServer:
             self.follow(message)
 
     def follow(self, message: Any) -> None:
-        """Do what a message says."""
+        """Handle a message."""
         if isinstance(message, Begin):
             self.begin(message)
             return
@@ -289,7 +289,7 @@ def serve(commands: Connection, replies: Connection, plan: Message, most_bytes: 
 
 
 def wait_for_end(commands: Connection) -> None:
-    """Wait until what was sent has been read."""
+    """Wait until the sent messages have been read."""
     try:
         while not isinstance(receive(commands), End):
             continue
@@ -298,7 +298,7 @@ def wait_for_end(commands: Connection) -> None:
 
 
 def leave() -> None:
-    """End the process at once: threads that do not return are left behind with it."""
+    """End the process at once, with any threads that do not return."""
     flush: Callable[[], object]
     for flush in (sys.stdout.flush, sys.stderr.flush):
         try:

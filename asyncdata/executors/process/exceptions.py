@@ -14,11 +14,11 @@ __all__ = ("pickled_error", "unpickled_error", "words_of")
 HEAP_TYPE: Final = 1 << 9
 """`Py_TPFLAGS_HEAPTYPE`: set for classes that a `class` statement has made, not for built-in ones."""
 LEFT_OUT: Final = frozenset({"__dict__", "__weakref__", "exceptions", "obj"})
-"""Fields that travel otherwise, or not at all: the `obj` of an AttributeError, which pickle leaves out too."""
+"""Fields that are sent otherwise, or not at all: the `obj` of an AttributeError, which pickle leaves out too."""
 
 
 class ExceptionParts(NamedTuple):
-    """What an exception consists of, each value pickled; `group` has the exceptions of a group, pickled."""
+    """The parts of an exception, each value pickled; `group` has the exceptions of a group, pickled."""
 
     kind: type[BaseException]
     args: list[bytes]
@@ -30,8 +30,8 @@ class ExceptionParts(NamedTuple):
 def pickled_error(error: BaseException) -> bytes:
     """Pickle an exception. The class stays the same, unless it cannot be pickled: then it is a RuntimeError.
 
-    `args`, attributes and slots travel; the constructor is not called in the other process. One that defines how it is
-    pickled (`__reduce__`) travels so, if what comes of it is of its class.
+    `args`, attributes and slots are sent; the constructor is not called in the other process. If the class defines
+    `__reduce__`, that is used, provided that the result is of the same class.
     """
     kind = type(error)
     base = base_of(kind)
@@ -69,12 +69,12 @@ def base_of(kind: type[BaseException]) -> type[BaseException]:
 
 
 def parts_of(error: BaseException, kind: type[BaseException]) -> ExceptionParts:
-    """Return what an exception consists of. What cannot be pickled of it is left out, and a note says so."""
+    """Return the parts of an exception. Parts that cannot be pickled are left out, with a note."""
     lost: list[str] = []
     fields: dict[str, bytes] = {}
     for name in field_names(kind):
         with suppress(Exception):  # it has no value
-            if (value := getattr(error, name)) is not None:  # as it is to begin with
+            if (value := getattr(error, name)) is not None:  # as it is at first
                 fields[name] = pickled_part(value, name, lost)
     group: Any = getattr(error, "exceptions") if issubclass(kind, BaseExceptionGroup) else None  # noqa: B009 - of groups alone
     args = (

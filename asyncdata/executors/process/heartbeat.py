@@ -12,11 +12,11 @@ from asyncdata.executors.process.shared_memory import SharedMemory
 __all__ = ("NOTHING", "Heartbeats", "WorkerPosition")
 
 CELLS: Final = 1 << 14
-"""Workers have a cell each by their number; two that live at once and share one would need numbers 16,384 apart."""
+"""Each worker has a cell by its number; two live workers share one only if their numbers are 16,384 apart."""
 
 
 class WorkerPosition(NamedTuple):
-    """The group that a worker is at, 0 if none, and the place in it, if it goes one by one."""
+    """The current group of a worker, 0 if none, and the place in it, if it works one by one."""
 
     group: int
     place: int
@@ -40,7 +40,7 @@ class Heartbeats:
         return Heartbeats(SharedMemory.create(CELLS * 16))
 
     def read(self, pid: int) -> WorkerPosition:
-        """Return what a worker was at."""
+        """Return the last group and place of a worker."""
         group, place = self.cells[pid % CELLS].tolist()
         return WorkerPosition(group, place)
 
@@ -49,7 +49,7 @@ class Heartbeats:
         self.cells[:] = 0
 
     def write(self, group: int, place: int = 0) -> None:
-        """Say what this process is at."""
+        """Record the current group and place of this process."""
         cell = self.cells[os.getpid() % CELLS]
         cell[1] = place
         cell[0] = group

@@ -116,7 +116,7 @@ class WorkerPool:
         WORKER_POOLS.discard(self)
         forks.keep_for_ever(self)
 
-    # what stages ask
+    # requests of stages
 
     def function(self, pickled: bytes) -> SharedFunction:
         """Return the work of a stage as workers find it while the stage holds it."""
@@ -144,7 +144,7 @@ class WorkerPool:
                 self.begin()
 
     def begin(self) -> None:
-        """Let the crew's own thread start the processes, unless it is about to."""
+        """Let the pool's own thread start the processes, unless it is about to."""
         if self.opening:
             return
         self.opening, self.failed = True, None
@@ -173,7 +173,7 @@ class WorkerPool:
         job.future.add_done_callback(partial(self.settle, job, executor))
 
     def settle(self, job: PendingGroup, executor: ProcessPoolExecutor, future: Future[TaskReply]) -> None:
-        """Hand on what became of a job; in the pool's thread."""
+        """Hand on the outcome of a job; in the pool's thread."""
         if future.cancelled():
             return
         error = future.exception()
@@ -236,7 +236,7 @@ class WorkerPool:
                 self.hand(executor, job)
 
     def start(self, executor: ProcessPoolExecutor) -> None:
-        """Start the processes of a pool. One of them may die meanwhile, which the first job says."""
+        """Start the processes of a pool. If one of them dies meanwhile, the first job shows it."""
         try:
             for future in [executor.submit(be_ready) for _ in range(self.count)]:
                 future.add_done_callback(self.started)
@@ -289,10 +289,10 @@ class WorkerPool:
             yield
         finally:
             timer.cancel()
-            timer.join()  # else it might end what has been buried
+            timer.join()  # else it might end a process that was replaced
 
     def bury(self) -> list[str]:
-        """See which jobs workers died of, free what they held, and return how they ended."""
+        """Find the jobs that workers died of, free their slots, and return how they ended."""
         dead, board = self.context.started, self.board
         self.context.started = []
         suspects = 0
@@ -324,7 +324,7 @@ class WorkerPool:
             job.done(error)
 
     def close(self) -> None:
-        """End the processes: what they do not finish in two seconds they do not finish."""
+        """End the processes; work that takes longer than two seconds more is dropped."""
         with self.lock:
             executor, self.executor = self.executor, None
             if self.closed is None:
@@ -348,7 +348,7 @@ def each(processes: list[WorkerProcess], end: Callable[[WorkerProcess], object])
 
 
 def most_slots() -> int:
-    """Return how many bytes of shared memory the slots of one side may take: an eighth of what there could be."""
+    """Return how many bytes of shared memory the slots of one side may take: an eighth of the possible total."""
     return most_bytes() // 8
 
 
@@ -380,7 +380,7 @@ HANDLES: Final[weakref.WeakValueDictionary[int, PoolHandle]] = weakref.WeakValue
 
 
 def pool_of(count: int) -> PoolHandle:
-    """Return the pool of so many processes: all pipelines of this process share it, as long as one of them is there."""
+    """Return the pool of so many processes: all pipelines of this process share it, as long as one of them uses it."""
     pool = HANDLES.get(count)
     if pool is None:
         pool = HANDLES[count] = PoolHandle(count)

@@ -36,8 +36,8 @@ class Mapping(mmap.mmap):
 class SharedMemory:
     """Shared memory of one process, which another attaches by `handle`; mapped as `map` in both.
 
-    On Linux it is a memfd, which has no name, is not bounded by the size of /dev/shm, and is gone with its processes.
-    Elsewhere it is a temporary file, whose name goes when the other side has attached it or the owner closes it.
+    On Linux it is a memfd, which has no name, is not bounded by the size of /dev/shm, and is freed with its processes.
+    Elsewhere it is a temporary file, whose name is removed when the other side has attached it or the owner closes it.
     """
 
     __slots__ = ("__weakref__", "fd", "handle", "map", "size")

@@ -1,9 +1,9 @@
 """The arena: recycled shared memory in which the data of groups travels between processes.
 
 The side that sends owns `Slots`, takes the smallest free one that fits, and writes. The side that receives makes arrays
-that look into the slot, and frees it when the last of them dies. A slot's first byte says whether it is taken: the
+that are views of the slot, and frees it with the last of them. A slot's first byte says whether it is taken: the
 receiver clears it from a finalizer, without a lock and without a message. Before a process forks, it gives up the slots
-that its arrays look into: they are never used again, and parent and child each write to memory of their own.
+that its arrays use: they are never used again, and parent and child each write to memory of their own.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ __all__ = (
 )
 
 INLINE: Final = 3000
-"""Bytes that may go through a pipe of the pool: a write of at most 4,096 is complete or not at all, so that a
-process that is killed while it writes cannot leave half a message."""
+"""The most bytes sent through a pipe of the pool: a write of at most 4,096 is atomic, so that a process that is killed
+while it writes cannot leave half a message."""
 
 HEAD: Final = 64
 ALIGN: Final = 64
@@ -95,7 +95,7 @@ class Slot:
     def __init__(self, number: int, segment: SharedMemory) -> None:
         self.number = number
         self.segment = segment
-        self.views: weakref.ref[Any] | None = None  # what arrays of this process look through
+        self.views: weakref.ref[Any] | None = None  # the view behind arrays of this process
 
     @property
     def taken(self) -> bool:
@@ -103,11 +103,11 @@ class Slot:
 
     @property
     def seen(self) -> bool:
-        """Whether an array of this process looks into it."""
+        """Whether an array of this process is a view of it."""
         return self.views is not None and self.views() is not None
 
     def window(self) -> Any:
-        """Return what arrays of this process look through; while one of them lives, so does this."""
+        """Return the view behind arrays of this process; it lives as long as one of them."""
         window = block_of(self.segment.size).from_buffer(self.segment.map)
         self.views = weakref.ref(window)
         return window
@@ -166,7 +166,7 @@ class Slots:
         self.slots.clear()
 
     def send(self, head: bytes, buffers: Sequence[memoryview], draft: SlotWriter | None = None) -> SlotReference:
-        """Copy a pickle and its buffers into a slot, but for what was made in that slot, as a draft."""
+        """Copy a pickle and its buffers into a slot, except buffers that were made in it, as a draft."""
         draft = draft or SlotWriter(self)
         sizes = [buffer.nbytes for buffer in buffers]
         made = draft.places_of(buffers)
@@ -290,7 +290,7 @@ CHARACTERS: Final[dict[type, Any]] = {np.bytes_: character, np.str_: character}
 
 
 class Named(pickle.Pickler):
-    """Sends what pickle sends."""
+    """Pickles as pickle does."""
 
     def __init__(self, file: io.BytesIO, keep: Callable[[pickle.PickleBuffer], object] | None) -> None:
         super().__init__(file, 5, buffer_callback=keep)
@@ -298,7 +298,7 @@ class Named(pickle.Pickler):
 
 
 class TensorPickler(Named):
-    """Sends tensors of torch as arrays: their own way is neither out of band nor cheap."""
+    """Pickles tensors of torch as arrays: torch's own way is slow and not out of band."""
 
     def reducer_override(self, obj: Any) -> Any:
         kind: type[Any] = type(obj)  # pyright: ignore[reportUnknownVariableType]
@@ -321,7 +321,7 @@ def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None) -> bytes:
         return named(value, keep)
     except Exception:
         if buffers:
-            buffers.clear()  # what was put there before it failed would be taken for what comes after it
+            buffers.clear()  # buffers added before the failure would be taken for later ones
         return pickled_by_value(value, keep)
 
 
@@ -341,7 +341,8 @@ def pickled_by_value(value: Any, keep: Callable[[pickle.PickleBuffer], object] |
 
 
 def is_child_main(main: ModuleType | None) -> TypeGuard[ModuleType]:
-    """Return whether this is the main script as multiprocessing imports it in a child: no process of ours has it."""
+    """Return whether this is the main script as multiprocessing imports it in a child: processes of this package do
+    not."""
     return main is not None and main.__name__ == "__mp_main__"
 
 
@@ -407,7 +408,7 @@ def block_of(size: int) -> Any:
 
 
 def clear(memory: mmap, _: object) -> None:
-    """Free a slot: what looked into it is gone."""
+    """Free a slot: its last view is gone."""
     memory[0] = 0
 
 
@@ -421,8 +422,8 @@ class SlotReader:
         forks.register(self)
 
     def open(self, payload: Message, copied: bool = False) -> Any:
-        """Return what was packed. Its arrays look into the slot, which is free again when the last of them has died,
-        unless they are `copied` or the slot is one too many.
+        """Return the unpacked value. Its arrays are views of the slot, which is freed with the last of them, unless
+        they are `copied` or the slot is beyond the limit.
 
         The owner of those views is a ctypes array: NumPy may drop a memoryview that it was given, but holds this.
         """
@@ -475,11 +476,11 @@ class SlotReader:
 
 
 VIEWS: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
-"""What arrays of this process look through into slots of others, by address."""
+"""The views of other processes' slots behind arrays of this process, by address."""
 
 
 def before_fork() -> None:
-    """Give up the slots that arrays of this process look into: a child has the same arrays."""
+    """Give up the slots that arrays of this process use: a child has the same arrays."""
     windows = list(VIEWS.values())
     found = descriptors() if windows else {}
     for window in windows:
@@ -490,7 +491,7 @@ def give_up(window: Any, found: dict[tuple[int, int], int]) -> None:
     """Make the memory of a slot this process's own: the slot is not used again, and writes there are private."""
     attached, key, identity = window.slot
     if (view := attached.views.get(key)) is not None and view() is window:
-        attached.forget(key)  # with what would clear its first byte
+        attached.forget(key)  # with the finalizer that would clear its first byte
     window[0] = GIVEN_UP
     address = ctypes.addressof(window)
     make_private(address, ctypes.sizeof(window), found[identity])

@@ -35,7 +35,8 @@ class Spawn:
     """
 
     def get_preparation_data(self, name: str) -> dict[str, Any]:
-        """Return what a process does before it unpickles its target, except importing the parent's main module."""
+        """Return the preparation of a process before it unpickles its target, without the import of the parent's main
+        module."""
         data: dict[str, Any] = spawn.get_preparation_data(name)
         return {key: value for key, value in data.items() if not key.startswith("init_main")}
 
@@ -44,9 +45,9 @@ class Spawn:
 
 
 def popen_without_main(base: Any) -> Any:
-    """Return a subclass of one of multiprocessing's `Popen` classes that passes on nothing about the main module.
+    """Return a subclass of one of multiprocessing's `Popen` classes that sends nothing about the main module.
 
-    The method that starts a process is bound to another `spawn`. Nothing changes for processes that others start.
+    The method that starts a process is bound to another `spawn`. Processes that other code starts do not change.
     """
     name = "_launch" if hasattr(base, "_launch") else "__init__"  # the latter on Windows
     launch: Any = getattr(base, name)
@@ -102,7 +103,7 @@ class WorkerProcess(Process):
                 return
 
     def terminate(self) -> None:
-        """End it, and take note of that, unless it has ended by itself."""
+        """End it, and record that, unless it has already ended."""
         if self.exitcode is None:
             self.is_ending = True
             super().terminate()
@@ -122,7 +123,7 @@ class ServerDiedError(RuntimeError):
 
 
 def wait_for_end(error: Exception, pause: float) -> None:
-    """Wait for the fork server to end, which is replaced only then; not for long, unless it takes no connections."""
+    """Wait for the fork server to end, which is replaced only then; only briefly, unless it accepts no connections."""
     server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
     try:
         descriptor = os.pidfd_open(getattr(server, "_forkserver_pid"))  # noqa: B009 - multiprocessing's own
@@ -150,7 +151,7 @@ if hasattr(os, "register_at_fork"):
 def at_exit(end: Callable[[], object], process: int) -> None:
     """Have `end` called, once in a process, before multiprocessing waits for those that it has started.
 
-    A process of multiprocessing does so before it calls anything else that was to be called at its end.
+    A process of multiprocessing does so before any other call at its end.
     """
     Finalize(None, end, exitpriority=100)  # queues of multiprocessing, which carry the request, close at 10
 

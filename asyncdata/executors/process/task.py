@@ -1,4 +1,4 @@
-"""Tasks: how a group of elements is sent to a worker process, worked on there, and put back in its place."""
+"""Tasks: how a group of elements is sent to a worker process, processed there, and put back in its place."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ class Task(NamedTuple):
 
 
 class TaskResult(NamedTuple):
-    """What came of a group: results, the places of those that stay if not all do, how many elements were worked on, and
-    how long it took in seconds, also those of them in which there was no core for it.
+    """The outcome of a group: results, the places of those that stay if not all do, how many elements were processed,
+    the seconds it took, and the seconds of these without a core.
     """
 
     items: list[Any] | tuple[ColumnBatch, ...]
@@ -90,7 +90,7 @@ class TaskResult(NamedTuple):
 
     @property
     def failures(self) -> list[RemoteError]:
-        """Return what failed."""
+        """Return the failure."""
         rows: list[Any] = [item if type(item) is list else [item] for item in self.items]
         return [item for item in chain.from_iterable(rows) if type(item) is RemoteError]
 
@@ -206,7 +206,7 @@ def sound(block: Block) -> list[int]:
 
 
 def sent_to_worker(work: GroupWork, block: Block) -> TaskInput:
-    """Return what of a group is sent to a worker."""
+    """Return the part of a group that is sent to a worker."""
     places = sound(block) if block.failed else range(len(block))
     tickets = [plain(block.tickets[place]) for place in places] if any(call.keyed for call in work.calls) else None
     if block.columns and all(part.complete for part in block.columns):
@@ -229,9 +229,9 @@ ODD: Final = frozenset({RemoteError, IsolatedElement})
 
 
 def sent_back(block: Block, outcome: TaskResult, label: str) -> Block:
-    """Return the results in the places of elements that a worker has done; what had failed before stays.
+    """Return the results in the places of elements that a worker has done; earlier failures stay.
 
-    `label` names the step that one is to be blamed on which cannot be unpickled.
+    `label` names the step in the error of a result that cannot be unpickled.
     """
     items, places = outcome.items, outcome.places
     batches = not block.columns and type(block.items[0]) is Block
@@ -254,7 +254,7 @@ def sent_back(block: Block, outcome: TaskResult, label: str) -> Block:
 
 
 def rejoined(batch: Block, rows: list[Any], label: str) -> Block:
-    """Return the results of a batch as a block; what had failed before stays."""
+    """Return the results of a batch as a block; earlier failures stay."""
     items = list(batch.items)
     for place, row in zip(sound(batch), rows, strict=True):
         items[place] = opened(row, batch.tickets, place, label)
@@ -295,7 +295,7 @@ def carry_out(work: GroupWork, task: Task, mark: Callable[[int], object], empty:
 
 
 def outcome_of(work: GroupWork, task: Task, done: Block, count: int) -> TaskResult:
-    """Return what came of a group as it travels; of so many elements."""
+    """Return the outcome of so many elements of a group in the form that is sent."""
     places = None if len(done) == count else [done.tickets[index].number for index in range(len(done))]
     if work.rows is not None and done.columns:
         return TaskResult(tuple(done.columns), places, count, 0.0, 0.0)
@@ -318,7 +318,7 @@ def in_time(work: GroupWork, block: Block, end: float, empty: Empty) -> tuple[Bl
 
 
 def received(sent: TaskInput, label: str) -> Block:
-    """Return the group as a block, in which each element's ticket is its place; what cannot be unpickled has failed."""
+    """Return the group as a block with places as tickets; elements that cannot be unpickled are failures."""
     items = sent.items
     if isinstance(items, tuple):
         return Block.of_columns(items, GroupTickets(sum(map(len, items)), sent.tickets))

@@ -1,4 +1,4 @@
-"""What runs in a worker process: it is made ready once, and then does tasks."""
+"""The code of a worker process: it is set up once, and then does tasks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FunctionReference(NamedTuple):
 
 
 class TaskRequest(NamedTuple):
-    """What goes to a worker: the number of the group, the stage's work, and the task."""
+    """The request to a worker: the number of the group, the stage's work, and the task."""
 
     group: int
     function: FunctionReference
@@ -63,7 +63,7 @@ class TaskRequest(NamedTuple):
 
 
 class TaskReply(NamedTuple):
-    """What comes back: an outcome, or the error that no element is to blame for."""
+    """The reply: an outcome, or an error that is not caused by an element."""
 
     payload: Message
     failed: bool
@@ -74,7 +74,7 @@ class ForeignError(Exception):
 
 
 class WorkerState:
-    """What a worker knows: where it says what it is at, its own slots, those of others, and the work it has learnt."""
+    """The state of a worker: its heartbeat, its own slots, those of others, and the stages' work that it has."""
 
     def __init__(self, board: str, most_bytes: int) -> None:
         self.board = Heartbeats(handle=board)
@@ -113,7 +113,7 @@ def start(run: Callable[[], None], name: str) -> None:
 
 
 def attend() -> None:
-    """Let Ctrl-C be for the parent alone, and end with it."""
+    """Leave Ctrl-C to the parent, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -122,7 +122,7 @@ def attend() -> None:
 
 
 def follow(parent: Any) -> None:
-    """End with the parent, however it ends. The pool would leave its workers behind if the parent is killed.
+    """End with the parent, however it ends. Without this, workers would stay if the parent is killed.
 
     A child of the parent may hold open the pipe that signals its end, so this waits for the parent itself if possible.
     """
@@ -138,7 +138,7 @@ def follow(parent: Any) -> None:
 
 
 def one_thread() -> None:
-    """Let libraries compute in one thread: there are as many workers as cores."""
+    """Make libraries compute in one thread: there are as many workers as cores."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
         os.environ[name] = "1"
     for module, setter in (("torch", "set_num_threads"), ("cv2", "setNumThreads")):
@@ -149,7 +149,7 @@ def one_thread() -> None:
 
 
 def be_ready() -> None:
-    """Do nothing: what a pool is asked first, so that its processes start."""
+    """Do nothing: the first job of a pool, so that its processes start."""
 
 
 def do(order: TaskRequest) -> TaskReply:
@@ -195,7 +195,7 @@ def opened(post: WorkerState, payload: Message) -> Task:
 
 
 def sent(outcome: TaskResult, task: Task, work: GroupWork, first: Callable[[Any], M], again: Callable[[Any], M]) -> M:
-    """Return an outcome as `first` packs it; else as `again` does, with failures for what cannot be pickled."""
+    """Return an outcome packed by `first`; else by `again`, with failures for elements that cannot be pickled."""
     try:
         if not task.apart or isinstance(outcome.items, tuple):
             return first(outcome.in_columns())

@@ -79,7 +79,7 @@ class PickledWorkers(Workers):
         raise NotImplementedError
 
     def opened(self, reply: Any) -> TaskResult | RemoteError:
-        """Return what has arrived of a group that was worked on."""
+        """Return the outcome of a group that has arrived."""
         raise NotImplementedError
 
     def payload(
@@ -128,7 +128,7 @@ class PickledWorkers(Workers):
         finished(group)
 
     def result(self, group: Group, reply: Any) -> Any:
-        """Return the results of a group, or raise what no element is to blame for."""
+        """Return the results of a group, or raise an error that is not caused by an element."""
         if isinstance(reply, BaseException):
             raise reply
         try:
@@ -230,7 +230,7 @@ def unpickled(work: bytes) -> ExecutorTasks:
 
 
 def sealed(outcome: TaskResult, task: Task, work: GroupWork) -> TaskResult | IsolatedElement:
-    """Return an outcome pickled: an executor whose process sends what cannot be unpickled is broken by it."""
+    """Return an outcome pickled: an executor breaks if its process sends a result that cannot be unpickled."""
     try:
         if not task.apart or isinstance(outcome.items, tuple):
             return IsolatedElement(dumps(outcome, None))
