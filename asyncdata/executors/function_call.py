@@ -71,7 +71,7 @@ BETWEEN: Final = 1e-4
 """Seconds after which the rest of a group is given up; and seconds between two checks of the clock, if calls take as
 long as before."""
 LOOKS: Final = 8
-"""How often the clock is checked in a group at least, and for groups of how many elements."""
+"""The clock is checked at least so often in a group."""
 
 
 class Deadline(NamedTuple):

@@ -1,4 +1,4 @@
-"""What happens to elements: a node, and a step if it remembers something, one file each."""
+"""Transformations: one file each, with a node, and a step if it has state."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Balance(Unary):
         return Fold(lambda _: self.step())
 
     def step(self) -> Balancer:
-        """Return what deals; `PlanError` if other ranks may read the same elements in another order."""
+        """Return the step; `PlanError` if other ranks may read the same elements in another order."""
         if self.ranks > 1 and not self.input.in_order:
             first = next(node for node in nodes_of(self.input) if not node.in_order)
             raise PlanError(
@@ -119,12 +119,12 @@ class Balance(Unary):
         return [self.checked(value, ticket) for value, ticket in zip(found, block.tickets, strict=True)]
 
     def checked(self, value: Any, ticket: Ticket) -> float | Failure:
-        """Return what the cost function said of an element as a number."""
+        """Return the cost of an element as a number."""
         if type(value) is Failure:
             return value
         try:
             return number_of(value)
-        except Exception as error:  # also what its own `__float__` raises
+        except Exception as error:  # also errors of its own `__float__`
             return noted(error, self.cost.label, ticket)
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
@@ -173,7 +173,7 @@ def without(block: Block, costs: Sequence[float | Failure]) -> Block:
 
 
 class Balancer(Step):
-    """Collects a group, deals it and gives out what one rank gets. A failure passes at once, on every rank."""
+    """Collects a group, divides it and gives out one rank's elements. A failure passes at once, on every rank."""
 
     def __init__(self, node: Balance) -> None:
         self.node = node
@@ -239,7 +239,7 @@ class Balancer(Step):
 
 @final
 class GroupStart:
-    """The beginning of a group, of which a rank has been given so many elements."""
+    """The start of a group, and how many of its elements a rank has got."""
 
     __slots__ = ("given", "input", "number")
 

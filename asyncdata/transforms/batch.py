@@ -60,7 +60,7 @@ class Batch(Unary):
         return PlaceBelow(listed(position)[0])
 
     def step(self) -> Batcher:
-        """Return what collects elements."""
+        """Return the step that collects elements."""
         return Batcher(self)
 
     def at_once(self, most: int) -> Iterator[Block] | None:
@@ -77,7 +77,7 @@ class Batch(Unary):
 
     @property
     def kind(self) -> str:
-        """What users call it."""
+        """Its name for users."""
         return "batch"
 
     @property
@@ -87,23 +87,24 @@ class Batch(Unary):
 
     @property
     def stacks(self) -> bool:
-        """Whether it joins elements as they are, which for arrays is to join the arrays."""
+        """Whether it stacks elements unchanged, so that columns of arrays can be joined."""
         return True
 
     def join(self, items: list[Any]) -> Any:
-        """Return one element made of these."""
+        """Return one element made from these."""
         return stack(items)
 
     def made(self, items: list[Any], tickets: Tickets, at: int) -> Any:
-        """Return a batch, of elements whose tickets begin at `at`, or the failure in its place."""
+        """Return a batch of elements whose tickets start at `at`, or the failure in its place."""
         try:
             check_given(self, items)
             return self.join(items)
-        except Exception as error:  # also what an element's own methods raise
+        except Exception as error:  # also errors of an element's own methods
             return noted(error, self.written, tickets.part(at, at + len(items)))
 
     def batch_of(self, block: Block) -> Any:
-        """Return a batch of all elements of a block, or the failure in its place; of columns without the elements."""
+        """Return a batch of all elements of a block, or the failure in its place; columns are joined without making
+        elements."""
         if not block.columns or not self.stacks:
             return self.made(block.items, block.tickets, 0)
         return self.joined(block.columns, block.tickets, 0, len(block))
@@ -143,7 +144,7 @@ class Batcher(Step):
         self.node = node
         self.held: list[Block] = []
         self.count = 0
-        self.overtaken = 0  # of what is held: failures that came later have passed these
+        self.overtaken = 0  # held elements that later failures have passed
         self.last: Tickets = NOTHING
 
     def resume(self, position: Position) -> Start:
@@ -223,9 +224,9 @@ class BatchState(NamedTuple):
     overtaken: bool = False
 
     def position(self) -> Position:
-        """Return it as the position to continue at: a list, as what comes first are members, not batches.
+        """Return the position to resume at: a list, as members come first, not batches.
 
-        That is before the first element that is held, unless failures behind it have been delivered.
+        It is before the first held element, unless failures after it have been delivered.
         """
         if self.held and not self.overtaken:
             return [self.held[0].at(0)]
@@ -278,7 +279,8 @@ class PassedTickets(Tickets):
 
 
 def check_given(node: Node, items: Sequence[Any]) -> None:
-    """Raise `StructureError` if all of some elements are `None`, and a function of `map` can return nothing else."""
+    """Raise `StructureError` if all elements are `None` and come from a function of `map`, which may lack a
+    `return`."""
     if items[0] is not None or any(item is not None for item in items):
         return
     for one in nodes_of(node):
@@ -302,8 +304,8 @@ def returns_none(fn: Any) -> bool:
 
 
 def alone(ticket: Ticket) -> Ticket:
-    """Return the ticket of an element that passes by itself, which may itself have members, a batch that failed, or
-    have passed by itself before."""
+    """Return the ticket of an element that passes alone; it may have members, as a failed batch, or have passed alone
+    before."""
     return (ALONE, ticket) if isinstance(ticket, Tickets) or is_alone(ticket) else ticket
 
 
@@ -312,7 +314,7 @@ def is_alone(ticket: Ticket) -> bool:
 
 
 def members_of(ticket: Ticket) -> Sequence[Ticket]:
-    """Return the tickets of the elements that went into what has this ticket."""
+    """Return the tickets of the elements that the item with this ticket was made from."""
     if isinstance(ticket, Tickets):
         return [*ticket]
     return [ticket[1]] if is_alone(ticket) else [ticket]
@@ -321,9 +323,10 @@ def members_of(ticket: Ticket) -> Sequence[Ticket]:
 async def remade(
     node: Node, scope: Scope, tickets: Sequence[Ticket], make: Callable[[Block], Any], in_batches: bool = False
 ) -> Blocks:
-    """Yield what `make` makes of the members of each of these, elements of `node`; what has none passes by itself.
+    """Yield `make(members)` for each of these tickets, whose members are elements of `node`; one without members passes
+    alone.
 
-    If all that does not fail comes `in_batches`, an element that failed before and does not now is one of its own.
+    If all results come `in_batches`, an element that failed before and succeeds now is a batch of its own.
     """
     members = [members_of(ticket) for ticket in tickets]
     inner = Demand()

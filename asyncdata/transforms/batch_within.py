@@ -23,7 +23,7 @@ __all__ = ("BatchWithin",)
 
 @dataclass(frozen=True, eq=False)
 class BatchWithin(Batch):
-    """`Batch`, whose batches wait for no more than so many seconds after their first element has come."""
+    """A `Batch` whose batches wait at most so many seconds after their first element has come."""
 
     within: float = field(default=inf, metadata=PHYSICAL)
 
@@ -62,7 +62,7 @@ class BatchWithin(Batch):
 
 @dataclass(frozen=True)
 class Timed:
-    """Feeds a batcher, and has it give what it holds when that is due."""
+    """Feeds a batcher, and makes it give out its elements when they are due."""
 
     node: BatchWithin
     counts: ClassVar[bool] = False
@@ -77,7 +77,7 @@ class Timed:
         return self.run(scope, step, Inlet(scope, inputs[0], begin), want)
 
     async def run(self, scope: Scope, step: Batcher, inlet: Inlet, want: Demand) -> Blocks:
-        """Read what the next batches need, and wait for it until the one under construction is due."""
+        """Read the elements that the next batches need, and wait until the batch under construction is due."""
         cancel, due = scope.spawn(inlet.run), inf
         try:
             while True:
@@ -128,7 +128,7 @@ class Inlet:
                 self.came.notify()
 
     def ask(self, count: int) -> None:
-        """Have at most so many elements read, unless some are there or being read."""
+        """Start to read at most so many elements, unless some are ready or being read."""
         if not (self.wanted or self.block):
             self.wanted = count
             self.asked.notify()

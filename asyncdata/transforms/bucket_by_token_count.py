@@ -97,13 +97,13 @@ class BucketByTokenCount(Unary):
         return [self.length(value, ticket) for value, ticket in zip(found, block.tickets, strict=True)]
 
     def length(self, value: Any, ticket: Ticket) -> int | Failure | None:
-        """Return what the length function said of an element as a length."""
+        """Return the length of an element."""
         if type(value) is Failure:
             return value
         label = self.length_func.label
         try:
             length = checked_length(value)
-        except Exception as error:  # also what its own `__index__` raises
+        except Exception as error:  # also errors of its own `__index__`
             return noted(error, label, ticket)
         if length <= self.max_tokens or self.overlong == "keep":
             return length
@@ -119,7 +119,7 @@ class BucketByTokenCount(Unary):
         """Return a batch, or the failure in its place."""
         try:
             return self.padding.stack(items)
-        except Exception as error:  # also what an element's own methods raise
+        except Exception as error:  # also errors of an element's own methods
             return noted(error, f"{METHOD}({self.max_tokens})", tickets)
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
@@ -135,7 +135,7 @@ class BucketByTokenCount(Unary):
 
 
 def checked_length(value: Any) -> int:
-    """Return what a length function returned as a number; an error if it is none."""
+    """Return the result of a length function as a number; raise if it is not one."""
     try:
         length = index(value)
     except TypeError:
@@ -239,7 +239,7 @@ class TokenBucketer(Step):
         )
 
     def given(self, before: TokenBufferState) -> Block:
-        """Return what comes out now."""
+        """Return the output so far."""
         items, tickets, spots = zip(*self.out, strict=True) if self.out else ((), (), ())
         self.out = []
         after = [before, *spots]

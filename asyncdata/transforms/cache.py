@@ -110,7 +110,7 @@ class MemoryCache:
 
     def cached(self, position: int, count: int) -> Block | None:
         """Return up to `count` cached elements from number `position` on, `None` if there are none."""
-        with self.lock:  # others fix what failed, and add what does
+        with self.lock:  # other readers replace failures, and add new ones
             items = self.items[position : position + count]
             good = not self.odd or self.odd.isdisjoint(range(position, position + len(items)))
         items = isolated(items, ISOLATED)
@@ -142,7 +142,7 @@ class MemoryCache:
                 self.items, self.odd, self.complete = other.items, other.odd, True
 
     def finish(self, position: int) -> None:
-        """Say that the input ended after `position` elements."""
+        """Record that the input ended after `position` elements."""
         with self.lock:
             self.complete = self.complete or position == len(self.items)
 
@@ -320,13 +320,13 @@ class CachePosition:
     seeds: Seeds = None
 
     def position(self) -> Position:
-        """Return what `of` understands."""
+        """Return the form that `of` parses."""
         place: dict[str, Any] = {"done": self.done, "input": self.input}
         return {**place, "seeds": [list(pair) for pair in self.seeds]} if self.seeds else place
 
     @staticmethod
     def of(position: Position) -> CachePosition:
-        """Return what a position says."""
+        """Return the decoded position."""
         place = CachePosition() if position is None else CachePosition(**position)
         natural(place.done)
         return place

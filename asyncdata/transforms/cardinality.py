@@ -1,4 +1,4 @@
-"""assert_cardinality and pad_to_cardinality: as many elements as the user says, or an error that says otherwise."""
+"""assert_cardinality and pad_to_cardinality: as many elements as the user states, or an error."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AssertCardinality(Unary):
 
     @staticmethod
     def of(plan: Node, expected: Any) -> AssertCardinality:
-        """Return the node for what the user says; `PlanError` where the plan knows better."""
+        """Return the node for the user's number; `PlanError` if the plan shows another number."""
         special = (INFINITE_CARDINALITY,)
         count = check_count("assert_cardinality", "expected_cardinality", expected, 0, special)
         if plan.cardinality not in (UNKNOWN_CARDINALITY, count):
@@ -164,7 +164,7 @@ class PadToCardinality(Unary):
         return {**named, self.mask_key: valid}
 
     def empty_element(self) -> Any:
-        """Return what to pad an empty dataset with."""
+        """Return the element to pad an empty dataset with."""
         if self.input.signature is None:
             raise StageError(f"{self.label()}: the dataset is empty, so the structure of its elements is not known")
         return zeros_of(self.input.signature)
@@ -206,7 +206,7 @@ class PaddedTickets(TicketWrapper):
 
 
 class Model:
-    """The last good element: its ticket and what it is, `None` before there is one."""
+    """The last good element and its ticket, `None` before there is one."""
 
     def __init__(self, ticket: list[Ticket], item: Any = None) -> None:
         self.ticket = ticket

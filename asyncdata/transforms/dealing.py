@@ -10,7 +10,7 @@ __all__ = ("Dealing",)
 
 
 class Dealing(NamedTuple):
-    """How elements are dealt to so many ranks: `batch_size` to each in a step, `steps` steps at a time."""
+    """How elements are divided between ranks: `batch_size` to each in a step, `steps` steps at a time."""
 
     ranks: int
     batch_size: int
@@ -24,9 +24,9 @@ class Dealing(NamedTuple):
     def shares(self, costs: Sequence[float], drop_remainder: bool = False) -> list[list[int]]:
         """Return the places of each rank's elements of a group, step by step, of elements with these costs.
 
-        Steps are in the order of their first elements, and so are ranks in a step, and elements in a batch. Where there
-        are fewer elements than a group has, the last of them, too few for a step, are a short one, in which some ranks
-        may have one element more than others; or so many are dropped that all have as many.
+        Steps are in the order of their first elements, and so are ranks in a step, and elements in a batch. In an
+        incomplete group the last elements, too few for a step, form a short step, in which some ranks may have one
+        element more than others; or elements are dropped so that all have equally many.
         """
         full = len(costs) // (self.ranks * self.batch_size) * self.ranks
         batches = filled(costs, range(full * self.batch_size), [self.batch_size] * full)

@@ -55,7 +55,7 @@ def canonical_float(value: float) -> bytes:
 
 
 def canonical_structure(value: Any, kind: type[Any]) -> bytes:
-    """Return the bytes of what has parts."""
+    """Return the bytes of a value with parts."""
     if is_tensor(value):
         return canonical(value.item()) if not value.ndim else b"t" + several(tensor_content(value))
     if issubclass(kind, np.ndarray):
@@ -105,7 +105,7 @@ class Distinct(Unary):
         return Distinct(plan, call, most)
 
     def reshard(self, positions: Sequence[Position], resharding: Resharding) -> Position:
-        """Let each share know the keys of all, the last ones of each last."""
+        """Give each share the keys of all, with the last ones of each at the end."""
         positions_and_logs: list[list[Any]] = [[at, ""] if at in (None, END) else listed(at) for at in positions]
         logs = [reversed(digests_of(log)) for _, log in positions_and_logs]
         latest = dict.fromkeys(digest for turn in zip_longest(*logs) for digest in turn if digest is not None)
@@ -209,7 +209,7 @@ def failure_places(items: list[Any]) -> list[int]:
 
 @final
 class FirstTickets(SelectedTickets):
-    """The elements at some places of a block, and what was remembered: the log up to `before` and a key for each."""
+    """The elements at some places of a block, and the stored keys: the log up to `before` and a key for each."""
 
     __slots__ = ("before", "failures", "log", "max_keys")
 

@@ -1,4 +1,4 @@
-"""Fields: the parts of elements that a user names to say what a function reads, or leaves as it is."""
+"""Fields: the parts of elements that a user declares a function to read, or not to change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fields_of(method: str, name: str, value: Any) -> Fields:
 
 
 def check_fields(method: str, name: str, fields: Fields, signature: Any) -> None:
-    """Raise `PlanError` if elements have no such fields, where it is known what they look like."""
+    """Raise `PlanError` if elements have no such fields, if their structure is known."""
     if signature is None:
         return
     known: list[Any] = []

@@ -63,7 +63,7 @@ class Predicate(Call):
 
 @dataclass(frozen=True, eq=False)
 class Filter(Called):
-    """The elements for which a predicate is true; or what several predicates and functions of maps leave, in turn."""
+    """The elements for which a predicate is true; or the results of several predicates and maps in turn."""
 
     functions: tuple[Call, ...] = field(metadata=REPLACEABLE)
 

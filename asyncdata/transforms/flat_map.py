@@ -49,7 +49,7 @@ class Catalog(Protocol):
         ...
 
     def seek(self, count: int) -> tuple[int, Position]:
-        """Return the number of the input's element that element `count` is made of, and the position in its dataset."""
+        """Return the number of the input's element that element `count` comes from, and the position in its dataset."""
         ...
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
@@ -68,7 +68,7 @@ class FlatMap(Node):
     """Where the datasets run, if not here: then the next ones are started before their turn."""
 
     travels: ClassVar[bool] = True
-    """Whether the datasets may run elsewhere: what they are made of is little."""
+    """Whether the datasets may run elsewhere: the elements that they are made from are small."""
 
     def stage(self) -> Merge:
         return Merge(self.blocks)
@@ -141,7 +141,7 @@ class FlatMap(Node):
                     await breathe()
 
     async def ahead(self, scope: Scope, opener: Opener, want: Demand, begin: Position, begun: list[Position]) -> Blocks:
-        """Run several datasets at once, and give what the first one gives, to its end; then the next."""
+        """Run several datasets at once, and yield the elements of the first one to its end; then of the next."""
         assert self.elsewhere is not None
         by_place = self.by_place
         window = Window(self.input, self.function, self.elsewhere, self.elsewhere.at_once)
@@ -166,7 +166,7 @@ class FlatMap(Node):
 
 @dataclass(frozen=True)
 class Window:
-    """The datasets of a flat_map as they are read at once: so many of them, of which the first is given out."""
+    """The datasets of a flat_map that are read at once; the first one is given out."""
 
     input: Node
     function: Call
@@ -178,7 +178,7 @@ class Window:
 
 
 def drawn(slot: CycleSlot, most: int, inside: Callable[[Position], Position]) -> Block:
-    """Return at most so many of the elements of a dataset that are here."""
+    """Return at most so many of a dataset's elements that are ready."""
     assert slot.inner is not None
     start = slot.start
     part = slot.take(min(most, slot.left))

@@ -1,4 +1,4 @@
-"""What map and filter have in common: a user's function called on each element, several at once if asked."""
+"""The common part of map and filter: a user's function called on each element, several at once if requested."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ("Called", "travels", "tuning_for")
 
 
 def tuning_for(call: Call, *, processes: bool) -> Tuning | None:
-    """Return what AUTOTUNE is to know of a function; nothing if it may wait between its tries, which needs threads."""
+    """Return AUTOTUNE's tuner for a function; nothing if it may wait between its tries, which needs threads."""
     return None if call.waits else Tuning(processes=processes and travels(call), tasks=call.is_async)
 
 
@@ -42,7 +42,7 @@ def travels(call: Call) -> bool:
 
 
 def inner_position(position: Position) -> Position:
-    """Return the input's position for that of a call, which says so if its order did not matter."""
+    """Return the input's position for the position of a call, which marks a run without a fixed order."""
     return position[UNORDERED] if is_unordered(position) else position
 
 
@@ -57,17 +57,17 @@ class Called(Unary):
     workers: int | None = field(default=None, kw_only=True, metadata=PHYSICAL)
     ordered: bool | None = field(default=None, kw_only=True, metadata=PHYSICAL)
     executor: CallExecutor | None = field(default=None, kw_only=True, metadata=PHYSICAL)
-    """Whose workers they are, if not threads or tasks of the pipeline; or what AUTOTUNE knows."""
+    """The executor of the calls, if not threads or tasks of the pipeline; or AUTOTUNE's tuner."""
     copied: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
     """Whether results are copied out of the memory that they arrive in, since they are held for long."""
     rows: int | None = field(default=None, kw_only=True, repr=False, metadata=PHYSICAL)
-    """Of so many results in a row a batch is made, which workers make as far as they can."""
+    """The size of batches that follow; workers make them as far as they can."""
     pure: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
-    """Whether the user said that calls may be made in any order, at once, again or not at all."""
+    """Whether the user declared that calls may be made in any order, at once, again or not at all."""
     learnt: ResultStatistics = field(default_factory=ResultStatistics, kw_only=True, repr=False, metadata=PHYSICAL)
-    """What its runs found out of its results, for those that follow."""
+    """Measurements of its results by earlier runs, for later ones."""
     pinned: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
-    """Whether the user said that calls are made on the engine's thread."""
+    """Whether the user chose that calls are made on the engine's thread."""
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -138,7 +138,7 @@ class Called(Unary):
         )
 
     def how(self) -> str:
-        """Return how a label shows what runs at once."""
+        """Return the part of a label that shows what runs at once."""
         if self.workers is None:
             return ""
         unordered = ", deterministic=False" if self.ordered is False else ""

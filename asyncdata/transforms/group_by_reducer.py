@@ -38,12 +38,13 @@ METHOD: Final = "group_by_reducer"
 AT_ONCE: Final = 1024
 
 KEY, FAILED = "key", "failed"
-"""What tickets begin with: that of a key's element continues with the key's number, that of a failure with its own."""
+"""The first part of tickets: a key's element continues with the key's number, a failure with its own ticket."""
 
 
 @dataclass(frozen=True)
 class Reducer:
-    """How elements of one key become one, as tf.data.experimental.Reducer; each may be a coroutine function.
+    """How elements of one key are folded into one, as in tf.data.experimental.Reducer; each may be a coroutine
+    function.
 
     >>> import asyncdata as ad
     >>> mean = ad.Reducer(lambda key: (0, 0), lambda state, x: (state[0] + x, state[1] + 1), lambda sum, n: sum / n)
@@ -58,7 +59,7 @@ class Reducer:
     """Returns the next state, for a state and an element."""
 
     finalize_func: Callable[..., Any]
-    """Returns what becomes of the last state; a tuple is unpacked into arguments."""
+    """Returns the element for the last state; a tuple is unpacked into arguments."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +88,7 @@ class Calls:
 
 @dataclass(frozen=True, eq=False)
 class GroupByReducer(Unary):
-    """What `calls` make of all second parts of pairs that have the same first part, a key; in the order of keys."""
+    """Folds, by `calls`, the second parts of all pairs with the same first part, a key; in the order of keys."""
 
     calls: Calls = field(metadata=REPLACEABLE)
 
@@ -129,7 +130,7 @@ class ReducerPosition:
 
     @staticmethod
     def of(position: Any) -> ReducerPosition:
-        """Return what a position says."""
+        """Return the decoded position."""
         return ReducerPosition(decode_all(position["failed"]), index(position["groups"]))
 
     def position(self) -> Position:
@@ -138,7 +139,7 @@ class ReducerPosition:
 
 
 class ReducerStep(CallStep):
-    """Reads everything, with a state for each key; failures pass, what becomes of the states follows at the end."""
+    """Reads everything, with a state for each key; failures pass, the elements of the keys follow at the end."""
 
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
@@ -190,7 +191,7 @@ class ReducerStep(CallStep):
                 yield await self.result(number, key)
 
     async def result(self, number: int, key: Any) -> Block:
-        """Return what becomes of the state of a key, as a block."""
+        """Return the element for the state of a key, as a block."""
         made = await called(self.calls.finalize, self.states.pop(key), Numbered(number, key))
         if type(made) is Failure:
             made.error.add_note(f"key {key!r:.80}")
@@ -200,7 +201,7 @@ class ReducerStep(CallStep):
 
 
 async def called(call: Call, item: Any, ticket: Ticket) -> Any:
-    """Return what a function makes of an item, or the failure; await it if it is a coroutine function."""
+    """Return the result of a function for an item, or the failure; await it if it is a coroutine function."""
     if call.is_async:
         return await call.run_async(item, ticket)
     try:

@@ -74,7 +74,7 @@ class Groups(Unary):
 
     @property
     def sizing(self) -> str:
-        """What a message calls that."""
+        """Its name for messages."""
         return self.label()
 
     def made(self, key: Any, items: list[Any], tickets: Tickets) -> Any:
@@ -145,7 +145,7 @@ class GroupJournal:
         return len(self.entries) > max(FEWEST, len(self.begin))
 
     def at(self, count: int) -> list[Tickets]:
-        """Return the tickets of each group that was open after so many entries."""
+        """Return the tickets of each group that was open after `entries` entries."""
         sizes = dict(self.begin)
         for group in self.entries[:count]:
             size = sizes[group] = sizes.get(group, 0) + 1
@@ -254,7 +254,7 @@ class GroupTickets(Tickets):
         self.out: list[tuple[Ticket, int, int]] = []
 
     def add(self, ticket: Ticket, place: int) -> None:
-        """Take note of what goes out when the element at this place has come in."""
+        """Record the output for the element at this place."""
         self.out.append((ticket, place + 1, len(self.journal.entries)))
 
     def __len__(self) -> int:
@@ -322,7 +322,7 @@ class KeyWindows(Groups):
 
 @dataclass(frozen=True, eq=False)
 class Reduced(FlatMap):
-    """What a user's function makes of each window of one key."""
+    """The elements of a user's function for each window of one key."""
 
     travels: ClassVar[bool] = False
 
@@ -407,7 +407,7 @@ class Buckets(Groups):
     def made(self, key: int, items: list[Any], tickets: Tickets) -> Any:
         try:
             return stack(items) if self.paddings is None else self.paddings[key].stack(items)
-        except Exception as error:  # also what an element's own methods raise
+        except Exception as error:  # also errors of an element's own methods
             return noted(error, f"{METHOD}({len(items)})", tickets)
 
 

@@ -23,7 +23,7 @@ __all__ = ("ErrorBudget", "IgnoreErrors")
 log = logging.getLogger("asyncdata")
 
 FEW: Final = 1000
-"""A share of fewer elements than these is as if of so many: one bad element at the beginning is no sign of anything."""
+"""A share counts at least so many elements, as one bad element at the start proves nothing."""
 
 RECALLED: Final = 5
 """How many dropped errors are listed on the error that exceeds the budget."""
@@ -46,7 +46,7 @@ class ErrorBudget:
         return ErrorBudget(max_errors, max_share)
 
     def exceeded(self, dropped: int, seen: int) -> str | None:
-        """Return what forbids so many errors among so many elements, `None` if nothing does."""
+        """Return the limit that forbids so many errors among so many elements, `None` if none does."""
         if self.max_errors is not None and dropped > self.max_errors:
             return f"max_errors={self.max_errors}"
         if self.max_share is not None and dropped > self.max_share * max(seen, FEW):
@@ -116,7 +116,7 @@ class IgnoreErrors(Unary):
 
 @dataclass
 class ErrorCounts:
-    """What was seen and dropped so far, and how the last errors read."""
+    """The numbers of elements seen and dropped so far, and the texts of the last errors."""
 
     seen: int = 0
     dropped: int = 0
@@ -173,13 +173,13 @@ class Dropper(Step):
         return left
 
     def note(self, why: str) -> str:
-        """Return what an error says that exceeds the budget."""
+        """Return the note on an error that exceeds the budget."""
         account = self.account
         shown = f"; the last before it: {'; '.join(account.last)}" if account.last else ""
         return f"ignore_errors({why}) dropped {account.dropped} of {account.seen} elements, and no more{shown}"
 
     def report(self, call: Call, error: BaseException, ticket: Ticket) -> Any:
-        """Show an error to the user's function; what goes wrong in it is raised in the element's place."""
+        """Pass an error to the user's function; an error in that function is raised in the element's place."""
         try:
             call.fn(error, plain(ticket))
         except Exception as other:

@@ -25,7 +25,7 @@ async def inner_plan(call: Call, block: Block) -> Node | Failure:
         return result
     try:
         return node_of(result, call)
-    except Exception as error:  # also what its `repr`, for the message, raises
+    except Exception as error:  # also errors of its `repr`, for the message
         return call.failure(error, ticket)
 
 
@@ -63,7 +63,7 @@ async def from_inner(
 async def inner_items(
     function: Call, block: Block, scope: Scope, tickets: Sequence[Ticket]
 ) -> AsyncGenerator[tuple[Ticket, Any], None]:
-    """Yield elements of the dataset that is made of one element, with their tickets in it."""
+    """Yield elements of the dataset that is made from one element, with their tickets in it."""
     plan = await inner_plan(function, block)
     if type(plan) is Failure:
         yield None, plan

@@ -52,7 +52,7 @@ class Interleave(Node):
     workers: int | None = field(default=None, metadata=PHYSICAL)
     ordered: bool | None = field(default=None, metadata=PHYSICAL)
     tuner: InterleaveTuner | None = field(default=None, repr=False, metadata=PHYSICAL)
-    """What AUTOTUNE knows of how many are to be read at once."""
+    """AUTOTUNE's tuner of how many are read at once."""
 
     elsewhere: Elsewhere | None = field(default=None, repr=False, metadata=PHYSICAL)
     """Where inner datasets run that are read at once with others, if not here."""
@@ -101,7 +101,7 @@ class Interleave(Node):
         return asdict(InterleavePosition(outer, list(enumerate(slots)), waiting=waiting))
 
     def place_in(self, position: Mapping[str, Any]) -> InterleavePosition:
-        """Return what a position says; `ValueError` if it is none of a cycle of this length."""
+        """Return the decoded position; `ValueError` if it does not fit a cycle of this length."""
         place = InterleavePosition(**position)
         slots, length = [natural(slot) for slot, _ in place.slots], self.cycle_length
         turn = self.block_length if place.turn is None else natural(place.turn)
@@ -247,7 +247,7 @@ class Cycle:
             await slot.close()
             self.free(self.index)
             self.advance()
-            if not self.out:  # which goes out soon
+            if not self.out:  # the failure goes out soon
                 await breathe()
 
     def share(self) -> int:
@@ -329,7 +329,7 @@ class Cycle:
                 await self.open_at(index)
 
     def may_open(self) -> bool:
-        """Return whether an inner dataset, or a failure in its place, is there to be taken up."""
+        """Return whether the next inner dataset, or a failure in its place, is ready."""
         return not self.ended and not self.inputs.idle() and self.count < self.want.items
 
     def anything(self) -> bool:

@@ -27,11 +27,11 @@ from asyncdata.transforms.interleave_position import InterleavePosition, SlotSta
 __all__ = ("CycleSlot", "Elsewhere", "Inputs", "ParallelInputs", "ReaderSlot", "Refused", "SerialInputs")
 
 QUICK: Final = 1e-4
-"""What the function took less seconds for is made while elements are held that are ready."""
+"""A dataset that the function makes in fewer seconds is made while ready elements are held."""
 
 
 class CycleSlot:
-    """One open inner dataset and what has been read of it."""
+    """One open inner dataset and its elements that were read."""
 
     def __init__(self, outer: Tickets, begin: Position) -> None:
         self.outer = outer
@@ -73,11 +73,11 @@ class CycleSlot:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is known without waiting that nothing more comes."""
+        """Whether it has ended, as far as known without waiting."""
         return False
 
     def fill_now(self, most: int) -> bool:
-        """Get items without waiting, if there are any; at most so many, unless more have been read."""
+        """Get ready items without waiting, if there are any; at most so many, unless more have been read."""
         return False
 
     async def fill(self, limit: int) -> bool:
@@ -130,16 +130,16 @@ class RowsSlot(CycleSlot):
         return self.fill_now(limit)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, as nothing is open."""
 
 
 def rows_in_memory(plan: Node, begin: Position) -> InMemorySource | None:
-    """Return an inner dataset that need not be run, if it is such a one and begins at one of its rows."""
+    """Return the inner dataset if it is in memory and starts at one of its rows, so that it need not be run."""
     return plan if isinstance(plan, InMemorySource) and plan.is_in_memory and is_row(begin) else None
 
 
 class ReaderSlot(CycleSlot):
-    """An inner dataset that a task of its own reads into a queue."""
+    """An inner dataset that its own task reads into a queue."""
 
     def __init__(self, outer: Tickets, begin: Position, queue: LoopQueue, signal: LoopSignal) -> None:
         super().__init__(outer, begin)
@@ -180,16 +180,16 @@ class Elsewhere(Protocol):
         ...
 
     def there(self, plan: Node) -> Node:
-        """Return what runs in the place of an inner dataset, which may be itself."""
+        """Return the plan that runs instead of an inner dataset, which may be itself."""
         ...
 
     def here(self, plan: Node) -> Node:
-        """Return what gives the same elements and runs here."""
+        """Return a plan with the same elements that runs here."""
         ...
 
 
 class Cycled(Protocol):
-    """What a node says about its inner datasets: how they are made, and how many are open and read at once."""
+    """A node's description of its inner datasets: how they are made, and how many are open and read at once."""
 
     @property
     def input(self) -> Node:
@@ -223,7 +223,7 @@ class Cycled(Protocol):
 
     @property
     def tuner(self) -> InterleaveTuner | None:
-        """What AUTOTUNE knows of that."""
+        """AUTOTUNE's tuner of that number."""
         ...
 
 
@@ -282,7 +282,7 @@ class SerialInputs:
 
 
 class PendingDataset:
-    """An element, and the dataset that the function has made of it, once it has."""
+    """An element, and the dataset that the function has made from it, once it has."""
 
     __slots__ = ("block", "plan")
 

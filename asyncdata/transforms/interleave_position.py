@@ -24,7 +24,8 @@ __all__ = (
 
 @dataclass(frozen=True)
 class InterleavePosition:
-    """What a state holds of an interleave: where its input was, where each slot's dataset was, and whose turn it was.
+    """The position of an interleave in a state: the positions of its input and of each slot's dataset, and whose turn
+    it was.
 
     To resume, the input opens the slots again and each dataset resumes where it was. After resharding, more datasets
     may be open than there are slots: `waiting` holds the positions of the others.
@@ -181,7 +182,7 @@ class PositionReplay:
         return count - out
 
     def pass_on(self, slot: int, turn: int) -> None:
-        """Say whose turn it is after a draw from `slot` that left so much of its turn."""
+        """Record whose turn it is after a draw from `slot` that left so much of its turn."""
         self.index, self.turn = (slot, turn) if turn > 0 else ((slot + 1) % self.cycle_length, self.block_length)
 
     def position(self) -> Position:

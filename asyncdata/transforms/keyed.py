@@ -1,4 +1,5 @@
-"""Labels: what a function says of each element, put before it: the number of its class, or a key; the order of keys."""
+"""Labels: the result of a function for each element, put before it: the number of its class, or a key; the order of
+keys."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Labeller(Call):
     __slots__ = ()
 
     def label_of(self, found: Any) -> Any:
-        """Return the label for what the function returned; raise if that is none."""
+        """Return the label for the function's result; raise if that is not a label."""
         raise NotImplementedError
 
     def over(self, items: Any, kinds: set[type]) -> Any:
@@ -49,7 +50,7 @@ class Labeller(Call):
 
 @final
 class Classifier(Labeller):
-    """A function that returns one of so many classes, numbers from 0."""
+    """A function that returns one of `classes` classes, numbers from 0."""
 
     __slots__ = ("classes",)
 
@@ -69,7 +70,7 @@ class Classifier(Labeller):
 
 
 class Keyer(Labeller):
-    """A function that returns a key: what has a hash; NumPy's scalars are keys as Python's numbers."""
+    """A function that returns a key: a hashable value; NumPy's scalars are the same keys as Python's numbers."""
 
     __slots__ = ()
 
@@ -94,7 +95,7 @@ def as_key(found: Any) -> Any:
 
 
 def in_key_order(keys: Iterable[Any]) -> list[Any]:
-    """Return keys in order: numbers first, then by type; what has no order by what it looks like.
+    """Return keys in order: numbers first, then by type; values without an order by their text.
 
     Which comes first of two keys depends on no other.
     """

@@ -104,7 +104,7 @@ class Map(Called, OneForOne):
 
     functions: tuple[Call, ...] = field(metadata=REPLACEABLE)
     vectorized: bool = field(default=False, kw_only=True, repr=False, metadata=PHYSICAL)
-    """Whether the user said that the functions also take batches, and give batches of the results."""
+    """Whether the user declared that the functions also accept batches, and return batches of the results."""
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -153,7 +153,7 @@ class Map(Called, OneForOne):
 
     def label(self) -> str:
         first, *others = self.functions
-        if not first.name.startswith("map("):  # what gets elements of a source, and maps that follow it on a cluster
+        if not first.name.startswith("map("):  # the calls that read a source, and maps that follow it on a cluster
             return " → ".join([first.name, *(call.name for call in others)])
         names = " → ".join(call.name[4:-1] if call.name.startswith("map(") else call.name for call in self.functions)
         return f"map({names}{self.how()})"
@@ -163,7 +163,7 @@ M = TypeVar("M", bound=Called)
 
 
 def declared(node: M, call: Call, keeps: Any, shrinks: bool) -> M:
-    """Return a new map whose function was said to leave fields as they are, or to shrink elements."""
+    """Return a new map whose function is declared not to change fields, or to shrink elements."""
     if keeps is None and not shrinks:
         return node
     if not node.pure and node.workers is None:

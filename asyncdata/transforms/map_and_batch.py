@@ -24,7 +24,7 @@ __all__ = ("MapAndBatch",)
 
 @dataclass(frozen=True, eq=False)
 class MapAndBatch(Batch):
-    """What `map(..., vectorized=True).batch(size)` gives."""
+    """The batches of `map(..., vectorized=True).batch(size)`."""
 
     functions: tuple[Call, ...] = field(default=(), metadata=REPLACEABLE)
 
@@ -37,7 +37,7 @@ class MapAndBatch(Batch):
         return Fold(lambda scope: VectorBatcher(self, GroupWork(self.functions).at(scope.epoch)))
 
     def at_once(self, most: int) -> None:
-        """Return nothing: functions of the user's are called."""
+        """Return nothing: the user's functions must be called."""
 
     def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
         return Batch(Map(self.input, self.functions), self.size, self.drop_remainder).fetch(scope, want, tickets)
@@ -54,8 +54,8 @@ class MapAndBatch(Batch):
 class VectorBatcher(Batcher):
     """Collects elements until there are enough for the batch, and then calls the functions on all of them at once.
 
-    Where that fails they are called on one after another, so that what fails passes at once, as `batch` has it, and
-    the next elements fill up the batch.
+    If that fails they are called for each element, so that a failure passes at once, as in `batch`, and the next
+    elements fill the batch.
     """
 
     def __init__(self, node: MapAndBatch, work: GroupWork) -> None:
@@ -85,7 +85,7 @@ class VectorBatcher(Batcher):
         return Block.join(made) if made else Block([])
 
     def called(self) -> Block:
-        """Call the functions on what waits; return the batches and failures that come of it."""
+        """Call the functions on the waiting elements; return the batches and failures."""
         if not self.waiting:
             return Block([])
         joined, self.waiting, self.waits = Block.join(self.waiting), [], 0

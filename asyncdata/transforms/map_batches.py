@@ -27,7 +27,7 @@ __all__ = ("MapBatches",)
 class Batched(Call):
     """A user's function of a batch, called on blocks of elements that are items themselves.
 
-    If it fails, elements are tried one by one, so that those fail which are to blame.
+    If it fails, elements are tried one by one, so that only those fail that cause the error.
     """
 
     __slots__ = ()
@@ -55,7 +55,7 @@ class Batched(Call):
         return [result for place in places for result in self.tried(block, [place])]
 
     async def tried_async(self, block: Block, places: Sequence[int]) -> list[Any]:
-        """Return what `tried` does, of a coroutine function."""
+        """Return the same as `tried`, for a coroutine function."""
         ticket = block.tickets[places[0]] if places else None
         try:
             result: Any = await super().run_async(stacked(block, places), ticket) if places else []
@@ -87,7 +87,7 @@ def put(block: Block, places: Sequence[int], results: list[Any]) -> Block:
 
 
 def rows(result: Any, count: int) -> list[Any]:
-    """Return the elements that a function's result is made of: a list as it is, else along the first axis."""
+    """Return the elements in a function's result: a list as it is, else along the first axis."""
     if type(result) is CoroutineType:
         result.close()
         raise TypeError("the function returned a coroutine: define it with `async def`")
@@ -151,7 +151,7 @@ class Grouped:
         return self.apart(self.apply.open(scope, [collected], groups, FRESH), groups, want)
 
     async def apart(self, source: Blocks, groups: Demand, want: Demand) -> Blocks:
-        """Take groups apart; ask for as many as the demand needs."""
+        """Split groups; request as many as the demand needs."""
         async with aclosing(source):
             while True:
                 groups.items = max(1, want.items // self.size)

@@ -42,7 +42,7 @@ class Begin(Tickets):
 
 
 class DrawRecord:
-    """What went into one block: from which input each element came, and the pieces of each input."""
+    """The draws of one block: the input of each element, and the pieces of each input."""
 
     __slots__ = ("chosen", "found", "pieces")
 
@@ -175,7 +175,7 @@ class MixtureHistory:
         self.journal = MixtureJournal(draws.places(), LastPosition())
 
     def note(self, chosen: Choices, drawn: DrawnBlock, place: Callable[[int], dict[str, Position]]) -> MixedTickets:
-        """Note what was drawn, and return the tickets; `place` gives the rest of a position."""
+        """Record the draws, and return the tickets; `place` gives the rest of a position."""
         journal, record = self.journal, DrawRecord(chosen, drawn.pieces)
         number = journal.add(record)
         if journal.count > len(journal.base):

@@ -17,7 +17,7 @@ from asyncdata.runtime.tickets import Tickets
 __all__ = ("Choices", "DrawnBlock", "DrawnPiece", "MixtureReader")
 
 Choices = npt.NDArray[np.intp]
-"""Numbers of inputs, in the order in which they are to give an element each."""
+"""Numbers of inputs, in the order in which each gives an element."""
 
 NOTHING_HERE: Final[Iterator[Any]] = iter(())
 
@@ -30,7 +30,8 @@ class DrawnPiece(NamedTuple):
 
 
 class DrawnBlock(NamedTuple):
-    """What was drawn, the pieces of each input it came from, and which input had ended, if that is why no more came."""
+    """The drawn elements, the pieces of each input they came from, and the input that had ended, if that stopped the
+    draw."""
 
     items: list[Any]
     failed: bool
@@ -39,7 +40,7 @@ class DrawnBlock(NamedTuple):
 
 
 class MixtureReader:
-    """Several inputs, each opened when it is first drawn from, and what has been read of them and not been drawn."""
+    """Several inputs, each opened when it is first drawn from, and their elements that were read and not drawn."""
 
     def __init__(
         self, open_input: Callable[[int, Demand], Blocks], begins: Sequence[Tickets], stack: AsyncExitStack
@@ -60,7 +61,7 @@ class MixtureReader:
         return min(want.items, self.pace.group)
 
     async def draw(self, chosen: Choices) -> DrawnBlock:
-        """Draw an element of each input in `chosen`; fewer if one has ended, or let us wait for long the last time."""
+        """Draw an element of each input in `chosen`; fewer if an input has ended, or was slow the last time."""
         begin = time.perf_counter()
         needed = np.bincount(chosen, minlength=len(self.left))
         pieces = self.held(needed)
@@ -68,7 +69,7 @@ class MixtureReader:
         order: list[int] = chosen.tolist()
         places, here, out, ended = iter(order), self.iterators.__getitem__, list[Any](), None
         while True:
-            out.extend(map(next, map(here, places)))  # stops at an input that has nothing here: its StopIteration
+            out.extend(map(next, map(here, places)))  # stops at an input without ready elements: its StopIteration
             if len(out) == len(order):
                 break
             index = order[len(out)]
@@ -103,7 +104,7 @@ class MixtureReader:
         return [(tickets, len(tickets) - left) for tickets, left in zip(self.tickets, self.left.tolist(), strict=True)]
 
     async def pull(self, index: int, count: int) -> Block | None:
-        """Read at most `count` elements of an input of which nothing is here; return `None` at its end."""
+        """Read at most `count` elements of an input that has none ready; return `None` at its end."""
         source = self.sources.get(index)
         if source is None:
             opened = aclosing(self.open_input(index, self.demand))
@@ -120,7 +121,7 @@ class MixtureReader:
         return block
 
     def put(self, index: int, block: Block) -> None:
-        """Have a block here, of an input of which nothing is here."""
+        """Read a block of an input that has none ready."""
         self.tickets[index] = block.tickets
         self.iterators[index] = iter(block.items)
         self.left[index] += len(block)

@@ -174,7 +174,7 @@ Member = Any
 
 
 class OpenSequence(NamedTuple):
-    """A sequence of which the first `offset` tokens have been put into rows, and the others are to follow."""
+    """A sequence whose first `offset` tokens have been put into rows; the others follow."""
 
     ticket: Ticket
     offset: int
@@ -253,7 +253,7 @@ def odd_one(tokens: Tokens) -> StructureError:
 
 
 def part_of(member: Member, size: int) -> tuple[int, int]:
-    """Return where a member begins and ends in its sequence of so many tokens."""
+    """Return where a member starts and ends in its sequence of so many tokens."""
     return member[2:] if is_cut(member) else (0, size)
 
 
@@ -353,7 +353,7 @@ class Packer(Step):
         return PackingState(self.journal, len(self.journal.entries), self.tickets, self.seen, [*begun, *self.begun])
 
     def given(self, before: PackingState) -> Block:
-        """Return what comes out now."""
+        """Return the output so far."""
         items, tickets, spots = zip(*self.out, strict=True) if self.out else ((), (), ())
         self.out = []
         after = [before, *spots]
@@ -364,7 +364,7 @@ class Packer(Step):
         """Put an element into rows; one that failed, or is no sequence, passes at once."""
         try:
             tokens = None if type(item) is Failure else self.accepted(item)
-        except Exception as error:  # also what an element's own methods raise
+        except Exception as error:  # also errors of an element's own methods
             item, tokens = self.node.failure(error, ticket), None
         if tokens is None:
             self.out.append((item, alone(ticket), self.spot()))
@@ -392,7 +392,7 @@ class Packer(Step):
                 self.close(place, *[OpenSequence(ticket, offset)][: offset < tokens.size])
 
     def choose(self, left: int) -> tuple[int, int]:
-        """Return into which row how many of so many tokens go; the row after the last is a new one."""
+        """Return the row for a sequence, and how many of its tokens go there; the row after the last is a new one."""
         if not self.rows:
             return 0, min(left, self.length)
         if self.node.strategy != FIRST_FIT:

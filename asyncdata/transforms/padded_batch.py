@@ -45,7 +45,7 @@ LITTLE: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Padding:
-    """To which shapes leaves are filled up, and with what: structures like an element's, or `None`.
+    """The padded shapes and padding values of leaves: structures like an element's, or `None`.
 
     With a `bound` that is the size of every dimension which is `None` in `shapes`, or of the first one without them.
     """
@@ -151,7 +151,7 @@ class Padding:
             raise PlanError(f"{method}: {error}") from None
 
     def signature(self, signature: Any, size: int | None) -> Any:
-        """Return the signature of a batch of such elements; `None` if theirs is not known."""
+        """Return the signature of a batch of these elements; `None` if theirs is not known."""
         if signature is None:
             return None
 
@@ -173,7 +173,7 @@ def largest_of(column: list[Any], shapes: list[tuple[int, ...]], where: str) -> 
 
 
 def check_shape(method: str, part: Any) -> None:
-    """Raise unless this is a size, `None`, or a list of such."""
+    """Raise unless this is a size, `None`, or a list of these."""
     sizes: list[Any] = cast("list[Any]", part) if isinstance(part, list) else [part]
     for size in sizes:
         if isinstance(size, (tuple, list, dict)):
@@ -185,7 +185,7 @@ def check_shape(method: str, part: Any) -> None:
 def join_leaves(column: list[Any], join: Callable[..., Any], where: str, *guides: Any) -> Any:
     """Return the structure that all elements have, with `join(leaves, path, ...)` in the place of each leaf.
 
-    `guides` are structures like it that say something of each leaf; one value, also `None`, says the same of all.
+    `guides` are structures like it with a value for each leaf; a single value, also `None`, is for all leaves.
     """
     first, kinds = open_level(column[0]), [*map(type, column)]
     if first is None and kinds.count(kinds[0]) == len(kinds):
@@ -220,7 +220,7 @@ def columns_of(column: list[Any], kinds: set[type[Any]]) -> list[list[Any]] | No
 
 
 def guiding(guide: Any, element: TreeLevel, where: str) -> Iterable[Any]:
-    """Return what a guide says of the parts of an element, by their order or their names."""
+    """Return a guide's values for the parts of an element, by their order or their names."""
     level = open_level(guide)
     if level is None and not isinstance(guide, list):
         return [guide] * len(element.names)
@@ -257,7 +257,7 @@ def arrays_of(column: list[Any], where: str) -> tuple[list[Array], bool]:
 
 
 def filled(arrays: list[Array], target: tuple[int, ...], value: Any, at_the_end: bool, where: str) -> Array:
-    """Return arrays of one dtype as one, each filled up; `at_the_end` if that is behind all that it has in memory."""
+    """Return arrays of one dtype as one, each padded; `at_the_end` if the padding follows all of an array's memory."""
     dtype = arrays[0].dtype
     shape = (len(arrays), *target)
     if dtype.kind in "biufc":
@@ -293,7 +293,7 @@ def packed(arrays: list[Array], out: Array) -> Array:
 
 
 def empty_like(arrays: list[Array]) -> Any:
-    """Return what objects are filled up with: empty strings or bytes where the first of them is such, else `None`."""
+    """Return the padding of objects: empty strings or bytes if the first object is one, else `None`."""
     first = next((array.flat[0] for array in arrays if array.size), None)
     return type(first)() if isinstance(first, (str, bytes)) else None
 
@@ -337,8 +337,8 @@ class PaddedBatch(Batch):
     def takes_sequences(self) -> bool:
         """Whether elements are known to be one-dimensional arrays of numbers of one dtype.
 
-        Then they need not be looked at, which takes half as long as copying them. A function may have put something
-        else into a dict, so that this is said only of elements that are arrays themselves.
+        Then they need not be checked, which takes half as long as copying them. A function may have put another value
+        into a dict, so this holds only for elements that are arrays themselves.
         """
         found = vars(self)  # not `cached_property`: its lock, up to Python 3.11, would stay held in a forked child
         if "_takes_sequences" not in found:

@@ -56,5 +56,6 @@ def check_last(plan: Node, made_from: Sequence[Planned]) -> None:
 
 
 def split_at_device(plan: Node) -> tuple[Node, PrefetchToDevice | None]:
-    """Return what runs on the host of a plan, and the step that copies its elements to a device, if there is one."""
+    """Return the part of a plan that runs on the host, and the step that copies its elements to a device, if there is
+    one."""
     return (plan.input, plan) if isinstance(plan, PrefetchToDevice) else (plan, None)

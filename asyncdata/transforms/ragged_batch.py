@@ -55,7 +55,7 @@ class RaggedBatch(Batch):
         return join_leaves(items, self.leaf, "")
 
     def leaf(self, column: list[Any], where: str) -> Any:
-        """Return one leaf of every element as rows; what has no axis is stacked as in a batch."""
+        """Return one leaf of every element as rows; leaves without an axis are stacked as in a batch."""
         if are_sequences(column):
             return Ragged(np.concatenate(column), self.row_splits(column))
         if any_tensor(column) and any(tensor.ndim for tensor in column if is_tensor(tensor)):

@@ -35,9 +35,9 @@ class Metered:
         return self.run(scope.loop, inputs[0](scope, inner, start), inner, want)
 
     async def run(self, loop: asyncio.AbstractEventLoop, source: Blocks, inner: Demand, want: Demand) -> Blocks:
-        """Read what the time that has passed allows.
+        """Read as many elements as the elapsed time allows.
 
-        `due` is when the next element would come if all came evenly; so many may come before it as are in a burst.
+        `due` is when the next element would come if all came evenly; up to a burst of elements may come earlier.
         """
         interval = 1 / self.rate
         due = loop.time()

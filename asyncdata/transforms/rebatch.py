@@ -58,7 +58,7 @@ class Rebatch(Batch):
         return scaled(self.input.cardinality, self.batches_of)
 
     def batches_of(self, rows: int) -> int:
-        """Return how many batches so many rows make."""
+        """Return the number of batches for a number of rows."""
         turns, rest = divmod(rows, self.size)
         stops = list(takewhile(lambda stop: stop <= rest, accumulate(self.sizes)))
         short = rest > (stops[-1] if stops else 0) and not self.drop_remainder

@@ -36,7 +36,8 @@ METHOD: Final = "rejection_resample"
 
 @dataclass(frozen=True, eq=False)
 class Resample(Unary):
-    """Of pairs (class, element) so many of each class that their shares become `target`; now `initial`, if known."""
+    """Drops pairs (class, element) so that the shares of classes become `target`; the input's are `initial`, if
+    known."""
 
     function: Classifier = field(metadata=REPLACEABLE)
     target: tuple[float, ...] = field(repr=False)
@@ -66,7 +67,7 @@ class Resample(Unary):
         return Chance(self.seed, self.drawn)
 
     def key(self, epoch: tuple[Any, ...]) -> int:
-        """Return what keys the random numbers of an epoch; another one for each resampling of a pipeline."""
+        """Return the key of the random numbers of an epoch; it differs between the resamplings of a pipeline."""
         return epoch_key(self.seed, (METHOD, self.salt, *epoch))
 
     def stage(self) -> Apply | Fold:
@@ -75,7 +76,7 @@ class Resample(Unary):
         return Apply((Coin(self, odds(self.target, self.initial)),))
 
     def step(self, scope: Scope) -> Estimator:
-        """Return what knows how often each class has come in one epoch."""
+        """Return the counter of classes in one epoch."""
         return Estimator(self.target, self.key(scope.epoch))
 
     @property
@@ -135,7 +136,7 @@ def digest(ticket: Any) -> int:
 
 
 class Coin(Call):
-    """Says of each pair (class, element) whether it stays, where the chance of each class is known."""
+    """Decides for each pair (class, element) whether it stays, if the chance of each class is known."""
 
     __slots__ = ("key", "node", "odds")
 
@@ -192,7 +193,7 @@ class Estimator(Step):
         return Block(items, WrappedTickets(FilteredTickets(block.tickets, places), position), block.failed)
 
     def stays(self, label: int, chance: float) -> bool:
-        """Count an element, and say whether it stays."""
+        """Count an element, and return whether it stays."""
         ratio = self.ratios[label]
         self.counts[label] += 1
         self.ratios[label] = self.target[label] / self.counts[label]

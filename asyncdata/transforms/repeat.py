@@ -40,7 +40,7 @@ MANY: Final = 64
 
 @dataclass(frozen=True, eq=False)
 class Repeat(Unary):
-    """The input `count` times, forever if -1: then a turn in which nothing comes is the last."""
+    """The input `count` times, forever if -1: then a turn without elements is the last."""
 
     count: int
 
@@ -154,13 +154,13 @@ def several_turns(source: InMemorySource, start: int, stop: int) -> Block:
         return Block.join([*turns, source.block(0, rest)] if rest else turns).ticketed(tickets)
     rows = source.rows(first, size)
     every = source.rows(0, size) if full else []
-    same = all(map(is_unchanging, every))  # else each turn has elements of its own
+    same = all(map(is_unchanging, every))  # else each turn gets copies of its own
     rows += every * full if same else chain.from_iterable(source.rows(0, size) for _ in range(full))
     return Block(rows + source.rows(0, rest) if rest else rows, tickets)
 
 
 def repeated_block(source: InMemorySource, times: int) -> list[Block]:
-    """Return the block of all rows so many times, with elements of its own each time if they can be changed."""
+    """Return the block of all rows so many times, with copies each time if they can be changed."""
     block = source.block(0, source.size)
     some = source.rows(0, 1) if block.columns else block.items
     if all(map(is_unchanging, some)):

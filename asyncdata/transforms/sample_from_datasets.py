@@ -60,14 +60,14 @@ class MixPlace(NamedTuple):
 
 
 class Chooser(Protocol):
-    """Says which input gives the next elements."""
+    """Chooses the inputs of the next elements."""
 
     async def ahead(self, most: int) -> Choices:
-        """Return the choices for at most so many of the next elements; none at the end."""
+        """Return the choices for at most `count` of the next elements; none at the end."""
         ...
 
     def passed(self, count: int) -> Callable[[int], dict[str, Position]]:
-        """Take note that so many have been drawn; return what a position says after any number of them."""
+        """Record that so many have been drawn; return a function that gives the position after any number of them."""
         ...
 
     def drop(self, number: int) -> None:
@@ -97,7 +97,7 @@ class Sampler:
         hashes = mixed(start, stop, self.key + len(self.ended) & 0xFFFFFFFFFFFFFFFF) >> np.uint64(11)
         spots = hashes * (cumulated[-1] * 2.0**-53)
         found = cast("Choices", np.searchsorted(cumulated, spots, side="right"))
-        last: int = np.flatnonzero(self.weights)[-1]  # where rounding would lead beyond it, it is meant
+        last: int = np.flatnonzero(self.weights)[-1]  # if rounding leads beyond it, it is chosen
         return np.minimum(found, last)
 
     def passed(self, count: int) -> Callable[[int], dict[str, Position]]:
@@ -113,7 +113,7 @@ class Sampler:
 
 
 class Follower:
-    """Chooses what the elements of another dataset say; a choice that cannot be is a failure in its element's place."""
+    """Chooses by the elements of another dataset; an invalid choice is a failure in its element's place."""
 
     def __init__(self, source: Blocks, demand: Demand, place: MixPlace, draws: MixtureReader) -> None:
         self.source = source
@@ -176,7 +176,7 @@ def choices_at_once(block: Block, inputs: int) -> Choices | None:
         return None
     try:
         numbers = np.array(block.items)
-    except Exception:  # also what an element's own methods raise; one by one it is seen which
+    except Exception:  # also errors of an element's own methods; found one by one
         return None
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or (numbers < 0).any() or (numbers >= inputs).any():
         return None
@@ -193,7 +193,7 @@ def choice(item: Any, inputs: int, ticket: Ticket) -> int | Failure:
     """Return a choice as a number, or a failure if it is none of an input."""
     try:
         return sound_choice(item, inputs)
-    except Exception as error:  # also what its own `__index__` raises
+    except Exception as error:  # also errors of its own `__index__`
         return noted(error, "choose_from_datasets", ticket)
 
 
@@ -216,7 +216,7 @@ async def refused(source: Blocks, inputs: int) -> Blocks:
 
 
 async def mixture(draws: MixtureReader, chooser: Chooser, inputs: int, want: Demand, *, stop: bool) -> Blocks:
-    """Draw elements as they are chosen, until nothing more is; or with `stop` until an input has ended."""
+    """Draw elements as they are chosen, until the choices end; or with `stop` until an input has ended."""
     history = MixtureHistory(draws, inputs)
     while len(chosen := await chooser.ahead(draws.draw_count(want))):
         drawn = await draws.draw(chosen)
@@ -231,7 +231,7 @@ async def mixture(draws: MixtureReader, chooser: Chooser, inputs: int, want: Dem
 
 
 def drawing(scope: Scope, inputs: Sequence[Opener], begins: Sequence[Position], stack: AsyncExitStack) -> MixtureReader:
-    """Return what draws from inputs that begin at some positions."""
+    """Return the reader that draws from inputs at these positions."""
 
     def open_input(number: int, want: Demand) -> Blocks:
         return inputs[number](scope, want, Start.of(begins[number]))
@@ -317,7 +317,7 @@ class Sample(Node):
 
 
 def likelihoods(weights: Iterable[float] | None, count: int) -> tuple[float, ...]:
-    """Return a weight for each of so many datasets; `PlanError` if they are none."""
+    """Return a weight for each of so many datasets; `PlanError` if they are invalid."""
     if weights is None:
         return (1.0,) * count
     argument = "sample_from_datasets(weights=)"
@@ -396,5 +396,5 @@ class Choose(Node):
 
 
 def is_integer(spec: Any) -> bool:
-    """Return whether elements are integers, as far as what they look like says."""
+    """Return whether elements are integers, as far as their spec shows."""
     return isinstance(spec, TensorSpec) and spec.shape == () and np.dtype(spec.dtype).kind in "iu"

@@ -29,7 +29,7 @@ SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes, complex})
 
 @dataclass(frozen=True, eq=False)
 class Scan(Unary):
-    """The second of what `function(state, element)` returns; the first is the state for the next element."""
+    """The second part of the result of `function(state, element)`; the first is the state for the next element."""
 
     function: Call = field(metadata=REPLACEABLE)
     initial: Any = field(repr=False)
@@ -90,7 +90,7 @@ class ScanCheckpoint(NamedTuple):
         return here or self._replace(done=self.done + len(tickets))
 
     def position(self, done: int, begin: Position) -> Position:
-        """Return the position so many elements after the place."""
+        """Return the position so many elements after this place."""
         return [begin, {"state": encoded(self.state)} if self.known else None, done]
 
 
@@ -140,7 +140,7 @@ class ScanStep(CallStep):
         return ScanCheckpoint.of(lambda: begin, self.state) or ScanCheckpoint(lambda: begin)
 
     async def feed(self, group: Block) -> Block:
-        """Return what the function makes of the elements, but those that an earlier run has delivered."""
+        """Return the function's results for the elements, without those that an earlier run has delivered."""
         before = self.started() if self.since is None else self.since
         found = await self.over(group)
         after = self.since = before.then(group.tickets, self.state)
@@ -149,13 +149,13 @@ class ScanStep(CallStep):
         return block.part(again, len(group)) if again else block
 
     async def over(self, group: Block) -> list[Any]:
-        """Return what the function makes of some elements. One that fails leaves the state as it is."""
+        """Return the function's results for some elements. One that fails does not change the state."""
         if self.function.is_async:
             return [await self.one_async(item, group.tickets[at]) for at, item in enumerate(group.items)]
         return [self.one(item, group.tickets, at) for at, item in enumerate(group.items)]
 
     def one(self, item: Any, tickets: Tickets, place: int) -> Any:
-        """Return what the function makes of one element."""
+        """Return the function's result for one element."""
         if type(item) is Failure:
             return item
         try:
@@ -174,7 +174,7 @@ class ScanStep(CallStep):
             return self.function.failure(error, ticket)
 
     def moved(self, pair: Any) -> Any:
-        """Take the state out of what the function returned, and return the rest."""
+        """Store the state from the function's result, and return the element."""
         if type(pair) in (tuple, list) and len(pair) == 2:
             self.state, found = pair
             return found

@@ -1,4 +1,4 @@
-"""shard: every n-th element; and how what some shares have left is dealt to another number of them.
+"""shard: every n-th element; and how the rest of some shares is divided between another number of shares.
 
 Elements have numbers, and those of share i are i, i + n and so on. When the number of shares changes, the undelivered
 elements of the old shares get new numbers, in the same order, and are divided by these. So a position has the number of
@@ -139,17 +139,18 @@ class EarlierSharding(NamedTuple):
     left: Sequence[int | str]
 
     def took(self, number: int) -> bool:
-        """Return whether a share took this element; one that came to its end took all of its own."""
+        """Return whether a share took this element; a share that has ended took all of its own."""
         first = self.left[number % len(self.left)]
         return isinstance(first, str) or number < first
 
     def over(self) -> bool:
-        """Return whether nothing that comes now was taken."""
+        """Return whether none of the coming elements was taken."""
         return all(not isinstance(first, str) and self.number >= first for first in self.left)
 
 
 class ShardCount(NamedTuple):
-    """How many elements have come in the present sharding, and in earlier ones that took some of what comes now."""
+    """How many elements have come in the present sharding, and in earlier ones that took some of the coming
+    elements."""
 
     number: int = 0
     earlier: tuple[EarlierSharding, ...] = ()
@@ -182,7 +183,7 @@ class SharePlace(NamedTuple):
 
     @classmethod
     def of(cls, position: Position) -> SharePlace | None:
-        """Return what a position says; `None` at the end."""
+        """Return the decoded position; `None` at the end."""
         if position is None or position == END:
             return None if position else cls()
         number, inner, *rest = position
@@ -190,7 +191,7 @@ class SharePlace(NamedTuple):
         return cls(inner, ShardCount(natural(number), tuple(earlier)))
 
     def next_of(self, index: int, shares: int) -> int:
-        """Return the number of the first element from here on that share `index` is to get."""
+        """Return the number of the first element from here on that share `index` gets."""
         return self.tally.number + (index - self.tally.number) % shares
 
 
@@ -229,8 +230,8 @@ class Sharder(Step):
         return self.masked(block, mine, before) if self.pad else mine
 
     def complete_rows(self, mine: Block, last: int) -> Block:
-        """Return elements for which every share has one. The last element of its own is `last` items before the end; if
-        that is 0 there is none. One that waits for the other shares has failures of sources behind it wait too."""
+        """Return elements for which every share has one. This share's last element is `last` items before the end; 0 if
+        there is none. While it waits for the other shares, later failures of sources wait too."""
         if self.tally.number % self.shares <= self.index:  # no element waits
             found, self.waiting = [*self.waiting, mine], []
             return Block.join(found)
@@ -243,7 +244,7 @@ class Sharder(Step):
         return found.part(0, ready)
 
     def masked(self, block: Block, mine: Block, before: ShardCount) -> Block:
-        """Remember what may make up for elements that are missing, and say that these are not."""
+        """Store an element that may pad a missing one, and mark these as real."""
         _, self.before_last = before.passing(len(block) - 1)
         last = block.part(len(block) - 1, len(block))
         self.last = Block([another(last.items[0])], last.tickets, True) if last.failed else last

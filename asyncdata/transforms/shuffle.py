@@ -1,9 +1,9 @@
 """shuffle: a buffer that elements pass through in random order, and its fusion with repeat.
 
-Elements 0 to n-1 fill the slots of a buffer of n. Element t after those goes to slot `hash(key, t) % n` and pushes out
-the element that sits there; at the end the buffer is drained in the order of a keyed permutation. This is the law of
-tf.data's buffer (a uniformly chosen element leaves, the next takes its place), and what the buffer holds at t is a
-function of t and the key alone.
+Elements 0 to n-1 fill the slots of a buffer of n. Element t after those goes to slot `hash(key, t) % n` and replaces
+the element there, which is given out; at the end the buffer is drained in the order of a keyed permutation. This is the
+law of tf.data's buffer (a uniformly chosen element leaves, the next takes its place), and the content of the buffer at
+t is a function of t and the key alone.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Shuffle(Unary):
         return Shuffler(self.size, self.key(scope), self.input)
 
     def key(self, scope: Scope) -> int:
-        """Return what chooses the order of an epoch."""
+        """Return the random choices of an epoch."""
         return epoch_key(self.seed, scope.epoch if self.reshuffle else ())
 
     def read_before(self, position: Position) -> int | None:
@@ -130,7 +130,7 @@ def size_label(size: int, reshuffle: bool) -> str:
 
 @dataclass(frozen=True)
 class ShufflePlace:
-    """A position: elements seen, the input's position, and what the buffer held, or still has to give out if `drained`.
+    """A position: elements seen, the input's position, and the content of the buffer, or the rest of it if `drained`.
 
     Where tickets are ordinals, the content of the buffer is a function of the number seen and the buffer's size, and is
     not stored.
@@ -157,13 +157,13 @@ class ShufflePlace:
 
 
 def parse_place(position: Position) -> ShufflePlace:
-    """Return what a position says; at the beginning and the end no element has been counted."""
+    """Return the decoded position; at the start and the end no element has been counted."""
     fields: dict[str, Any] = {"seen": 0, **named(position, "input")}
     return ShufflePlace(**fields)
 
 
 def occupants(seen: int, size: int, key: int) -> list[Any]:
-    """Return which element sits in each slot when so many have come: the last one that was sent there."""
+    """Return the element in each slot when so many have come: the last one that was sent there."""
     inside = np.arange(min(seen, size))
     missing = np.ones(len(inside), bool)
     high = seen
@@ -197,7 +197,7 @@ class Moves(NamedTuple):
 
 
 class Exchanges:
-    """Elements that come one after another. Each goes into a random slot and pushes out the element there."""
+    """Consecutive elements. Each goes into a random slot and replaces the element there."""
 
     def __init__(self, places: npt.NDArray[Any], size: int) -> None:
         self.places = places
@@ -212,7 +212,7 @@ class Exchanges:
         return self.found
 
     def of(self, held: Any, values: Any) -> Any:
-        """Put values into their slots, and return what they push out: lists into a list, arrays into an array."""
+        """Put values into their slots, and return the values they replace: lists into a list, arrays into an array."""
         if isinstance(held, list):
             return pushed(held, self.places.tolist(), values)
         if len(self.places) < FEW:
@@ -224,7 +224,7 @@ class Exchanges:
 
 
 def pushed(held: Any, places: list[int], values: Any) -> list[Any]:
-    """Put values into their slots one by one, and return what they push out."""
+    """Put values into their slots one by one, and return the values they replace."""
     out: list[Any] = []
     push = out.append
     for place, value in zip(places, values, strict=True):
@@ -300,7 +300,7 @@ class Shuffler(Step):
         return Start.of(place.input, tickets)
 
     def check(self, place: ShufflePlace) -> None:
-        """Raise `ResumeError` if a buffer cannot have seen as many elements as a place says, or have given as many."""
+        """Raise `ResumeError` if a buffer cannot have seen, or given out, as many elements as a place says."""
         start, seen = Start.of(place.input), place.seen
         read = None if start.back or start.skip else self.source.read_before(start.position)
         if read is not None and seen > read:
@@ -343,7 +343,8 @@ class Shuffler(Step):
         self.tickets.extend(part.tickets)
 
     def content(self, block: Block) -> Any:
-        """Return what the buffer holds of a block: elements, or places in the column buffer if all rows are alike."""
+        """Return the buffer's content for a block: elements, or places in the column buffer if all rows have one
+        spec."""
         if self.column_buffer is None and not len(self.held) and block.columns:
             self.column_buffer = ColumnBuffer.like(block.columns[0])
         if self.column_buffer is None:
@@ -419,7 +420,7 @@ class Shuffler(Step):
 
 @dataclass(frozen=True, eq=False)
 class ShuffleRepeat(Unary):
-    """shuffle, then repeat: the next epoch fills the buffer while the last one drains, and epochs stay apart."""
+    """shuffle, then repeat: the next epoch fills the buffer while the last one drains; epochs do not mix."""
 
     size: int
     seed: int = field(metadata=ELSEWHERE)
@@ -493,7 +494,7 @@ class ShuffleRepeat(Unary):
                 yield part
 
     async def epoch(self, shuffler: Shuffler, source: Blocks, inner: Demand, want: Demand) -> Blocks:
-        """Yield what the rest of this epoch pushes out of the buffer."""
+        """Yield the elements that the rest of this epoch replaces in the buffer."""
         while True:
             inner.items = shuffler.need(want.items)
             read = await anext(source, None)

@@ -1,4 +1,4 @@
-"""ColumnBuffer: rows of arrays, copied into arrays of its own, which leave in any order."""
+"""ColumnBuffer: rows of arrays, copied into its own arrays, and taken out in any order."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class ColumnBuffer:
 
 
 def shape_of(value: Any) -> Any:
-    """Return what rows of one kind have in common: types, names, dtypes and shapes."""
+    """Return the properties that rows share: types, names, dtypes and shapes."""
     level = open_level(value)
     if level is None:
         return value.dtype, value.shape[1:]

@@ -63,7 +63,7 @@ ROWS_AT_ONCE: Final = 4096
 """How many small rows of columns, which are never made elements."""
 
 SMALL: Final = 256
-"""How many bytes such a row has at most."""
+"""The maximum size of such a row in bytes."""
 
 
 class Skipper(Step):

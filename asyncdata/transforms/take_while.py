@@ -20,7 +20,7 @@ __all__ = ("TakeWhile",)
 
 @dataclass(frozen=True, eq=False)
 class TakeWhile(Unary):
-    """The elements before the first for which `predicate` is false; it is not called for those behind."""
+    """The elements before the first for which `predicate` is false; it is not called for later ones."""
 
     predicate: Predicate = field(metadata=REPLACEABLE)
 
@@ -67,7 +67,7 @@ class TakeWhileStep(CallStep):
         return Block(kept, group.tickets.part(0, len(kept)), Failure in set(map(type, kept)))
 
     def called(self, piece: Block) -> list[Any]:
-        """Return elements before the first for which the predicate is false; what it fails on is a failure there."""
+        """Return elements before the first for which the predicate is false; if it fails, the element is a failure."""
         items, rest, kinds = piece.items, iter(piece.items), set(map(type, piece.items))
         kept: list[Any] = []
         while len(kept) < len(items):

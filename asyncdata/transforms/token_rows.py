@@ -1,4 +1,4 @@
-"""Sequences of tokens: what counts as one, and how pieces of several make a row."""
+"""Sequences of tokens: their checks, and how pieces of several make a row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ("Piece", "RowLayout", "Tokens")
 Array = npt.NDArray[Any]
 
 INPUTS: Final = "inputs"
-"""What the tokens of an element without names are called in a row."""
+"""The name in a row of the tokens of an element without names."""
 
 
 class Tokens(NamedTuple):
@@ -74,7 +74,7 @@ class RowLayout:
         return Tokens(features, next(iter(sizes.values())), any_tensor([*given.values()]))
 
     def value(self, name: str) -> Any:
-        """Return what a feature is filled up with."""
+        """Return the padding value of a feature."""
         return self.padding if self.paddings is None else self.paddings[name]
 
     def row(self, pieces: Sequence[Piece]) -> dict[str, Array]:
@@ -105,7 +105,7 @@ class RowLayout:
         return out
 
     def signature(self, signature: Any) -> Any:
-        """Return the signature of rows of such elements; `None` if theirs is not known, or they are no sequences."""
+        """Return the signature of rows of these elements; `None` if theirs is not known, or they are not sequences."""
         given = cast("dict[str, Any]", signature) if isinstance(signature, dict) else {INPUTS: signature}
         row: dict[str, TensorSpec] = {}
         for name, spec in given.items():

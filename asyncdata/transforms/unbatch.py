@@ -1,4 +1,4 @@
-"""unbatch: elements taken apart along their first axis."""
+"""unbatch: elements split along their first axis."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Unbatch(Unary):
         return Unbatch(plan, alone)
 
     async def fetch(self, scope: Scope, want: Demand, tickets: Sequence[Ticket]) -> Blocks:
-        """Take the elements apart again."""
+        """Split the elements again."""
         parents = {plain(parent): parent for parent, _ in tickets}
         found: dict[Ticket, Block] = {}
         async with aclosing(self.input.open(scope, Demand(), Start(END, [*parents.values()]))) as source:
@@ -74,7 +74,7 @@ class Unbatch(Unary):
 
     @property
     def method(self) -> str:
-        """What users wrote, for messages."""
+        """The method that the user called, for messages."""
         return "rebatch()" if self.alone else "unbatch()"
 
     def stage(self) -> Fold:
@@ -145,7 +145,7 @@ def check_rows(method: str, signature: Any) -> None:
 
 
 class Unbatcher(Step):
-    """Takes elements apart: one at a time, unless it is known how many rows they have at most.
+    """Splits elements: one at a time, unless their maximum number of rows is known.
 
     So no more is read than requested.
     """
@@ -177,7 +177,7 @@ class Unbatcher(Step):
             return None
         try:
             columns = [self.columns(block, place) for place in range(len(block))]
-        except Exception:  # also what an element's own methods raise; one by one it is seen which
+        except Exception:  # also errors of an element's own methods; found one by one
             return None
         found = [part for part in columns if part is not None]
         if len(found) < len(columns):
@@ -192,7 +192,7 @@ class Unbatcher(Step):
         try:
             columns = self.columns(block, 0)
             items = unstack(block.items[0]) if columns is None else []
-        except Exception as error:  # also what an element's own methods raise
+        except Exception as error:  # also errors of an element's own methods
             return self.failure(block, noted(error, self.name, block.tickets[0]), skip)
         count, element, skips = len(items) if columns is None else len(columns), block.tickets, self.skips
         rows = ChildTickets(element[0], Ordinals(0, count), lambda row: self.after(element, row, count, skips))

@@ -37,7 +37,7 @@ from asyncdata.runtime.tickets import (
 __all__ = ("Unique",)
 
 PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
-"""Types of what has no parts."""
+"""Types of values without parts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +83,13 @@ def added(keys: set[Any], item: Any, ticket: Ticket) -> Failure | None:
             keys.add(key_of(item))
         except Exception as error:
             return noted(error, "unique()", ticket)
-    except Exception as error:  # of its own `__hash__` or `__eq__`
+    except Exception as error:  # errors of its own `__hash__` or `__eq__`
         return noted(error, "unique()", ticket)
     return None
 
 
 class SeenElements(Step):
-    """Knows what has come; a failure passes."""
+    """Stores the elements that have come; a failure passes."""
 
     def __init__(self, by_place: bool) -> None:
         self.by_place = by_place

@@ -36,7 +36,7 @@ from asyncdata.transforms.batch import remade
 __all__ = ("Make", "Members", "Window")
 
 Make = Callable[[Node], Any]
-"""Makes what users see of a plan: a `Dataset`."""
+"""Makes a `Dataset` from a plan, for users."""
 
 
 class Frame(NamedTuple):
@@ -54,7 +54,7 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Window(Unary):
-    """Every `size` elements, `stride` apart, as a dataset; the next window begins `shift` elements later."""
+    """Every `size` elements, `stride` apart, as a dataset; the next window starts `shift` elements later."""
 
     size: int
     shift: int
@@ -94,10 +94,10 @@ class Window(Unary):
         return remade(self.input, scope, tickets, lambda members: self.window(members.items, [members.tickets], 0))
 
     def window(self, members: Sequence[Any], tickets: Tickets | Sequence[Ticket], index: int) -> Any:
-        """Return a window of these elements, or the failure in its place, which has ticket number `index`."""
+        """Return a window of these elements, or the failure in its place, with ticket number `index`."""
         try:
             return opened(members, self.make)
-        except Exception as error:  # also what an element's own methods raise
+        except Exception as error:  # also errors of an element's own methods
             return noted(error, self.label(), tickets[index])
 
 
@@ -281,17 +281,18 @@ class Members(IndexedSource):
 
 
 def block_of(items: Sequence[Any], tickets: Tickets) -> Block:
-    """Return a block of elements that others may give as well: each raises a failure of its own."""
+    """Return a block of elements that other windows may give as well: each gets its own copy of a failure."""
     failed = Failure in set(map(type, items))
     good = isolated([*items])
     return Block([twin(i) if type(i) is Failure else i for i in good] if failed else good, tickets, failed)
 
 
 def twin(failure: Failure) -> Failure:
-    """Return the same failure with an exception of its own, as raising one changes it; else with the same."""
+    """Return the same failure with a copy of its exception, as raising changes it; the same one if it cannot be
+    copied."""
     try:
         error = copy.copy(failure.error)
-    except Exception:  # it cannot be made of its arguments
+    except Exception:  # it cannot be made from its arguments
         return Failure(failure.error, failure.of_source)
     if notes := getattr(error, "__notes__", None):
         error.__notes__ = [*notes]
