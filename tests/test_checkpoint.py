@@ -168,7 +168,7 @@ def test_a_run_that_is_killed_again_and_again_gives_every_element_once_and_in_or
 def test_a_file_that_holds_no_state_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.bin"
     path.write_bytes(content)
-    with pytest.raises(ResumeError, match=r"model\.bin: no state"):
+    with pytest.raises(ResumeError, match=r"model\.bin: not a state"):
         load(path)
 
 
@@ -215,7 +215,7 @@ def test_a_position_that_is_damaged_is_refused(turn: Any) -> None:
         _ = [next(elements) for _ in range(5)]
         state = edited(elements.state_dict())
     state["position"][0] = turn
-    with pytest.raises(ad.ResumeError, match=r"repeat\(4\): the state's position .* is not one of this step"):
+    with pytest.raises(ad.ResumeError, match=r"repeat\(4\): the state's position .* does not fit this step"):
         next(ad.Dataset.range(3).repeat(4).iterate(state=state))
 
 

@@ -506,7 +506,7 @@ def test_a_generator_that_has_become_shorter_is_named_when_an_element_is_missed(
         return ad.Dataset.from_generator(lambda: iter(range(size))).shuffle(4, seed=1)
 
     _, state = read(build(10), most=3)
-    with pytest.raises(ResumeError, match=r"from_generator\(<lambda>\): element \d was there when the state was saved"):
+    with pytest.raises(ResumeError, match=r"from_generator\(<lambda>\): element \d existed when the state was saved"):
         list(build(3).iterate(state=state))
 
 

@@ -159,7 +159,7 @@ def test_check_resumes_sees_an_error_that_is_another_one() -> None:
 
 def test_check_resumes_names_the_place_at_which_it_cannot_go_on() -> None:
     sizes = iter([5, 5, 6])
-    with pytest.raises(AssertionError, match=r"does not go on after 1 elements: ResumeError\(.*range\(6\)"):
+    with pytest.raises(AssertionError, match=r"does not continue after 1 elements: ResumeError\(.*range\(6\)"):
         check_resumes(lambda: ad.Dataset.range(next(sizes)))
 
 

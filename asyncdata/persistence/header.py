@@ -127,4 +127,4 @@ def recorded_count(path: str) -> int | None:
 
 def another(path: str, words: str) -> ResumeError:
     """Return the error for a file of another pipeline."""
-    return ResumeError(f"{path} has elements of another pipeline: {words}; delete it, or give another name")
+    return ResumeError(f"{path} has the elements of another pipeline: {words}; delete it, or give another name")

@@ -309,7 +309,7 @@ def fitting(value: Any, dtype: np.dtype[Any], where: str) -> Any:
     except (TypeError, ValueError, OverflowError):
         same = False
     if not same:
-        raise StructureError(f"padding_values: {value!r:.80} cannot be {dtype}, the dtype of {leaf(where)}")
+        raise StructureError(f"padding_values: {value!r:.80} does not fit {dtype}, the dtype of {leaf(where)}")
     return value
 
 

@@ -276,7 +276,12 @@ def test_a_module_that_a_worker_has_not_is_told(monkeypatch: pytest.MonkeyPatch)
 
     learn = CallActor.learn
     monkeypatch.setattr(CallActor, "learn", unknown)
-    with on_fake(), pytest.raises(StageError, match=r"worker .* cannot load .*nowhere_at_all.*installed on every node"):
+    with (
+        on_fake(),
+        pytest.raises(
+            StageError, match=r"worker .* cannot load .*nowhere_at_all.*install what it imports on every node"
+        ),
+    ):
         list(ad.Dataset.range(9).map(square, num_parallel_calls=2).with_options(CLUSTER))
 
 

@@ -132,7 +132,7 @@ def test_a_module_that_is_missing_on_a_node_is_told(tmp_path: Path, monkeypatch:
     calls = ad.Dataset.range(9).map(double, num_parallel_calls=2)
     inner = ad.Dataset.range(2).interleave(lambda n: ad.Dataset.range(3).map(double), 2, num_parallel_calls=2)
     for ds in (calls, inner):
-        with pytest.raises(ad.StageError, match="only_on_the_trainer.*must be installed on every node"):
+        with pytest.raises(ad.StageError, match="only_on_the_trainer.*install what it imports on every node"):
             list(ds.with_options(ad.Options(cluster=BOTH)))
 
 

@@ -443,7 +443,7 @@ def alarms(_: int) -> float:
 def test_it_is_called_in_the_main_thread_alone() -> None:
     fn = ad.with_timeout(decode, 5)
     assert fn(3) == decode(3)
-    with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="nothing can stop"):
+    with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="cannot be stopped"):
         pool.submit(fn, 3).result()
 
 

@@ -294,7 +294,7 @@ def test_a_state_of_what_has_no_order_needs_the_file(path: Path) -> None:
         state = elements.state_dict()
     assert sorted(first + list(build().iterate(state=state))) == sorted([*range(20)] * 2)
     path.unlink()
-    with pytest.raises(ad.ResumeError, match="it is gone"):
+    with pytest.raises(ad.ResumeError, match="the file is gone"):
         next(build().iterate(state=state))
 
 
@@ -317,7 +317,7 @@ def test_another_pipelines_file_is_refused_and_says_what_differs(path: Path) -> 
 
 def test_another_pipelines_unfinished_file_is_refused_too(path: Path) -> None:
     next(iter(ad.Dataset.range(10).cache(path)))
-    with pytest.raises(ad.ResumeError, match=r"squares\.partial has elements of another pipeline"):
+    with pytest.raises(ad.ResumeError, match=r"squares\.partial has the elements of another pipeline"):
         list(ad.Dataset.range(11).cache(path))
     assert list(ad.Dataset.range(10).cache(path)) == [*range(10)]
 
@@ -567,7 +567,7 @@ def test_killed_just_before_the_file_gets_its_name_another_pipeline_is_refused(p
     assert unnamed("cache", path, "ordered").returncode == -signal.SIGKILL
     again = unnamed("cache", path, "shuffled", "named")
     assert "ResumeError" in again.stderr
-    assert "squares.partial has elements of another pipeline" in again.stderr
+    assert "squares.partial has the elements of another pipeline" in again.stderr
     assert len(read_of(unnamed("cache", path, "ordered", "named").stdout.splitlines())) == 10
 
 

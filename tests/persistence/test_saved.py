@@ -355,7 +355,7 @@ def test_a_saving_whose_state_is_damaged_begins_anew(path: Path, content: str) -
 def test_a_saving_whose_file_was_cut_short_does_not_go_on(path: Path) -> None:
     shard = stopped(path) / "00000.tfrecord"
     shard.write_bytes(shard.read_bytes()[:100])
-    with pytest.raises(ad.ResumeError, match=r"00000\.tfrecord had .* bytes and has 100; delete"):
+    with pytest.raises(ad.ResumeError, match=r"00000\.tfrecord had .* bytes and has 100 now; delete"):
         ad.Dataset.range(30).map(boom_at_20).save(path)
 
 
@@ -604,7 +604,7 @@ def test_a_full_disk_is_an_error_and_with_room_it_goes_on(small_disk: Path) -> N
         with pytest.raises(OSError) as caught:
             save()
         assert caught.value.errno == errno.ENOSPC
-        assert any("as " + str(path) in note and "was written" in note for note in caught.value.__notes__)
+        assert any("while " + str(path) in note and "was written" in note for note in caught.value.__notes__)
         assert not path.exists()
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
     save()

@@ -306,7 +306,7 @@ def test_processes_that_drew_other_seeds_are_told_to_choose_one() -> None:
 
 def test_the_state_of_another_share_is_refused() -> None:
     _, states = states_of(sharded(), [2, 1])
-    message = r"the state is of shard\(2, 0\), and this is shard\(2, 1\); to resume .* merge_states"
+    message = r"the state is of shard\(2, 0\), but this pipeline is shard\(2, 1\); to resume .* merge_states"
     with pytest.raises(ResumeError, match=message):
         sharded()(2, 1).iterate(state=states[0])
 

@@ -67,7 +67,7 @@ def test_all_parts_are_filled_up_and_the_function_says_how_long_an_element_is() 
 @pytest.mark.parametrize(
     ("element", "length", "error", "message"),
     [
-        ([0] * 9, None, ad.StructureError, "9 tokens and a batch 8: give overlong='drop'"),
+        ([0] * 9, None, ad.StructureError, "9 tokens, but a batch holds 8: give overlong='drop'"),
         (3, None, TypeError, "len"),
         (None, None, TypeError, "len"),
         ({"a": [1], "b": [1, 2]}, None, ad.StructureError, "have lengths .* give length_func"),

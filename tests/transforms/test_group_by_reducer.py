@@ -199,7 +199,7 @@ def test_a_position_that_is_none_is_refused(position: Any) -> None:
     with ds.iterate() as elements:
         next(elements)
         state = edited(elements.state_dict(), position=position)
-    with pytest.raises(ResumeError, match="not one of this step"):
+    with pytest.raises(ResumeError, match="does not fit this step"):
         list(ad.Dataset.range(20).group_by_reducer(by_three, TOTAL).iterate(state=state))
 
 

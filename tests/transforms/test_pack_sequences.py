@@ -159,9 +159,9 @@ def test_features_lie_side_by_side_each_with_its_own_padding() -> None:
         ({}, "must have the same length"),
         ({"inputs": [1], "labels": [1, 2]}, "must have the same length, got {'inputs': 1, 'labels': 2}"),
         ({"inputs": [1], "label": 3}, "feature 'label' of a sequence must be an array"),
-        ({"tokens": [1]}, r"features \['tokens'\], and those in open rows have others"),
+        ({"tokens": [1]}, r"features \['tokens'\], but those in open rows have others"),
         (np.arange(9), r"9 tokens and a row 8: give overlong='truncate'"),
-        (np.array([1], np.uint8), "-1 is no uint8"),
+        (np.array([1], np.uint8), "-1 does not fit uint8"),
     ],
 )
 def test_what_is_no_sequence_fails_alone(element: Any, message: str) -> None:

@@ -137,7 +137,7 @@ def test_a_value_fills_up_instead() -> None:
     [("int64", 0.5), ("uint8", -1), ("int8", 200), ("int64", "x"), ("?", 2), ("int8", np.nan), ("float16", 70_000)],
 )
 def test_a_value_that_the_dtype_cannot_hold_is_refused(dtype: str, value: Any) -> None:
-    with pytest.raises(ad.StructureError, match=f"{value!r} is no {np.dtype(dtype)}"):
+    with pytest.raises(ad.StructureError, match=f"{value!r} does not fit {np.dtype(dtype)}"):
         batch_of(np.zeros(1, dtype), np.zeros(2, dtype), padding_values=value)
 
 
@@ -261,7 +261,7 @@ def of_arrays(shape: tuple[int | None, ...] = (None,), dtype: str = "int64") -> 
     ],
 )
 def test_a_value_that_a_known_dtype_cannot_hold_is_refused_at_once(pad: Any) -> None:
-    with pytest.raises(ad.PlanError, match=r"padding_values: .* is no int64, as leaf \[0\] is"):
+    with pytest.raises(ad.PlanError, match=r"padding_values: .* does not fit int64, the dtype of leaf \[0\]"):
         pad(of_arrays())
 
 

@@ -231,7 +231,7 @@ def test_wrong_shares_are_refused(target: Any) -> None:
 def test_shares_that_do_not_fit_each_other_are_refused() -> None:
     with pytest.raises(PlanError, match="as many numbers"):
         ad.Dataset.range(3).rejection_resample(tenth, [1, 1], [1])
-    with pytest.raises(PlanError, match="no class"):
+    with pytest.raises(PlanError, match="none of the classes"):
         ad.Dataset.range(3).rejection_resample(tenth, [1, 0], [0, 1])
     with pytest.raises(PlanError, match="seed"):
         ad.Dataset.range(3).rejection_resample(tenth, [1, 1], seed="x")  # pyright: ignore[reportArgumentType]

@@ -177,5 +177,5 @@ def test_a_state_that_is_none_of_its_own_is_refused() -> None:
         next(elements)
         state = json.loads(json.dumps(elements.state_dict()))
     for position in (3, [1], [1, {"state": {"array": "?", "dtype": "int8", "shape": [1]}}, 0], [1, None, "x"]):
-        with pytest.raises(ad.ResumeError, match="not one of this step"):
+        with pytest.raises(ad.ResumeError, match="does not fit this step"):
             list(ds.iterate(state=edited(state, position=position)))

@@ -117,7 +117,7 @@ def test_an_element_that_the_consumer_cannot_unpickle_fails_alone(make: Callable
     step, reason = caught.value.__notes__
     assert step.startswith("in the transfer of elements of map(")
     assert step.endswith("(placement='process'), element 5")
-    assert "cannot be unpickled in this one" in reason
+    assert "cannot be unpickled in this process" in reason
     with ds.iterate(state=state) as rest:
         assert [*rest] == numbers[5:]
 

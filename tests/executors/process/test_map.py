@@ -498,7 +498,7 @@ def test_an_executor_may_end_a_call_while_it_is_asked_for_another() -> None:
 def test_an_executor_that_was_shut_down_is_an_error() -> None:
     executor = ThreadPoolExecutor(1)
     executor.shutdown()
-    with pytest.raises(ad.errors.StageError, match=r"map\(double\).*executor= takes no more calls: .*shutdown"):
+    with pytest.raises(ad.errors.StageError, match=r"map\(double\).*executor= accepts no more calls: .*shutdown"):
         list(ad.Dataset.range(3).map(double, executor=executor))
 
 
