@@ -39,56 +39,61 @@ Names in brackets are the files to begin with.
 
 from __future__ import annotations
 
-from asyncdata import checkpoint, experimental, observe, web
-from asyncdata.cluster.settings import Cluster
-from asyncdata.dataset import Dataset
-from asyncdata.elements.ragged import Ragged
-from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
-from asyncdata.errors import (
-    AsyncDataError,
-    ChannelFull,
-    ClosedError,
-    ConcurrentUseError,
-    DataLossError,
-    DeviceNotFoundError,
-    MissingDependencyError,
-    PlanError,
-    ResumeError,
-    StageError,
-    StructureError,
-    WorkerCrashed,
-)
-from asyncdata.executors.retry import with_retries, with_timeout
-from asyncdata.formats.tf_example import (
-    FixedLenFeature,
-    VarLenFeature,
-    decode_example,
-    make_example,
-    parse_example,
-    parse_single_example,
-)
-from asyncdata.formats.tfrecord import TFRecordWriter
-from asyncdata.iterator import DatasetIterator
-from asyncdata.memory.output_buffers import empty
-from asyncdata.observe.trace import Trace, trace
-from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
-from asyncdata.readers import (
-    ArrayRecordDataset,
-    ArrowDataset,
-    FixedLengthRecordDataset,
-    ImageFolderDataset,
-    JsonLinesDataset,
-    NpyDataset,
-    ParquetDataset,
-    TextLineDataset,
-    TFRecordDataset,
-    WebDataset,
-)
-from asyncdata.sources.stateful import Stateful
-from asyncdata.storage import CacheDir, read_file
-from asyncdata.transforms.group_by_reducer import Reducer
-from asyncdata.web.channel import Channel
-from asyncdata.web.durable import DurableChannel
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from asyncdata import checkpoint, experimental, observe, web
+    from asyncdata import errors as errors
+    from asyncdata.cluster.settings import Cluster
+    from asyncdata.dataset import Dataset
+    from asyncdata.elements.ragged import Ragged
+    from asyncdata.elements.spec import RaggedTensorSpec, TensorSpec
+    from asyncdata.errors import (
+        AsyncDataError,
+        ChannelFull,
+        ClosedError,
+        ConcurrentUseError,
+        DataLossError,
+        DeviceNotFoundError,
+        MissingDependencyError,
+        PlanError,
+        ResumeError,
+        StageError,
+        StructureError,
+        WorkerCrashed,
+    )
+    from asyncdata.executors.retry import with_retries, with_timeout
+    from asyncdata.formats.tf_example import (
+        FixedLenFeature,
+        VarLenFeature,
+        decode_example,
+        make_example,
+        parse_example,
+        parse_single_example,
+    )
+    from asyncdata.formats.tfrecord import TFRecordWriter
+    from asyncdata.iterator import DatasetIterator
+    from asyncdata.memory.output_buffers import empty
+    from asyncdata.observe.trace import Trace, trace
+    from asyncdata.options import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options
+    from asyncdata.readers import (
+        ArrayRecordDataset,
+        ArrowDataset,
+        FixedLengthRecordDataset,
+        ImageFolderDataset,
+        JsonLinesDataset,
+        NpyDataset,
+        ParquetDataset,
+        TextLineDataset,
+        TFRecordDataset,
+        WebDataset,
+    )
+    from asyncdata.sources.stateful import Stateful
+    from asyncdata.storage import CacheDir, read_file
+    from asyncdata.transforms.group_by_reducer import Reducer
+    from asyncdata.web.channel import Channel
+    from asyncdata.web.durable import DurableChannel
 
 __version__ = "0.1.0"
 
@@ -148,3 +153,81 @@ __all__ = (
     "with_retries",
     "with_timeout",
 )
+
+SUBMODULES: Final = ("checkpoint", "errors", "experimental", "observe", "web")
+"""Modules that are there without an import of their own."""
+
+MODULES: Final = {
+    "cluster.settings": ("Cluster",),
+    "dataset": ("Dataset",),
+    "elements.ragged": ("Ragged",),
+    "elements.spec": ("RaggedTensorSpec", "TensorSpec"),
+    "errors": (
+        "AsyncDataError",
+        "ChannelFull",
+        "ClosedError",
+        "ConcurrentUseError",
+        "DataLossError",
+        "DeviceNotFoundError",
+        "MissingDependencyError",
+        "PlanError",
+        "ResumeError",
+        "StageError",
+        "StructureError",
+        "WorkerCrashed",
+    ),
+    "executors.retry": ("with_retries", "with_timeout"),
+    "formats.tf_example": (
+        "FixedLenFeature",
+        "VarLenFeature",
+        "decode_example",
+        "make_example",
+        "parse_example",
+        "parse_single_example",
+    ),
+    "formats.tfrecord": ("TFRecordWriter",),
+    "iterator": ("DatasetIterator",),
+    "memory.output_buffers": ("empty",),
+    "observe.trace": ("Trace", "trace"),
+    "options": ("AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Options"),
+    "readers": (
+        "ArrayRecordDataset",
+        "ArrowDataset",
+        "FixedLengthRecordDataset",
+        "ImageFolderDataset",
+        "JsonLinesDataset",
+        "NpyDataset",
+        "ParquetDataset",
+        "TextLineDataset",
+        "TFRecordDataset",
+        "WebDataset",
+    ),
+    "sources.stateful": ("Stateful",),
+    "storage": ("CacheDir", "read_file"),
+    "transforms.group_by_reducer": ("Reducer",),
+    "web.channel": ("Channel",),
+    "web.durable": ("DurableChannel",),
+}
+"""Where the names are defined. A module is imported when a name of it is asked for first, so a worker process, which
+needs few of them, starts in less time."""
+
+
+def imported(name: str) -> Any:
+    """Return a public name, whose module is imported now; from then on it is a name of this module."""
+    if name in SUBMODULES:
+        return import_module(f"{__name__}.{name}")
+    module = next((module for module, names in MODULES.items() if name in names), None)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def public_names() -> list[str]:
+    """Return the names that `dir` shows."""
+    return sorted({*globals(), *__all__})
+
+
+if not TYPE_CHECKING:  # to a type checker a name that is not here is an error
+    __getattr__, __dir__ = imported, public_names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from importlib import metadata
@@ -78,3 +79,30 @@ def test_installed_metadata_matches_the_package() -> None:
     assert installed.version == asyncdata.__version__
     (script,) = installed.entry_points.select(group="console_scripts")
     assert script.load() is not None
+
+
+def test_names_are_imported_when_they_are_used() -> None:
+    program = "import asyncdata, sys; print(sorted(name for name in sys.modules if name.startswith('asyncdata.')))"
+    assert run_python(program) == "[]"
+
+
+def test_modules_of_public_names_are_those_that_type_checkers_read() -> None:
+    tree = ast.parse(Path(asyncdata.__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If) and node.orelse == [] and is_typing(node.test))
+    read = {
+        (node.module, alias.name) for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    submodules = {("asyncdata", name) for name in asyncdata.SUBMODULES}
+    names = {(f"asyncdata.{module}", name) for module, names in asyncdata.MODULES.items() for name in names}
+    assert read == submodules | names
+    assert {name for _, name in read} == {*asyncdata.__all__, "errors"}
+
+
+def is_typing(test: ast.expr) -> bool:
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Datasett'"):
+        asyncdata.Datasett  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+    assert {*asyncdata.__all__} <= {*dir(asyncdata)}
