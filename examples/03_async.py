@@ -1,4 +1,4 @@
-"""An async trainer: coroutines fetch, a step runs while the next batches come, and a time limit ends it cleanly."""
+"""An async trainer: coroutines fetch batches while a step runs, and a time limit ends it cleanly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An error in one element is raised in that element's place, says where it came from, and the rest follows."""
+"""The error of one element is raised in its place and says where it came from; the other elements follow."""
 
 from __future__ import annotations
 

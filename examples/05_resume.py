@@ -1,4 +1,4 @@
-"""A run that is killed goes on, in another process and with other parallelism, as if nothing had happened."""
+"""A killed run resumes in another process, with other parallelism, as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import asyncdata as ad
 
 
 def augment(x, rng):
-    return x, int(rng.integers(100))  # belongs to the element: the same after going on
+    return x, int(rng.integers(100))  # belongs to the element: the same after a resume
 
 
 def pipeline(workers):
@@ -27,7 +27,7 @@ def train(path, workers, most):
             print(*numbers, *noise)
             ad.checkpoint.save(path, batches.state_dict())
             if step + 1 == most:
-                os._exit(1)  # as by SIGKILL: nothing is tidied up
+                os._exit(1)  # like SIGKILL: nothing is cleaned up
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The documents of this repository as a language model is given them: bytes as tokens, in packed rows, in batches."""
+"""The documents of this repository as input of a language model: bytes as tokens, in packed rows, in batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tokenize(text):
 
 
 def train_on(rows):
-    """Add what a model is to predict: the next token of the same paragraph."""
+    """Add the targets: the next token of the same paragraph."""
     tokens, segments = rows["inputs"], rows["inputs_segment_ids"]
     same = (segments[:, 1:] == segments[:, :-1]) & (segments[:, 1:] > 0)
     return {**rows, "targets": np.roll(tokens, -1, axis=1), "loss_mask": np.pad(same, ((0, 0), (0, 1)))}

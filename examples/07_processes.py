@@ -12,7 +12,7 @@ HERE = os.getpid()
 
 
 def simulate(number: int) -> tuple[int, np.ndarray]:
-    """Plain Python, which threads would run one after the other; element 7 ends its process."""
+    """Pure Python, which threads would run one after the other; element 7 ends its process."""
     if number == 7 and os.getpid() != HERE:
         os._exit(3)
     total = 0

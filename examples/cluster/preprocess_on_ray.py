@@ -1,5 +1,5 @@
 """Preprocessing on a Ray cluster: on this machine with `ray.init()`, elsewhere with `ray.init("ray://head:10001")`
-or inside a Ray job, and nothing else changed. A run that was stopped goes on without the cluster, too.
+or inside a Ray job, without other changes. A run that was stopped also resumes without the cluster.
 
     pip install 'asyncdata[ray]'
     python examples/cluster/preprocess_on_ray.py
@@ -16,7 +16,7 @@ import asyncdata as ad
 
 
 def augment(number: int) -> tuple[int, np.ndarray]:
-    """What takes long: plain Python and NumPy, called on the workers."""
+    """A slow function of pure Python and NumPy, called on the workers."""
     dice = np.random.default_rng(number)
     return os.getpid(), np.sort(dice.random((64, 64)), axis=0).astype(np.float32)
 

@@ -1,8 +1,8 @@
-"""A folder of JPEGs in S3: list, read, decode, batch, stop, and go on in the middle of an epoch.
+"""A folder of JPEGs in S3: list, read, decode, batch, stop, and resume in the middle of an epoch.
 
     pip install 'asyncdata[remote-test]' && python examples/storage/jpegs_in_s3.py
 
-The S3 server, SeaweedFS, is started and ended here. With a bucket of yours OPTIONS and FOLDER are all that changes.
+This program starts and ends the S3 server, SeaweedFS. For your own bucket change only OPTIONS and FOLDER.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def free_ports(count):
 
 @contextmanager
 def s3_server(folder):
-    """Run SeaweedFS until the block is left; give its endpoint."""
+    """Run SeaweedFS within the block, and yield its endpoint."""
     keys = [{"accessKey": OPTIONS["access_key_id"], "secretKey": OPTIONS["secret_access_key"]}]
     identity = {"name": "example", "credentials": keys, "actions": ["Admin", "Read", "Write", "List"]}
     Path(folder, "s3.json").write_text(json.dumps({"identities": [identity]}))
@@ -57,7 +57,7 @@ def s3_server(folder):
 
 
 def upload(endpoint, count):
-    """Make pictures and put them into the bucket, as soon as the server is there."""
+    """Make pictures, and upload them as soon as the server is ready."""
     client = boto3.client(
         "s3",
         endpoint_url=endpoint,
@@ -69,7 +69,7 @@ def upload(endpoint, count):
         try:
             client.create_bucket(Bucket="pictures")
             break
-        except (BotoCoreError, ClientError):  # it is not up yet
+        except (BotoCoreError, ClientError):  # the server is not ready yet
             time.sleep(0.2)
     rng = np.random.default_rng(0)
     for number in range(count):

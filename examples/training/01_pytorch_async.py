@@ -1,4 +1,4 @@
-"""An async PyTorch loop, for which coroutines fetch. It is killed, and goes on at the batch where it was."""
+"""An async PyTorch loop whose data coroutines fetch. It is killed, and resumes at the next batch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def train(path, most):
             save(path, {"model": model.state_dict(), "loader": loader.state_dict()})
             steps += 1
             if steps == most:
-                os._exit(1)  # as by SIGKILL: nothing is tidied up
+                os._exit(1)  # like SIGKILL: nothing is cleaned up
 
 
 def load(path):
@@ -56,7 +56,7 @@ def load(path):
 
 def save(path, state):
     torch.save(state, path + ".new")
-    os.replace(path + ".new", path)  # whole, or not at all
+    os.replace(path + ".new", path)  # completely, or not at all
 
 
 def run(path, most):

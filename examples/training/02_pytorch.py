@@ -1,4 +1,4 @@
-"""A plain PyTorch loop that is stopped in the middle of an epoch, and goes on at the batch where it was."""
+"""A plain PyTorch loop that is stopped in the middle of an epoch, and resumes at the next batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EPOCHS = 3
 
 
 def augment(x, y, rng):
-    return x + rng.normal(scale=0.01, size=x.shape).astype(np.float32), y  # the same after going on
+    return x + rng.normal(scale=0.01, size=x.shape).astype(np.float32), y  # the same after a resume
 
 
 def pipeline():

@@ -1,4 +1,4 @@
-"""Lightning saves in the middle of an epoch, is stopped, and goes on at the batch where it was."""
+"""Lightning saves in the middle of an epoch, is stopped, and resumes at the next batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A JAX loop that is stopped in the middle of an epoch, and goes on at the batch where it was."""
+"""A JAX loop that is stopped in the middle of an epoch, and resumes at the next batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two processes train one model (DDP), each on its share. They are stopped, and go on where each of them was."""
+"""Two processes train one model (DDP), each on its share. Both are stopped, and each resumes where it was."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EPOCHS = 3
 def pipeline():
     x = np.linspace(0, 1, 200, dtype=np.float32)[:, None]
     ds = ad.Dataset.from_tensor_slices((x, 2 * x)).shuffle(seed=1)  # the same seed in all processes
-    return ds.shard(drop_remainder=True).batch(16)  # this process's share, of as many batches as the others'
+    return ds.shard(drop_remainder=True).batch(16)  # the share of this process; all have equally many batches
 
 
 def train(path, most):
@@ -28,7 +28,7 @@ def train(path, most):
     model = DistributedDataParallel(torch.nn.Linear(1, 1))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     loader = pipeline().loader()
-    path = f"{path}-{dist.get_rank()}"  # each process keeps the state of its own share
+    path = f"{path}-{dist.get_rank()}"  # each process saves the state of its own share
     if os.path.exists(path):
         saved = torch.load(path)
         model.load_state_dict(saved["model"])

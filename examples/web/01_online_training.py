@@ -3,7 +3,7 @@
     pip install 'asyncdata[web]' fastapi && python examples/web/01_online_training.py
 
 Samples are stored on the disk before they are acknowledged. The model is saved with the state of the pipeline, so each
-sample is trained on once although the service stops in the middle.
+sample is trained on once, although the service is stopped in the middle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pydantic import BaseModel
 import asyncdata as ad
 
 FOLDER = Path(os.environ.get("FOLDER") or tempfile.mkdtemp())
-WEIGHTS = np.array([2.0, -1.0, 0.5])  # which the model is to find
+WEIGHTS = np.array([2.0, -1.0, 0.5])  # the weights that the model must find
 
 
 class Point(BaseModel):
@@ -33,7 +33,7 @@ class Point(BaseModel):
 
 
 class Model:
-    """A linear model, and the state of the pipeline that it was trained by."""
+    """A linear model, and the state of the pipeline that trains it."""
 
     def __init__(self):
         self.weights, self.samples, self.state = np.zeros(3), 0, None

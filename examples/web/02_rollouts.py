@@ -1,4 +1,4 @@
-"""A rollout queue: actors play by the policy they have, a learner trains on what is not too old.
+"""A rollout queue: actors play with their policy, and a learner trains on rollouts that are not too old.
 
     pip install 'asyncdata[web]' && python examples/web/02_rollouts.py
 
@@ -58,7 +58,7 @@ async def actor(url, seed):
             arms = rng.choice(3, size=20, p=softmax(np.array(policy["logits"])))
             rollouts = [{"arm": int(arm), "reward": float(rng.random() < WINS[arm])} for arm in arms]
             reply = await http.post("/queue/ingest", params={"version": policy["version"]}, json=rollouts)
-            if reply.status_code == 429:  # the learner does not keep up: these are dropped, and newer ones made
+            if reply.status_code == 429:  # the learner is too slow: drop these, and make newer ones
                 await asyncio.sleep(0.01)
 
 

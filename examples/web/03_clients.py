@@ -24,14 +24,14 @@ HERE = ad.Options(placement="current")
 
 
 async def double(request):
-    """Stand in for a service of somebody else's; refuses one number."""
+    """Stand in for another service, which refuses one number."""
     number = request.path_params["number"]
     await asyncio.sleep(0.01 if number % 2 else 0.02)
     return JSONResponse({"double": 2 * number}, status_code=404 if number == 13 else 200)
 
 
 async def by_httpx(url):
-    """Ask for 40 numbers by httpx, eight at a time; leave out what fails."""
+    """Request 40 numbers with httpx, eight at a time; drop those that fail."""
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
 
         async def fetch(number):
@@ -43,7 +43,7 @@ async def by_httpx(url):
 
 
 async def by_aiohttp(url):
-    """Ask for the same by aiohttp."""
+    """Request the same numbers with aiohttp."""
     async with aiohttp.ClientSession(url, raise_for_status=True) as http:
 
         async def fetch(number):
