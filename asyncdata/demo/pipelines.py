@@ -56,7 +56,7 @@ class Job:
 
 
 def training_batches(job: Job, batch_size: int) -> Batches:
-    """Read, shuffle, decode, augment and batch the training records, all at once and while the training goes on."""
+    """Read, shuffle, decode, augment and batch the training records, all at once and during the training."""
     return (
         ad.Dataset.list_files(job.train, seed=0)
         .interleave(ad.TFRecordDataset, cycle_length=4, num_parallel_calls=ad.AUTOTUNE)

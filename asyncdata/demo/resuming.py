@@ -32,10 +32,10 @@ def show_resume(job: Job, pipeline: Callable[[], Batches]) -> None:
     losses, state = trained(job, classifier, pipeline(), STEPS)
     size = len(json.dumps(state))
     losses += trained(job, classifier, pipeline(), STEPS, state)[0]
-    whole, _ = trained(job, new_classifier(len(job.labels)), pipeline(), 2 * STEPS)
+    uninterrupted, _ = trained(job, new_classifier(len(job.labels)), pipeline(), 2 * STEPS)
     print(
         f"\nStopped after {STEPS} batches and resumed with a new pipeline, from a state of {size:,} bytes: "
-        f"the losses are {'those' if losses == whole else 'NOT those'} of a run that was not stopped",
+        f"the losses are {'those' if losses == uninterrupted else 'NOT those'} of a run that was not stopped",
         flush=True,
     )
 

@@ -84,21 +84,22 @@ class Bottleneck:
 
 def bottleneck_of(stats: Statistics) -> Bottleneck:
     """Return what limits a pipeline with these statistics."""
-    judge = Judge(stats)
+    analysis = LoadAnalysis(stats)
     if stats.elements == 0 or not stats.engine_seconds:
-        return judge.found(Load("", "nothing", 0.0), "nothing was read yet", "read some elements first")
-    if (fill := judge.filling()) is not None:
+        return analysis.found(Load("", "nothing", 0.0), "nothing was read yet", "read some elements first")
+    if (fill := analysis.filling()) is not None:
         return fill
     if stats.waiting < ENOUGH:
         evidence = f"the input is not the problem: its reader waits {stats.waiting:.0%} of the time"
-        return judge.found(judge.consumer, evidence, "make the step that reads it faster, or do more in the pipeline")
-    busiest = judge.loads[0]
+        change = "make the step that reads it faster, or do more in the pipeline"
+        return analysis.found(analysis.consumer, evidence, change)
+    busiest = analysis.loads[0]
     if busiest.load < IDLE:
-        return judge.uneven(busiest)
-    return judge.advise(busiest)
+        return analysis.uneven(busiest)
+    return analysis.advise(busiest)
 
 
-class Judge:
+class LoadAnalysis:
     """Compares the loads of all resources that the steps use."""
 
     def __init__(self, stats: Statistics) -> None:

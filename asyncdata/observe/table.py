@@ -34,21 +34,21 @@ def memory(size: int) -> str:
     return f"{size} bytes"
 
 
-def share(part: float, whole: float) -> str:
+def share(part: float, total: float) -> str:
     """Return a part of a total in percent; an empty text if there is none."""
-    if part <= 0 or whole <= 0:
+    if part <= 0 or total <= 0:
         return ""
-    percent = 100 * part / whole
+    percent = 100 * part / total
     return f"{percent:.0f}%" if percent >= 0.95 else "<1%"
 
 
 def text_table(rows: Sequence[Row]) -> str:
     """Return rows as lines; the first row has the headings. The first column is left-aligned, others right-aligned."""
     rows = [(shortened(row[0]), *row[1:]) for row in rows]
-    kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows[1:])] or [0]
-    widths = {place: max(len(row[place]) for row in rows) for place in kept}
+    shown = [place for place in range(len(rows[0])) if any(row[place] for row in rows[1:])] or [0]
+    widths = {place: max(len(row[place]) for row in rows) for place in shown}
     lines = [
-        "  ".join(row[place].rjust(widths[place]) if place else row[place].ljust(widths[place]) for place in kept)
+        "  ".join(row[place].rjust(widths[place]) if place else row[place].ljust(widths[place]) for place in shown)
         for row in rows
     ]
     return "\n".join(line.rstrip() for line in lines)

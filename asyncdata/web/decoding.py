@@ -70,9 +70,9 @@ class BodyDecoder:
         end = data.rfind(b"\n") + 1 if self.form == "ndjson" else 0
         if end:
             self.rest.append(data[:end])
-            whole, data = b"".join(self.rest), data[end:]
+            complete_lines, data = b"".join(self.rest), data[end:]
             self.rest, self.waiting = [], 0
-            self.take_lines(whole)
+            self.take_lines(complete_lines)
         if data:
             self.rest.append(data)
             self.waiting += len(data)

@@ -18,7 +18,7 @@ __all__ = ("HttpStream",)
 EVENTS: Final = "text/event-stream"
 LINES: Final = ("application/x-ndjson", "application/jsonl", "application/json")
 
-AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+RETRIED_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 ITEM_BYTES: Final = 16 << 20
 
 
@@ -142,7 +142,7 @@ class HttpStreamReader:
         request = self.client.build_request("GET", self.stream.url, headers=headers)
         self.response = await self.client.send(request, stream=True)
         status = self.response.status_code
-        if status in AGAIN:
+        if status in RETRIED_STATUSES:
             await self.broken(ConnectionError(f"{self.name}: the server answered {status}"))
         elif status == 204:
             self.ended = True

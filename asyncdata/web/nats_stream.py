@@ -62,15 +62,15 @@ class NatsReader(QueueReader[int]):
         once = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.1}
         self.connection = await nats.connect(self.source.url, error_cb=ignore_error, **once)
         self.jetstream = self.connection.jetstream()
-        first, last = await self.kept()
+        first, last = await self.held_numbers()
         if self.offset is not None or self.expected is not None:
-            self.check_kept(first, last)
+            self.check_held(first, last)
         else:
             self.offset = last if self.source.start == "new" else max(0, first - 1)
         consumer = await self.consumer()
         self.subscription = await self.jetstream.pull_subscribe_bind(consumer=consumer, stream=self.source.stream)
 
-    async def kept(self) -> tuple[int, int]:
+    async def held_numbers(self) -> tuple[int, int]:
         """Return the numbers of the first and the last message that the stream holds."""
         state = (await self.jetstream.stream_info(self.source.stream)).state
         return state.first_seq, state.last_seq
@@ -80,7 +80,7 @@ class NatsReader(QueueReader[int]):
         """The number of the first message that may come."""
         return (self.offset or 0) + 1 if self.expected is None else self.expected
 
-    def check_kept(self, first: int, last: int) -> None:
+    def check_held(self, first: int, last: int) -> None:
         """Raise if messages that are still to be read were removed, or the stream is another one."""
         if self.next < first:
             raise ResumeError(
@@ -112,27 +112,27 @@ class NatsReader(QueueReader[int]):
         return (await self.jetstream.add_consumer(stream, config)).name
 
     async def receive(self) -> list[Message[int]]:
-        nobody = require("nats.errors", "from_nats", EXTRA).TimeoutError
+        no_messages = require("nats.errors", "from_nats", EXTRA).TimeoutError
         if not self.source.follow and not (await self.subscription.consumer_info()).num_pending:
             return []
         try:
             found: list[Any] = await self.subscription.fetch(MESSAGES, WAIT_SECONDS)
-        except nobody:
+        except no_messages:
             await self.connection.flush()  # raises if there is no connection
             return []
         offsets = [message.metadata.sequence.stream for message in found]
         if self.source.durable is None:
-            await self.check_whole(offsets)
+            await self.check_complete(offsets)
         else:
             for message in found:
                 await message.ack()
             await self.connection.flush()
         return [(offset, message.data) for offset, message in zip(offsets, found, strict=True)]
 
-    async def check_whole(self, offsets: Sequence[int]) -> None:
+    async def check_complete(self, offsets: Sequence[int]) -> None:
         """Raise if messages were removed before they were read; messages of other subjects are missing too."""
         if self.offset and offsets[0] > self.next:
-            first, _ = await self.kept()
+            first, _ = await self.held_numbers()
             if first > self.next:
                 raise DataLossError(
                     f"{self.name}: messages from {self.next} to {first - 1} were removed before they were read: raise "

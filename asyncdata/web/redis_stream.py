@@ -57,7 +57,7 @@ class RedisReader(QueueReader[str]):
         if self.source.group is not None:
             await self.join(self.source.group)
         elif self.offset is not None:
-            await self.check_kept(self.offset)
+            await self.check_held(self.offset)
         elif self.expected is None:
             self.offset = await self.newest() if self.source.start == "new" else FIRST
 
@@ -66,7 +66,7 @@ class RedisReader(QueueReader[str]):
         found = await self.client.xrevrange(self.source.stream, count=1)
         return found[0][0].decode() if found else FIRST
 
-    async def check_kept(self, offset: str) -> None:
+    async def check_held(self, offset: str) -> None:
         """Raise if entries after an offset may have been removed, because the older one at that offset was."""
         if offset != FIRST and not await self.client.xrange(self.source.stream, offset, offset):
             raise ResumeError(

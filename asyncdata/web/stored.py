@@ -245,8 +245,8 @@ class OutputBuffer:
         """Return at most `limit` items."""
         start, stop = self.start, min(self.stop, self.start + limit)
         taken = self.taken + stop - start
-        whole = not self.taken and taken == len(self.items)
-        items = self.items if whole else self.items[self.taken : taken]
+        all_of_them = not self.taken and taken == len(self.items)
+        items = self.items if all_of_them else self.items[self.taken : taken]
         if taken == len(self.items):
             self.items, self.taken = [], 0
         else:
