@@ -104,9 +104,9 @@ def unstarted(processes: str, error: Exception) -> StageError:
     if current_process().daemon:
         annotate(
             refusal,
-            "this process is a daemon, as workers of PyTorch's DataLoader are, and may start none: give the DataLoader "
-            "num_workers=0, as the pipeline has workers of its own, or leave out what asks for processes",
+            "this process is a daemon, as PyTorch's DataLoader workers are, and cannot start processes: give the "
+            "DataLoader num_workers=0, as the pipeline has its own workers, or omit options that ask for processes",
         )
     if any(os.strerror(number) in str(error) for number in (errno.EMFILE, errno.ENFILE)):  # an ImportError has no errno
-        annotate(refusal, "allow more open files, `ulimit -n`, or take fewer processes")
+        annotate(refusal, "allow more open files, `ulimit -n`, or use fewer processes")
     return refusal

@@ -156,7 +156,7 @@ def test_goes_on_from_any_batch(files: Any) -> None:
 @pytest.mark.parametrize(
     ("texts", "how", "message"),
     [
-        (["a,a\n1,2\n"], {}, r"each column needs a name of its own, got \['a', 'a'\]"),
+        (["a,a\n1,2\n"], {}, r"the names of columns must be unique, got \['a', 'a'\]"),
         ([""], {}, r"0\.csv: it has no header: it is empty"),
         ([THREE, ""], {}, r"1\.csv: it has no header: it is empty"),
         ([THREE, "a,c\n"], {}, r"1\.csv has the columns \[b'a', b'c'\], and .*0\.csv \[b'a', b'b'\]"),

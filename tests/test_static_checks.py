@@ -350,9 +350,12 @@ def test_a_dtype_of_tensorflows_is_that_of_numpy(what: str) -> None:
         (lambda: generated(output_signature=[ad.TensorSpec(())]), "make the list a tuple"),
         (lambda: generated(args=5), r"from_generator\(args=\) is a tuple of arguments, as \(5,\), got 5"),
         (lambda: generated(args="ab"), r"as \('ab',\), got 'ab'"),
-        (lambda: ad.Dataset.list_files(3), r"list_files\(file_pattern=\) is a str, bytes or a PathLike, or a list"),
+        (
+            lambda: ad.Dataset.list_files(3),
+            r"list_files\(file_pattern=\) must be a str, bytes or a PathLike, or",
+        ),
         (lambda: ad.Dataset.list_files([3]), r"list_files\(file_pattern=\) .* got \[3\]"),
-        (lambda: ad.experimental.make_csv_dataset(3, 2), r"make_csv_dataset\(file_pattern=\) is a str"),
+        (lambda: ad.experimental.make_csv_dataset(3, 2), r"make_csv_dataset\(file_pattern=\) must be a str"),
         (
             lambda: NUMBERS.bucket_by_sequence_length(one, 5, [1, 2]),
             r"bucket_boundaries=\) must be a list of integers",
@@ -402,7 +405,7 @@ READERS = {
 @pytest.mark.parametrize("reader", READERS)
 def test_elements_that_are_no_paths_are_refused(reader: str) -> None:
     for wrong in ([["a", "b"]], np.array([["a"]]), [3]):
-        with pytest.raises(ad.PlanError, match=f"{reader}: a path is a str, bytes or a PathLike, got .*flat list"):
+        with pytest.raises(ad.PlanError, match=f"{reader}: a path must be a str, bytes or a PathLike, got .*flat list"):
             READERS[reader](wrong)
     with pytest.raises(ad.PlanError, match=rf"{reader}\(filenames=\) needs .*'a': .*"):
         READERS[reader](ad.Dataset.from_tensor_slices({"a": ["x"]}))

@@ -20,9 +20,7 @@ def check_device(device: Any, mode: str, static: Any) -> Any:
     """Return a device as it was given; `PlanError` if it is none, or cannot do what it is asked for."""
     kind = kind_of(device)
     if kind == "jax" and (mode == "ring" or static is not None):
-        raise PlanError(
-            "prefetch_to_device: mode='ring' and static= are not for JAX, whose arrays cannot be written again"
-        )
+        raise PlanError("prefetch_to_device: mode='ring' and static= are not for JAX, whose arrays are immutable")
     return device
 
 

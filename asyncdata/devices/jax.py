@@ -57,7 +57,7 @@ class JaxDevice:
         return DONE
 
     def write(self, target: Any, array: Any) -> None:
-        raise PlanError("arrays of JAX cannot be written to: prefetch_to_device(static=) is for PyTorch")
+        raise PlanError("arrays of JAX are immutable: prefetch_to_device(static=) is for PyTorch")
 
     def close(self) -> None:
         """Do nothing: arrays that are on their way keep what they read."""

@@ -75,7 +75,7 @@ class DeviceQueue(BlockQueue):
         """Begin to hand something on; raise if that was interrupted before, as elements may have been lost."""
         if not self.step_finished:
             raise ClosedError(
-                "a signal handler raised while elements were handed to the device, and some may be lost: go on from a "
+                "a signal handler raised while elements were handed to the device, and some may be lost: resume from a "
                 "state, with dataset.iterate(state=iterator.state_dict())"
             )
         self.step_finished = False
@@ -117,7 +117,7 @@ class DeviceQueue(BlockQueue):
 
     def first(self) -> Block | None:
         if self.paused:
-            raise StageError("next() within paused(): leave that first, as nothing comes meanwhile")
+            raise StageError("next() within paused(): leave paused() first, no element arrives before")
         if self.next is None:
             self.begin_step()
             self.give_back()

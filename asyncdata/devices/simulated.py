@@ -283,7 +283,7 @@ class Accelerator:
         """Say that this thread has written an array in pinned memory; return what is wrong with that."""
         start, stop = array.ctypes.data, array.ctypes.data + array.nbytes
         if not any(begin <= start and stop <= begin + size for begin, size in [*self.pinned.items()]):
-            raise StageError("an array is copied to the device that does not lie in pinned memory")
+            raise StageError("an array that is not in pinned memory is copied to the device")
         name = f"thread {threading.get_ident()}"
         overlaid = [span for span in self.spans if span[0] < stop and start < span[1]]
         races = [race for _, _, memory in overlaid for race in memory.write(name, self.waited)]

@@ -34,6 +34,6 @@ class StaticArrays:
         if tuple(target.shape) != tuple(array.shape) or target.dtype != array.dtype:
             raise StructureError(
                 f"{name} is {array.dtype} of shape {tuple(array.shape)}, and that of static= is {target.dtype} of "
-                f"shape {tuple(target.shape)}; batch(n, drop_remainder=True) gives whole batches only"
+                f"shape {tuple(target.shape)}; batch(n, drop_remainder=True) gives complete batches only"
             )
         return target

@@ -154,6 +154,6 @@ def check_held(given: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
     dtype, kind = array.dtype, given.dtype.kind
     textual = kind in "US" or (kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat))
     if textual or (dtype.kind == "b" != kind and given.size):
-        raise ValueError(f"{'a string' if textual else given.dtype} is no {dtype}")
+        raise ValueError(f"{'a string' if textual else given.dtype} is not {dtype}")
     if dtype.kind in "iu" and kind in "iufc" and not (given == array).all():
         raise ValueError(f"{dtype} cannot hold it")

@@ -53,7 +53,7 @@ __all__ = (
 
 CURES = {
     "shape": "make them equal, or take padded_batch, ragged_batch or bucket_by_sequence_length",
-    "parts": "make them equal, with as many parts in each",
+    "parts": "make them equal, with the same number of parts in each",
 }
 """What to do about leaves that are unlike, by what differs."""
 
@@ -383,7 +383,7 @@ def paired(types: Any, shapes: Any) -> Any:
     """Return the signature that tf.data's older pair `output_types`, `output_shapes` means; `PlanError` for others."""
     level = open_level(types)
     if level is None:
-        cure = ", where a structure is a tuple or a dict and no list" if isinstance(types, list) else ""
+        cure = "; a structure is a tuple or a dict, not a list" if isinstance(types, list) else ""
         dtype = check_dtype(f"from_generator(output_types=){cure}", types)
         sizes = shapes if hasattr(shapes, "__iter__") else ()
         if any(size is not None and not hasattr(size, "__index__") for size in sizes):

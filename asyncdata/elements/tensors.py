@@ -63,14 +63,18 @@ def any_tensor(values: Sequence[Any]) -> bool:
 def dataloader_hint() -> str:
     """Return what to give a DataLoader of PyTorch, if the program may be using one."""
     used = "torch.utils.data" in sys.modules
-    return "; PyTorch's DataLoader takes dataset.to_torch(), with batch_size=None if it gives batches" if used else ""
+    return (
+        "; pass dataset.to_torch() to PyTorch's DataLoader, with batch_size=None if its elements are batches"
+        if used
+        else ""
+    )
 
 
 def loaded() -> Any:
     """Return the module torch; `StructureError` if nobody has imported it."""
     torch = sys.modules.get("torch")
     if torch is None:
-        raise StructureError("the element has a tensor of PyTorch, and torch is not imported: import torch first")
+        raise StructureError("the element contains a PyTorch tensor, but torch is not imported: import torch first")
     return torch
 
 
@@ -172,7 +176,7 @@ def from_array_and_dtype(array: npt.NDArray[Any], name: str) -> Any:
         return torch.from_numpy(array)
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
-        raise StructureError(f"torch has no dtype {name!r:.40}: take the version of it that has")
+        raise StructureError(f"this version of torch has no dtype {name!r:.40}: install one that has it")
     return torch.from_numpy(array).reshape(-1).view(dtype).reshape(array.shape[:-1])
 
 
@@ -212,7 +216,7 @@ def filled_tensors(column: Sequence[Any], shape: Sequence[int], value: Any) -> A
         except (RuntimeError, TypeError, ValueError, OverflowError):
             held, same = None, False
         if not same:
-            raise StructureError(f"padding_values: {value!r:.80} is no {dtype}, as the tensors are")
+            raise StructureError(f"padding_values: {value!r:.80} does not fit {dtype}, the dtype of the tensors")
         out.fill_(held)
     for row, tensor in zip(out, column, strict=True):
         row[tuple(map(slice, tensor.shape))] = tensor.detach()

@@ -120,7 +120,7 @@ def dataclass_like(value: Any, parts: dict[str, Any]) -> Any:
         for name, attribute in {**attributes(value), **parts}.items():
             object.__setattr__(made, name, attribute)
     except Exception as error:
-        raise StructureError(f"a {kind.__name__} with other parts could not be made: {error!r}") from error
+        raise StructureError(f"a {kind.__name__} could not be rebuilt with other parts: {error!r}") from error
     return made
 
 
@@ -165,7 +165,7 @@ def open_registered(value: Any) -> TreeLevel:
     try:
         parts, metadata, entries, unflatten = optree.tree_flatten_one_level(value, none_is_leaf=True)
     except Exception as error:
-        raise StructureError(f"optree could not take a {kind} apart: {error!r}") from error
+        raise StructureError(f"optree could not flatten a {kind}: {error!r}") from error
     fields: Sequence[str] | None = getattr(value, "_fields", None)
     names = [f"[{entry!r}]" for entry in entries] if fields is None else [f".{field}" for field in fields]
 
@@ -173,6 +173,6 @@ def open_registered(value: Any) -> TreeLevel:
         try:
             return unflatten(metadata, list(parts))
         except Exception as error:
-            raise StructureError(f"optree could not put a {kind} together: {error!r}") from error
+            raise StructureError(f"optree could not rebuild a {kind}: {error!r}") from error
 
     return TreeLevel(list(parts), names, rebuild)

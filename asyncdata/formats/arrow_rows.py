@@ -145,14 +145,14 @@ class ArrowParser(ColumnParser):
         elif kind == DICTIONARY and self._schema is not None:
             self._dictionaries = True
         else:
-            raise DataLossError(f"{self.name}: the message before byte {self.at} is of the kind {kind}, out of place")
+            raise DataLossError(f"{self.name}: unexpected message of kind {kind} before byte {self.at}")
         self._head += data
         if self.passed == 0 and not self._dictionaries:
             self.offset = self.at
 
     def _check_columns(self, names: list[str]) -> None:
         if missing := [name for name in self._columns_wanted or () if name not in names]:
-            raise PlanError(f"{self.name}: there is no column {missing[0]!r}, but {names}")
+            raise PlanError(f"{self.name}: there is no column {missing[0]!r}, the columns are {names}")
 
     def _batch(self, data: bytes) -> tuple[Any, int]:
         """Return the columns of a record batch, and how many rows they have."""
@@ -175,7 +175,7 @@ class ArrowParser(ColumnParser):
         if self.finished:
             raise DataLossError(
                 f"{self.name}: it is cut short, or was not closed by its writer: it ends at byte "
-                f"{self.at + self.waiting} without the mark of its end"
+                f"{self.at + self.waiting} without an end marker"
             )
 
     def _at_end(self) -> None:
@@ -185,7 +185,7 @@ class ArrowParser(ColumnParser):
         if self._is_file and self.finished and self._tail != FILE[:6]:
             raise DataLossError(f"{self.name}: it is cut short: {FILE[:6]!r} was expected at its end, byte {self.at}")
         if not self._is_file and more:
-            raise DataLossError(f"{self.name}: there is more behind the mark of its end at byte {self.at - len(more)}")
+            raise DataLossError(f"{self.name}: there is more data after its end marker at byte {self.at - len(more)}")
 
     def ended(self) -> None:
         if not self._dictionaries:

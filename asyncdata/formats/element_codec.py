@@ -71,9 +71,9 @@ def decode_element(data: bytes) -> Any:
     except (struct.error, IndexError, ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         if isinstance(error, (DataLossError, StructureError)):
             raise
-        raise DataLossError(f"no element, {len(data)} bytes that say something else: {error}") from error
+        raise DataLossError(f"not an element: {len(data)} bytes that cannot be decoded: {error}") from error
     if reader.at != len(data):
-        raise DataLossError(f"no element, it ends at byte {reader.at} of {len(data)}")
+        raise DataLossError(f"not an element: it ends at byte {reader.at} of {len(data)}")
     return value
 
 
@@ -175,7 +175,7 @@ class ElementWriter:
             raise StructureError(
                 f"cannot be written to a file: {kind.__module__}.{kind.__qualname__}, got {value!r:.80}; elements in "
                 "files are arrays, numbers, bytes, str, None and tuples, dicts, lists, named tuples and dataclasses of "
-                "them: make such of it in a map"
+                "them: convert it in a map"
             )
 
     def named(self, tag: bytes, kind: type, parts: dict[str, Any]) -> None:
@@ -263,7 +263,7 @@ class ElementReader:
         shape = self.shape()
         count = prod(shape)
         if count > len(self.data):
-            raise ValueError("it has more members than bytes")
+            raise ValueError("it has more elements than bytes")
         array = np.empty(count, object)
         for place in range(count):
             array[place] = self.take()
@@ -279,17 +279,17 @@ class ElementReader:
     def fields(self) -> dict[str, Any]:
         parts = self.take()
         if type(parts) is not dict:
-            raise ValueError("a class has fields")
+            raise ValueError("a class needs its fields")
         return cast("dict[str, Any]", parts)
 
     def tensor(self) -> Any:
         array, name = self.take(), self.take()
         if not isinstance(array, np.ndarray) or type(name) is not str:
-            raise ValueError("a tensor is made of an array and the name of a dtype")
+            raise ValueError("a tensor needs an array and the name of a dtype")
         try:
             return from_array_and_dtype(cast("Any", array).copy(), name)  # a tensor is never read-only
         except RuntimeError as error:
-            raise ValueError(f"no tensor: {error}") from None
+            raise ValueError(f"not a tensor: {error}") from None
 
     def named_tuple(self) -> Any:
         kind, parts = self.kind(), self.fields()

@@ -39,8 +39,8 @@ class FixedLayout:
         """Return the error for a file that cannot have this layout."""
         around = self.header_bytes + self.footer_bytes
         return DataLossError(
-            f"{path}: {size} bytes are no whole number of records of {self.record_bytes} bytes"
-            + (f" beside {around} bytes of header and footer" if around else "")
+            f"{path}: {size} bytes are not a multiple of the record length, {self.record_bytes} bytes"
+            + (f", plus {around} bytes of header and footer" if around else "")
         )
 
 

@@ -54,7 +54,9 @@ class JsonLinesParser(LineParser):
                 try:
                     found.append(json_value(line))
                 except NO_JSON as error:
-                    found.append(DataLossError(f"{self.name}: the line at {self.where} {begin} is no JSON: {error}"))
+                    found.append(
+                        DataLossError(f"{self.name}: the line at {self.where} {begin} is not valid JSON: {error}")
+                    )
             begin += len(line) + 1
         return found
 

@@ -50,4 +50,4 @@ def plain(value: Any) -> Any:
     """Return what JSON has for NumPy's arrays and numbers."""
     if isinstance(value, (np.generic, np.ndarray)):
         return cast("NDArray[Any]", value).tolist()
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} cannot be represented in JSON")

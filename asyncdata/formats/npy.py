@@ -70,7 +70,7 @@ def header_of(data: bytes) -> NpyHeader:
     except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError) as error:
         raise ValueError(f"its header is damaged: {error}") from None
     if dtype.hasobject:
-        raise ValueError("it holds objects, which are pickled: they may run anything when they are read")
+        raise ValueError("it holds pickled objects, which can run any code when they are loaded")
     if min(shape, default=0) < 0:
         raise ValueError(f"its header is damaged: the shape {shape}")
     return NpyHeader(dtype, shape, fortran, begin)
@@ -87,7 +87,7 @@ def array_of(data: bytes) -> npt.NDArray[Any]:
     """
     header = header_of(data)
     if len(data) - header.begin != header.nbytes:
-        raise ValueError(f"its numbers take {header.nbytes} bytes, and there are {len(data) - header.begin}")
+        raise ValueError(f"its array needs {header.nbytes} bytes, but has {len(data) - header.begin}")
     array = np.empty(header.shape, header.dtype, "F" if header.fortran else "C")
     if header.nbytes:
         numbers = np.frombuffer(data, header.dtype, offset=header.begin)

@@ -143,7 +143,7 @@ class NpyParser(ColumnParser):
     def _end(self) -> None:
         """Raise if there are bytes behind the array."""
         if self.waiting:
-            raise DataLossError(f"{self.name}: at byte {self.at} it was expected to end, where its array does")
+            raise DataLossError(f"{self.name}: it continues at byte {self.at}, where its array ends")
 
     def _gathered(self, what: str) -> None:
         """Take all bytes that are there."""
@@ -153,7 +153,7 @@ class NpyParser(ColumnParser):
 
     def _whole_array(self, header: NpyHeader) -> tuple[Any, int] | None:
         """Return an array that does not lie row by row, once it is there."""
-        self._gathered("the array, which lies column by column,")
+        self._gathered("the array, which is stored column by column,")
         if len(self._whole) < header.nbytes and not self.finished:
             return None
         try:
@@ -174,7 +174,7 @@ class NpyParser(ColumnParser):
         self._left, self._whole = -1, bytearray()
         lengths = {name: len(array) if array.ndim else -1 for name, array in arrays.items()}
         if len(set(lengths.values())) > 1 or -1 in lengths.values():
-            raise DataLossError(f"{self.name}: its arrays do not have one number of rows: {lengths}")
+            raise DataLossError(f"{self.name}: its arrays differ in their numbers of rows: {lengths}")
         return arrays, next(iter(lengths.values()), 0)
 
     def _members(self, content: bytes) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class NpyParser(ColumnParser):
         with self._archive(content) as archive:
             members = archive.infolist()
             if sum(member.file_size for member in members) > self._most:
-                raise record_too_long(self.name, "what its arrays hold", self._most, LIMIT)
+                raise record_too_long(self.name, "the content of its arrays", self._most, LIMIT)
             found: dict[str, Any] = {}
             for member in members:
                 try:

@@ -73,7 +73,7 @@ class OffsetIndex:
             raise ValueError("the index is damaged")
         magic, version, width, kind, size, changed, most, first, count, lost = KEPT.unpack_from(content)
         if (magic, version) != (MAGIC, VERSION) or width not in WIDTHS or len(content) != KEPT.size + count * width + 4:
-            raise ValueError("this is no index of a version that is known")
+            raise ValueError("not an index, or one of an unknown version")
         lengths = np.frombuffer(content, f"<u{width}", count, KEPT.size).astype(np.int64)
         begins = first + np.concatenate([np.zeros(min(count, 1), np.int64), np.cumsum(lengths)[:-1]])
         return cls(Marks(kind.rstrip(b"\0").decode(), most, size, changed), begins, bool(lost))

@@ -130,7 +130,7 @@ def schema_of(rows: Sequence[Mapping[str, Any]]) -> Any:
     fields: list[Any] = []
     for name in names:
         if not isinstance(name, str):
-            raise StructureError(f"{METHOD}: the name of a column is a str, got {name!r:.80}")
+            raise StructureError(f"{METHOD}: the name of a column must be a str, got {name!r:.80}")
         try:
             fields.append(pa.field(name, type_of(pa, [row.get(name) for row in rows])))
         except (ValueError, TypeError, NotImplementedError) as error:
@@ -205,7 +205,7 @@ def check_kept(pa: Any, found: Any, kind: Any) -> None:
     elif is_listed(pa, found) and is_listed(pa, kind):
         check_kept(pa, found.value_type, kind.value_type)
     elif pa.types.is_integer(kind) and (pa.types.is_floating(found) or pa.types.is_decimal(found)):
-        raise ValueError("they are no integers")
+        raise ValueError("they are not integers")
 
 
 def is_listed(pa: Any, kind: Any) -> bool:

@@ -49,7 +49,7 @@ class PartsOfFile(io.RawIOBase):
                 found = data[self._at - start : stop - start]
                 self._at = stop
                 return found
-        raise DataLossError(f"bytes {self._at} to {stop} are asked for, which the file does not say it needs")
+        raise DataLossError(f"bytes {self._at} to {stop} were requested, which its metadata does not list")
 
 
 def checked_tail(tail: bytes, size: int) -> int:
@@ -58,7 +58,7 @@ def checked_tail(tail: bytes, size: int) -> int:
         raise ValueError(f"at byte {max(0, size - 4)} {MAGIC!r} was expected, which a Parquet file ends with")
     length = int.from_bytes(tail[-8:-4], "little") + 8
     if length > size - len(MAGIC):
-        raise ValueError(f"at byte {size - 8} it says that {length - 8} bytes tell of it, more than it has")
+        raise ValueError(f"at byte {size - 8} it gives a footer of {length - 8} bytes, more than it has")
     return length
 
 
@@ -80,7 +80,7 @@ class Selection:
         looked_at = looked_at_by(self.filters)
         needed = [*(self.columns or ()), *(looked_at or ())]
         if missing := [column for column in needed if column not in names]:
-            raise PlanError(f"{name}: there is no column {missing[0]!r}, but {names}")
+            raise PlanError(f"{name}: there is no column {missing[0]!r}, the columns are {names}")
         return None if self.columns is None or looked_at is None else needed
 
     def decoded(
@@ -102,7 +102,7 @@ def told_as(error: Exception, name: str, group: int = -1) -> Exception:
     """Return an error of pyarrow as one that names the file and the row group; others as they are."""
     if isinstance(error, (PlanError, FileNotFoundError, PermissionError, ConnectionError, TimeoutError)):
         return error
-    where = f"row group {group} cannot be read" if group >= 0 else "it is no Parquet file"
+    where = f"row group {group} cannot be read" if group >= 0 else "it is not a Parquet file"
     return DataLossError(f"{name}: {where}: {error}")
 
 

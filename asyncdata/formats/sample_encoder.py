@@ -44,7 +44,7 @@ class SampleEncoder:
         sample = cast("Mapping[Any, Any]", element)
         key = sample.get(KEY, f"{self._number:09}")
         if key == self._key:
-            raise StructureError(f"write_webdataset: the sample before it has the {KEY} {key!r} too")
+            raise StructureError(f"write_webdataset: the previous sample also has the {KEY} {key!r}")
         members = [member(key, name, value) for name, value in sample.items() if not is_about(name)]
         if not members:
             raise StructureError(f"write_webdataset: the sample {key!r} has nothing but its key")
@@ -68,8 +68,8 @@ def member(key: Any, extension: Any, value: Any) -> bytes:
     name = f"{key}.{extension}"
     if key_of(name) != (key, extension) or "\0" in name:
         raise StructureError(
-            f"write_webdataset: {KEY} {key!r} and extension {extension!r} make the member {name!r}, which is not read "
-            "as such: a key has no dot in its last part, and an extension no capitals and no slash"
+            f"write_webdataset: {KEY} {key!r} and extension {extension!r} give the member name {name!r}, which "
+            "cannot be read back: the last part of a key must have no dot, and an extension no capital and no slash"
         )
     content = encoded(extension, value)
     info = tarfile.TarInfo(name)
@@ -85,7 +85,7 @@ def encoded(extension: str, value: Any) -> bytes:
     encode = next((ENCODERS[name] for name in (extension, extension.rpartition(".")[2]) if name in ENCODERS), None)
     if encode is None:
         raise StructureError(
-            f"write_webdataset: a member .{extension} is written of bytes, got {type(value).__name__}; values are "
+            f"write_webdataset: a member .{extension} needs bytes, got {type(value).__name__}; values are "
             f"written as {', '.join(f'.{name}' for name in ENCODERS)}"
         )
     try:

@@ -64,7 +64,7 @@ def member_of(header: bytes) -> Member | None:
         raise ValueError("its checksum is wrong")
     kind = header[156:157]
     if kind == SPARSE:
-        raise ValueError("it is of a sparse file, which is not read")
+        raise ValueError("it is of a sparse file, which is not supported")
     size = 0 if kind in EMPTY else number(header[124:136])
     if size < 0:
         raise ValueError("its size is negative")
@@ -121,6 +121,6 @@ def pax_fields(content: bytes) -> tuple[str | None, int | None]:
         elif key == b"size":
             size = int(value)
         elif key.startswith(b"GNU.sparse"):
-            raise ValueError("it is of a sparse file, which is not read")
+            raise ValueError("it is of a sparse file, which is not supported")
         at = end
     return name, size

@@ -220,5 +220,5 @@ class SampleParser:
             raise DataLossError(f"{self._name}: at {self._where} {self._offset} a tar header was expected, or zeros")
         where = f"it ends within the member at {self._where} {self._first}"
         if self._member is None and not self._rest and not self._unread:
-            where = f"there is no mark of its end at {self._where} {self._offset}"
+            where = f"its end marker is missing at {self._where} {self._offset}"
         raise DataLossError(f"{self._name}: cut short, or not a tar archive: {where}")

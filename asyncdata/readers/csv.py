@@ -100,7 +100,7 @@ def csv_file(
 def dialect_of(method: str, delimiter: Any, quotes: bool, header: bool) -> Dialect:
     """Return how files are written."""
     if not isinstance(delimiter, str) or len(delimiter.encode()) != 1 or delimiter in '"\r\n':
-        raise PlanError(f"field_delim must be one ASCII character, no quote and no end of a line, got {delimiter!r}")
+        raise PlanError(f"field_delim must be one ASCII character, not a quote or a line end, got {delimiter!r}")
     quoted, headed = check_flag(method, "use_quote_delim", quotes), check_flag(method, "header", header)
     return Dialect(delimiter.encode(), quoted, headed)
 

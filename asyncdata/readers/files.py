@@ -82,8 +82,8 @@ def check_index(method: str, index: Any, compression: str | None) -> bool:
     """Return whether elements are to be had by number; `PlanError` of files that are said to be compressed."""
     if check_flag(method, "index", index) and compression:
         raise PlanError(
-            f"{method}(index=True) is not for compression_type={compression!r}: what is compressed can be read "
-            "from its beginning only; leave index out, or write the files without compression"
+            f"{method}(index=True) is not for compression_type={compression!r}: compressed files can only be read "
+            "from the beginning; leave index out, or write the files without compression"
         )
     return bool(index)
 
@@ -93,7 +93,7 @@ def path_of(method: str, filename: Filename, storage: StorageOptions | None, *, 
     path = checked(method, filename, storage)
     if indexed and not is_at_hand(path, storage):
         raise PlanError(
-            f"{method}(index=True) of objects elsewhere needs cache_dir=, where they are kept, got {path!r}"
+            f"{method}(index=True) of remote files needs cache_dir=, a local folder that caches them, got {path!r}"
         )
     return path
 
@@ -105,8 +105,10 @@ def names_of(method: str, filenames: Any, storage: StorageOptions | None) -> Nod
     spec = filenames.plan.signature
     if spec is None or (isinstance(spec, TensorSpec) and not spec.shape and np.dtype(spec.dtype).kind in "OSU"):
         return filenames.plan
-    mend = "; take them apart by unbatch()" if isinstance(spec, TensorSpec) and spec.shape else ""
-    raise PlanError(f"{method}(filenames=) needs a dataset with one path an element, and its elements are {spec}{mend}")
+    mend = "; split them with unbatch()" if isinstance(spec, TensorSpec) and spec.shape else ""
+    raise PlanError(
+        f"{method}(filenames=) needs a dataset with one path per element, and its elements are {spec}{mend}"
+    )
 
 
 def checked(method: str, filename: Any, storage: StorageOptions | None = None) -> str:
@@ -115,8 +117,8 @@ def checked(method: str, filename: Any, storage: StorageOptions | None = None) -
         name = fsdecode(filename)
     except TypeError:
         raise PlanError(
-            f"{method}: a path is a str, bytes or a PathLike, got {type(filename).__name__}: {filename!r:.80}; give "
-            "several as a flat list, or as a dataset with one path an element (unbatch() one of batches)"
+            f"{method}: a path must be a str, bytes or a PathLike, got {type(filename).__name__}: {filename!r:.80}; "
+            "give several as a flat list, or as a dataset with one path per element (unbatch() one of batches)"
         ) from None
     store_for(name, storage)
     return name

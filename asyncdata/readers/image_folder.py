@@ -66,7 +66,9 @@ class ImageFolderDataset(Dataset[tuple[bytes, int]]):
         self.class_names: list[str] = sorted(classes) if class_names is None else [*class_names]
         """The names of the folders; a label is a place in this list."""
         if missing := [name for name in self.class_names if name not in classes]:
-            raise PlanError(f"{method}(class_names=): there are no files in {missing[0]!r}, but in {sorted(classes)}")
+            raise PlanError(
+                f"{method}(class_names=): {missing[0]!r} is not among the folders with files, {sorted(classes)}"
+            )
         files = sorted(file for name in self.class_names for file in classes[name])
         call = Call(method, labelled_by(len(root), self.class_names, storage_options, cache_dir))
         super().__init__(Map.of(Items(files, files=True), call, num_parallel_reads, None, None))
@@ -90,8 +92,8 @@ def classes_of(root: str, extensions: Sequence[str] | None, storage: StorageOpti
         if slash and rest and (endings is None or entry.path.lower().endswith(endings)):
             found.setdefault(name, []).append(entry.path)
     if not found:
-        kinds = "" if endings is None else f" that ends with one of {endings}"
-        raise FileNotFoundError(f"ImageFolderDataset: there is no file{kinds} in a folder of {without_query(root)}")
+        kinds = "" if endings is None else f" with one of the extensions {endings}"
+        raise FileNotFoundError(f"ImageFolderDataset: there is no file{kinds} in a subfolder of {without_query(root)}")
     return found
 
 

@@ -115,7 +115,7 @@ def column_names_of(
     """Return the names of the columns: those that were told, or the header's, which must be that of every file."""
     names = header_of(files, open_one, encoding) if given is None else list(given)
     if len(set(names)) < len(names):
-        raise PlanError(f"each column needs a name of its own, got {names}; give column_names")
+        raise PlanError(f"the names of columns must be unique, got {names}; give column_names")
     return names
 
 

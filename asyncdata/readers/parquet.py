@@ -73,7 +73,9 @@ class ParquetDataset(Dataset[dict[str, Any]]):
         storage = StorageOptions.of(method, storage_options, cache_dir)
         chosen = None if columns is None else list(columns)
         if check_index(method, index, None) and filters is not None:
-            raise PlanError(f"{method}(index=True) is not for filters=: nobody knows how many rows they leave")
+            raise PlanError(
+                f"{method}(index=True) cannot be combined with filters=, which leave an unknown number of rows"
+            )
         files = ParquetFiles(chosen, storage) if index else None
         open_one = partial(parquet_file, columns=chosen, filters=filters, files=files, storage=storage)
         super().__init__(files_of(method, filenames, open_one, num_parallel_reads, files, storage))

@@ -76,5 +76,5 @@ def output_dtypes(types: Any) -> tuple[np.dtype[Any], ...]:
     dtypes = [check_dtype("a column of output_types", one) for one in cast("Sequence[Any]", types)]
     for given, dtype in zip(cast("Sequence[Any]", types), dtypes, strict=True):
         if dtype.kind not in "biufUSO" or dtype == np.uint64:
-            raise PlanError(f"a column of output_types is of integers, floats, bool or str, got {given!r}")
+            raise PlanError(f"a column of output_types must be of integers, floats, bool or str, got {given!r}")
     return tuple([np.dtype(object) if dtype.kind in "US" else dtype for dtype in dtypes])

@@ -34,11 +34,10 @@ def this_rank(method: str = "shard", names: str = "num_shards and index") -> Ran
     if found is None:
         asked = ", ".join(" and ".join(pair) for pair in VARIABLES)
         raise PlanError(
-            f"{method}() asks torch.distributed, JAX and the environment which process this is, unless {names} say "
-            f"so, and none knows ({asked} are not set); give {names}"
+            f"{method}() found no rank in torch.distributed, JAX or the environment ({asked} are not set); give {names}"
         )
     if not 0 <= found.rank < found.world:
-        raise PlanError(f"this process has rank {found.rank} of {found.world}, which cannot be")
+        raise PlanError(f"this process has rank {found.rank} of {found.world}, which is impossible")
     return found
 
 

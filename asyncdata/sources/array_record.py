@@ -95,8 +95,8 @@ class ArrayRecords:
         reader = array_record().ArrayRecordReader(path, OPTIONS)
         if not reader.ok():
             raise DataLossError(
-                f"{path}: it is cut short, or no ArrayRecord file: what tells of its records was expected in the 64 KB "
-                f"before byte {size}, where it ends: {why_not(reader)}"
+                f"{path}: it is cut short, or not an ArrayRecord file: the index of its records was expected in the "
+                f"64 KB before byte {size}, where it ends: {why_not(reader)}"
             )
         return reader
 
@@ -115,13 +115,13 @@ def why_not(reader: Any) -> str:
         reader.close()
     except (RuntimeError, ValueError) as error:
         return str(error).partition("\n")[0]
-    return "nothing is known of it"
+    return "no reason given"
 
 
 def checked(path: str) -> str:
     """Return the path of a file of this machine."""
     if not is_local(path):
-        raise PlanError(f"{METHOD} reads files of this machine, got {path!r}")
+        raise PlanError(f"{METHOD} reads local files, got {path!r}")
     return local_path(path)
 
 

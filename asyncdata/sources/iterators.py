@@ -51,9 +51,9 @@ class Pumped(Node):
     def resume_note(self) -> str:
         kind, make = self.made_by()
         if kind is not None and issubclass(kind, Stateful):
-            return f"{self.label()} goes on at its own offset"
+            return f"{self.label()} resumes at its own offset"
         unseen = ", unless its iterator is Stateful" if not self.once and may_return_anything(make) else ""
-        return f"{self.label()} is run again up to the place{unseen}"
+        return f"{self.label()} is run again up to the position{unseen}"
 
     def made_by(self) -> tuple[type | None, object]:
         """Return the class of what is iterated, where it is known, and what makes the iterator."""
@@ -136,7 +136,7 @@ class Pumped(Node):
         """Return the error for a source that cannot be run again."""
         if isinstance(error, ResumeError):
             return error
-        refusal = ResumeError(f"{self.where()}: it cannot be run to go on: {error}")
+        refusal = ResumeError(f"{self.where()}: it cannot be started again to resume: {error}")
         refusal.__cause__ = error
         return refusal
 
@@ -217,7 +217,7 @@ class Iterated(Pumped):
 
     @property
     def process_bound_reason(self) -> str | None:
-        return "an iterator can be read only here; give an iterable that starts again" if self.once else None
+        return "an iterator can be read only in this process; give an iterable that starts again" if self.once else None
 
     def pump(self, scope: Scope, place: StreamPlace) -> IteratorBridge:
         return ThreadBridge(scope, lambda: self.start(place.state), "asyncdata-iterable", place.first)
@@ -288,7 +288,7 @@ def once_only(node: Iterated | AsyncIterated) -> None:
         node.unread.pop()
     except IndexError:
         raise PlanError(
-            f"{node.label()}: an iterator can be read only once; for a second epoch, or to go on where a step such as "
+            f"{node.label()}: an iterator can be read only once; for a second epoch, or to resume where a step such as "
             "shuffle holds elements, give an iterable that starts again, Dataset.from_generator with a function, or "
             "cache()"
         ) from None

@@ -137,7 +137,7 @@ def patterns_of(method: str, pattern: Pattern | Sequence[Pattern]) -> list[str]:
         return [*map(fsdecode, [pattern] if isinstance(pattern, (str, bytes, PathLike)) else pattern)]
     except TypeError:
         raise PlanError(
-            f"{method}(file_pattern=) is a str, bytes or a PathLike, or a list of such, got {pattern!r:.80}"
+            f"{method}(file_pattern=) must be a str, bytes or a PathLike, or a list of these, got {pattern!r:.80}"
         ) from None
 
 

@@ -295,7 +295,7 @@ class FilePlace(NamedTuple):
         """Raise if an error says that the file is no longer the one that the state was made with."""
         if self.record or self.offset or self.skip:
             if isinstance(error, FileNotFoundError):
-                raise ResumeError(f"{node.label()}: the file is not there any more: {error}") from error
+                raise ResumeError(f"{node.label()}: the file no longer exists: {error}") from error
             if isinstance(error, DataLossError):
                 raise ResumeError(f"{node.label()}: {error}") from error
 

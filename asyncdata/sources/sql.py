@@ -187,7 +187,7 @@ class QueryRows(Pumped):
             try:
                 values.extend(values_of((value,), dtype))
             except UNFIT:
-                return Failure(StructureError(f"column {place} of the row is no {dtype.name}: {value!r:.60}"))
+                return Failure(StructureError(f"column {place} of the row is not a valid {dtype.name}: {value!r:.60}"))
         return tuple(values)
 
     def label(self) -> str:
@@ -208,7 +208,7 @@ class QueryRows(Pumped):
 
     @property
     def resume_note(self) -> str:
-        return f"{self.label()} runs its query again and drops the rows up to the place"
+        return f"{self.label()} runs its query again and drops the rows up to the position"
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,9 @@ def begun(label: str, source: T, iterate: Callable[[T], R], state: str | None) -
     if stateful is None and (stateful := stateful_of(label, iterator)) is not None and state is not None:
         restore(label, stateful, state)
     if stateful is None and state is not None:
-        raise ResumeError(f"{label}: it had state_dict and load_state_dict when the state was saved, and has not now")
+        raise ResumeError(
+            f"{label}: it had state_dict and load_state_dict when the state was saved, and does not have them now"
+        )
     return iterator, None if stateful is None else chain(known, snapshots(label, stateful)).__next__
 
 
@@ -118,7 +120,9 @@ def snapshot(label: str, stateful: Stateful) -> str | ResumeError:
     try:
         return json.dumps(state, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        return state_error(f"{label}: state_dict() must return what JSON knows, got {state!r:.80}", error)
+        return state_error(
+            f"{label}: state_dict() must return a value that JSON can represent, got {state!r:.80}", error
+        )
 
 
 def state_error(message: str, cause: BaseException) -> ResumeError:

@@ -1,4 +1,4 @@
-"""CacheDir: a folder that keeps whole objects, of several processes, and never grows beyond its limit."""
+"""CacheDir: a local folder of complete objects, which processes may share and which never grows beyond its limit."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from asyncdata.runtime.crc32c import crc32c
 from asyncdata.storage.base import Buffer, Entry
 from asyncdata.storage.locks import module
 
-__all__ = ("CacheDir", "Found", "Keeping")
+__all__ = ("CacheDir", "CacheWriter", "CachedFile")
 
 FOLDER: Final = "asyncdata-objects"
 
 OWN: Final = re.compile(r"([0-9a-f]{40})\.(data|json|partial)")
-"""The names of what is written here: the object, what is noted about it, and an object that is being written."""
+"""The names of files: an object, its metadata, and an object that is being written."""
 
-TAG: Final = b"Signature: 8a477f597d28d172789f06886806bc55\n# Objects that asyncdata keeps; they may be deleted.\n"
-"""What tells programs that make backups to leave the folder out (https://bford.info/cachedir/)."""
+TAG: Final = b"Signature: 8a477f597d28d172789f06886806bc55\n# Objects that asyncdata has cached; they may be deleted.\n"
+"""The content of a file that excludes the folder from backups (https://bford.info/cachedir/)."""
 
 UNIT: Final = 4096
-"""File systems give room in units of so many bytes."""
+"""File systems allocate space in units of this many bytes."""
 
 FREE: Final = 10
-"""Without a limit one part in so many of the file system stays free."""
+"""Without a limit, this fraction (1 / FREE) of the file system stays free."""
 
 MANY: Final = 1000
-"""Of so many objects a twentieth more is removed than must be, since each time all of them are looked at."""
+"""With more objects than this, eviction frees a twentieth more than needed, as each eviction scans all of them."""
 
 PIECE: Final = 4 << 20
 
@@ -49,16 +49,16 @@ MAGIC: Final = b"ad-cache"
 OPENING: Final = os.O_CLOEXEC if hasattr(os, "O_CLOEXEC") else 0
 
 GUARD: Final = forks.lock()
-"""Held with the folder's lock, which a forked child would inherit."""
+"""Held together with the folder's lock, which a forked child would inherit."""
 
 
 @final
 class CacheDir:
-    """A folder of this machine that keeps objects of stores as whole files: `cache_dir=` of readers and `read_file`.
+    """A local folder that caches complete objects of stores as files: `cache_dir=` of readers and `read_file`.
 
-    `path` may be a folder that has other files, which are left alone. No more than `max_bytes` are used; without a
-    limit all but a tenth of the file system. Those that were not read for longest are removed to make room. Any number
-    of processes may share the folder; give all the same limit.
+    `path` may be a folder that has other files, which are not touched. The cache uses at most `max_bytes`; without a
+    limit, all but a tenth of the file system. The least recently read objects are evicted first. Any number of
+    processes may share the folder; give all of them the same limit.
 
     >>> CacheDir("/scratch/objects", max_bytes=100 << 30)
     CacheDir('/scratch/objects', max_bytes=107374182400)
@@ -70,16 +70,16 @@ class CacheDir:
         try:
             self.path = os.fspath(path)
         except TypeError:
-            raise PlanError(f"CacheDir(path=) is a folder of this machine, got {path!r:.80}") from None
+            raise PlanError(f"CacheDir(path=) must be a local folder, got {path!r:.80}") from None
         if not isinstance(self.path, str) or "://" in self.path:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise PlanError(f"CacheDir(path=) is a folder of this machine, got {self.path!r:.80}")
+            raise PlanError(f"CacheDir(path=) must be a local folder, got {self.path!r:.80}")
         if max_bytes is not None and (type(max_bytes) is not int or max_bytes < 0):
-            raise PlanError(f"CacheDir(max_bytes=) is a number of bytes, or None, got {max_bytes!r}")
+            raise PlanError(f"CacheDir(max_bytes=) must be a number of bytes, or None, got {max_bytes!r}")
         self.max_bytes = max_bytes
         self.folder = Path(os.path.abspath(self.path), FOLDER)
         self.flock: Any = module("fcntl")
         if self.flock is None:
-            raise PlanError("objects are kept only where the system has flock, which this one has not")
+            raise PlanError("cache_dir= needs a system with flock, which this one does not have")
 
     def __repr__(self) -> str:
         return f"CacheDir({self.path!r}, max_bytes={self.max_bytes})"
@@ -88,15 +88,15 @@ class CacheDir:
         return CacheDir, (self.path, self.max_bytes)
 
     def place(self, key: str, kind: str) -> str:
-        """Return where something of an object lies."""
+        """Return the path of a file of an object."""
         return os.path.join(self.folder, f"{key}.{kind}")
 
     # reading
 
-    def find(self, key: str) -> Found | None:
-        """Return an object that is kept, which nobody removes while it is open."""
+    def find(self, key: str) -> CachedFile | None:
+        """Return an object that is cached, which no process evicts while it is open."""
         try:
-            found = Found(os.open(self.place(key, "data"), os.O_RDONLY | OPENING))
+            found = CachedFile(os.open(self.place(key, "data"), os.O_RDONLY | OPENING))
         except FileNotFoundError:
             return None
         try:
@@ -111,29 +111,29 @@ class CacheDir:
         found.size, found.changed, found.number = status.st_size, status.st_mtime_ns, status.st_ino
         return found
 
-    def metadata(self, key: str, found: Found) -> dict[str, Any] | None:
-        """Return the metadata of an object that was found; `None` if they are of another object, or damaged."""
+    def metadata(self, key: str, found: CachedFile) -> dict[str, Any] | None:
+        """Return the metadata of an object that was found; `None` if they belong to another version, or are damaged."""
         try:
             metadata: dict[str, Any] = json.loads(Path(self.place(key, "json")).read_bytes())
         except (FileNotFoundError, ValueError):
             return None
-        whole = type(metadata) is dict and has_checksum(metadata)
-        return metadata if whole and (metadata["size"], metadata["changed"]) == (found.size, found.changed) else None
+        intact = type(metadata) is dict and has_checksum(metadata)
+        return metadata if intact and (metadata["size"], metadata["changed"]) == (found.size, found.changed) else None
 
     def remove(self, key: str) -> None:
-        """Remove an object that is damaged, or no longer the newest; who reads it reads on."""
+        """Remove an object that is damaged or outdated; readers that have it open can continue."""
         with self.account() as account:
             with suppress(FileNotFoundError):
                 size = os.stat(self.place(key, "data")).st_size
                 os.unlink(self.place(key, "data"))
-                account.used -= room_of(size)
+                account.used -= disk_bytes(size)
             Path(self.place(key, "json")).unlink(missing_ok=True)
 
-    # room
+    # space
 
     @contextmanager
     def account(self) -> Generator[Account]:
-        """Have the folder's lock, and know how much of it is used."""
+        """Hold the folder's lock, and yield how many bytes are used."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with GUARD:
             descriptor = os.open(self.folder / "account", os.O_RDWR | os.O_CREAT | OPENING, 0o666)
@@ -142,7 +142,7 @@ class CacheDir:
                 account = Account(descriptor)
                 if account.used < 0:
                     (self.folder / "CACHEDIR.TAG").write_bytes(TAG)
-                    account.used = self.emptied(None)
+                    account.used = self.evict(None)
                 try:
                     yield account
                 finally:
@@ -158,19 +158,19 @@ class CacheDir:
         return used + status.f_frsize * (status.f_bavail - status.f_blocks // FREE)
 
     def holds(self, key: str, entry: Entry) -> bool:
-        """Return whether an object is kept in this version."""
+        """Return whether an object is cached in this version."""
         found = self.find(key)
         metadata = None if found is None else self.metadata(key, found)
         return metadata is not None and (metadata["size"], metadata["version"]) == (entry.size, entry.version)
 
     def reserve(self, key: str, entry: Entry) -> int:
-        """Return a descriptor of a file that has room for an object, and is this process's alone.
+        """Return a descriptor of a new file with space for an object, which only this process writes.
 
-        `BlockingIOError` if somebody has begun it already, or written it since it was looked for; another `OSError` if
-        there is no room.
+        `BlockingIOError` if another process writes it, or has written it since the caller looked for it; another
+        `OSError` if there is no space.
         """
         size = entry.size
-        path, needed = self.place(key, "partial"), room_of(size)
+        path, needed = self.place(key, "partial"), disk_bytes(size)
         if self.max_bytes is not None and needed > self.limit(0):
             raise OSError(errno.ENOSPC, f"{self!r} is too small for {size} bytes", path)
         with self.account() as account:
@@ -178,16 +178,16 @@ class CacheDir:
                 raise BlockingIOError(errno.EAGAIN, "another process has written it", path)
             with suppress(FileNotFoundError):
                 left = os.stat(path).st_size
-                if not self.removed(path):
+                if not self.remove_unused(path):
                     raise BlockingIOError(errno.EAGAIN, "another process is writing it", path)
-                account.used -= room_of(left)  # by one that was killed
+                account.used -= disk_bytes(left)  # it was left by a process that was killed
             limit = self.limit(account.used)
             if account.used + needed > limit and needed <= limit:
-                account.used = self.emptied(limit - needed)
+                account.used = self.evict(limit - needed)
             if account.used + needed > limit:
-                raise OSError(errno.ENOSPC, f"{self!r} has no room for {size} bytes", path)
+                raise OSError(errno.ENOSPC, f"{self!r} has no space for {size} bytes", path)
             account.used += needed
-            account.write()  # before the file is there: what is killed in between leaves too large a number
+            account.write()  # before the file exists: a process killed in between leaves a number that is too large
             try:
                 return self.created(path, size)
             except OSError:
@@ -195,7 +195,7 @@ class CacheDir:
                 raise
 
     def created(self, path: str, size: int) -> int:
-        """Return the descriptor of a new file that is this process's alone and has room for so many bytes."""
+        """Return the descriptor of a new file of `size` bytes, locked by this process."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPENING, 0o666)
         try:
             self.flock.flock(descriptor, self.flock.LOCK_EX | self.flock.LOCK_NB)
@@ -207,28 +207,28 @@ class CacheDir:
             raise
         return descriptor
 
-    def emptied(self, most: int | None) -> int:
-        """Remove what was not read for longest until no more than `most` bytes are used; return how many are.
+    def evict(self, most: int | None) -> int:
+        """Remove the least recently read objects until at most `most` bytes are used; return how many are.
 
-        What processes left that were killed goes first, and nothing that is being read or written.
+        Files that killed processes left are removed first. Files that are being read or written are not removed.
         """
-        kept = sorted(self.looked_through())
-        used = sum(size for _, _, size in kept)
+        cached = sorted(self.scan())
+        used = sum(size for _, _, size in cached)
         if most is None or used <= most:
             return used
-        goal = most - most // 20 if len(kept) > MANY else most
-        for since, path, size in kept:
+        goal = most - most // 20 if len(cached) > MANY else most
+        for since, path, size in cached:
             if used <= goal:
                 break
-            if since >= 0 and self.removed(path):
+            if since >= 0 and self.remove_unused(path):
                 used -= size
                 Path(path).with_suffix(".json").unlink(missing_ok=True)
         return used
 
-    def looked_through(self) -> Iterator[tuple[int, str, int]]:
-        """Yield since when each object was not read, its path and its room; -1 for one that is being written.
+    def scan(self) -> Iterator[tuple[int, str, int]]:
+        """Yield for each object when it was last read (-1 if it is being written), its path and its bytes on disk.
 
-        Remove what nobody writes any more, and what is noted about objects that are not there.
+        Remove partial files that no process writes, and metadata of objects that do not exist.
         """
         removable: list[Path] = []
         with os.scandir(self.folder) as files:
@@ -238,15 +238,15 @@ class CacheDir:
                     continue
                 if own[2] == "json":
                     removable.append(Path(file.path))
-                elif own[2] == "data" or not self.removed(file.path):
+                elif own[2] == "data" or not self.remove_unused(file.path):
                     status = file.stat(follow_symlinks=False)
-                    yield status.st_atime_ns if own[2] == "data" else -1, file.path, room_of(status.st_size)
+                    yield status.st_atime_ns if own[2] == "data" else -1, file.path, disk_bytes(status.st_size)
         for path in removable:
             if not path.with_suffix(".data").exists() and not path.with_suffix(".partial").exists():
                 path.unlink(missing_ok=True)
 
-    def removed(self, path: str) -> bool:
-        """Remove a file unless somebody has it open; return whether it is gone."""
+    def remove_unused(self, path: str) -> bool:
+        """Remove a file unless a process has locked it; return whether it is gone."""
         try:
             descriptor = os.open(path, os.O_RDONLY | OPENING)
         except FileNotFoundError:
@@ -261,19 +261,19 @@ class CacheDir:
         return True
 
     def wait(self, key: str) -> None:
-        """Wait until nobody writes an object any more."""
+        """Wait until no process writes an object."""
         with suppress(FileNotFoundError):
             descriptor = os.open(self.place(key, "partial"), os.O_RDONLY | OPENING)
             try:
                 self.flock.flock(descriptor, self.flock.LOCK_SH)
             finally:
                 os.close(descriptor)
-            with self.account():  # what is complete has its own name only then
+            with self.account():  # a complete object is renamed under this lock
                 pass
 
 
 class Account:
-    """How many bytes of a folder are used, as its file tells; -1 if that does not tell."""
+    """How many bytes of a folder are used, read from its account file; -1 if that file is missing or damaged."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -282,12 +282,12 @@ class Account:
         self.used: int = used if magic == MAGIC else -1
 
     def write(self) -> None:
-        """Write it down."""
+        """Store the number in the file."""
         os.pwrite(self.descriptor, ACCOUNT.pack(MAGIC, max(0, self.used)), 0)
 
 
-class Found:
-    """An object that is kept and open, until its descriptor is closed or taken."""
+class CachedFile:
+    """A cached object that is open, until its descriptor is closed or taken."""
 
     __slots__ = ("changed", "descriptor", "number", "size")
 
@@ -296,7 +296,7 @@ class Found:
         self.size = self.changed = self.number = 0
 
     def take(self) -> int:
-        """Return the descriptor, which is somebody else's from now on."""
+        """Return the descriptor; the caller closes it."""
         descriptor, self.descriptor = self.descriptor, -1
         return descriptor
 
@@ -312,8 +312,8 @@ class Found:
             os.close(self.descriptor)
 
 
-class Keeping:
-    """An object that is being written: it is there for others when it is complete. Any thread may use it."""
+class CacheWriter:
+    """Writes an object to the cache. Readers find it once it is complete. Thread-safe."""
 
     def __init__(self, cache: CacheDir, key: str, entry: Entry) -> None:
         self.cache = cache
@@ -321,33 +321,33 @@ class Keeping:
         self.entry = entry
         self.descriptor = -1
         self.crc = self.size = self.number = 0
-        self.busy = self.ended = self.kept = False
-        """Whether somebody else has begun it; whether it is over; whether it is there now."""
+        self.busy = self.ended = self.published = False
+        """Whether another process writes it; whether writing has ended; whether the object is in the cache."""
         self.lock = Lock()
         forks.register(self)
 
     def disown(self) -> None:
-        """Let go of the file in a forked child."""
+        """Close the file in a forked child."""
         self.close()
         self.lock = Lock()
         self.ended = True
 
     def begin(self) -> bool:
-        """Find room for it; return whether there is some."""
+        """Reserve space for the object; return whether there is enough."""
         with self.lock:
             if not self.ended and self.entry.size >= 0:
                 try:
                     self.descriptor = self.cache.reserve(self.key, self.entry)
                 except BlockingIOError:
                     self.busy = True
-                except OSError:  # there is no room, or the folder cannot be written to
+                except OSError:  # there is no space, or the folder cannot be written to
                     pass
             if self.descriptor < 0:
                 self.ended = True
-        return not self.ended or self.settled()
+        return not self.ended or self.drop_if_idle()
 
     def write(self, data: Buffer) -> None:
-        """Append bytes; where the disk is full after all it is not kept."""
+        """Append bytes; if the disk is full the object is not cached."""
         with self.lock:
             if self.ended:
                 return
@@ -360,10 +360,10 @@ class Keeping:
                     view = view[done:]
             except OSError:
                 self.drop()
-        self.settled()
+        self.drop_if_idle()
 
     def finish(self) -> None:
-        """Give it its name, if all of it is there."""
+        """Publish the object if it is complete."""
         with self.lock:
             if self.ended:
                 return
@@ -375,26 +375,26 @@ class Keeping:
                 self.drop()
 
     def publish(self) -> None:
-        """Write what is noted about it, and then give it its name."""
-        changed, self.number = changed_of(self.entry), os.fstat(self.descriptor).st_ino
+        """Write the metadata, and then rename the object to its final name."""
+        changed, self.number = version_mtime(self.entry), os.fstat(self.descriptor).st_ino
         os.utime(self.descriptor, ns=(time.time_ns(), changed))
         url, size, version = self.entry
         metadata = {"url": url, "size": size, "version": version, "changed": changed, "crc32c": self.crc}
         with self.cache.account() as account:
             with suppress(FileNotFoundError):
-                account.used -= room_of(os.stat(self.cache.place(self.key, "data")).st_size)
+                account.used -= disk_bytes(os.stat(self.cache.place(self.key, "data")).st_size)
             Path(self.cache.place(self.key, "json")).write_text(json.dumps(with_checksum(metadata)))
-            self.cache.flock.flock(self.descriptor, self.cache.flock.LOCK_SH)  # others may read it once it has its name
+            self.cache.flock.flock(self.descriptor, self.cache.flock.LOCK_SH)  # readers may open it once it is renamed
             os.replace(self.cache.place(self.key, "partial"), self.cache.place(self.key, "data"))
-        self.kept = True
+        self.published = True
 
     def abort(self) -> None:
-        """Leave nothing of it, without waiting: a thread that is at it does so afterwards."""
+        """End writing without waiting, and remove the file; a thread that is writing removes it afterwards."""
         self.ended = True
-        self.settled()
+        self.drop_if_idle()
 
-    def settled(self) -> bool:
-        """Drop it if it is over and nobody is at it; return whether that was so."""
+    def drop_if_idle(self) -> bool:
+        """Drop the file if writing has ended and no thread holds the lock; return False."""
         if self.ended and self.lock.acquire(blocking=False):
             try:
                 self.drop()
@@ -403,29 +403,29 @@ class Keeping:
         return False
 
     def drop(self) -> None:
-        """Let go of the file; remove what is not whole."""
+        """Close the file; remove it if it is incomplete."""
         self.ended = True
         if self.descriptor < 0:
             return
-        if not self.kept:
+        if not self.published:
             with self.cache.account() as account:
                 os.unlink(self.cache.place(self.key, "partial"))
-                account.used -= room_of(self.entry.size)
+                account.used -= disk_bytes(self.entry.size)
         self.close()
 
     def close(self) -> None:
-        """Close the descriptor, and with it let go of the lock."""
+        """Close the descriptor, which releases its lock."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
         self.descriptor = -1
 
 
-def room_of(size: int) -> int:
-    """Return how many bytes an object takes, with what is noted about it."""
+def disk_bytes(size: int) -> int:
+    """Return how many bytes an object of this size takes on disk, with its metadata."""
     return UNIT * (2 + (size - 1) // UNIT)
 
 
-def changed_of(entry: Entry) -> int:
-    """Return the time of change that a version of an object gets here, in nanoseconds: the same wherever it is kept."""
+def version_mtime(entry: Entry) -> int:
+    """Return the modification time, in nanoseconds, that represents a version of an object in every cache folder."""
     number = int.from_bytes(blake2b(f"{entry.size} {entry.version}".encode(), digest_size=8).digest(), "little")
     return (number >> 34) * 10**9 + (number & ((1 << 34) - 1)) % 10**9

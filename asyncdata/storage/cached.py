@@ -1,4 +1,4 @@
-"""CachedStore: another machine's objects, of which whole ones are kept in a folder of this one."""
+"""CachedStore: the objects of a remote store, cached as complete files in a local folder."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, final
 
 from asyncdata.runtime.memory_budget import MemoryBudget
 from asyncdata.storage.base import BLOCK_BYTES, AnyPart, Buffer, Ended, Entry, Runner, Status, Store, Stream
-from asyncdata.storage.cache_dir import CacheDir, Found, Keeping, changed_of
+from asyncdata.storage.cache_dir import CachedFile, CacheDir, CacheWriter, version_mtime
 from asyncdata.storage.local import FileStream, RandomFile
 
 __all__ = ("CachedStore", "Source")
 
 T = TypeVar("T")
 
-SEEN: Final[dict[tuple[str, str], tuple[int, int, Entry]]] = {}
-"""The objects that this process has compared with what the store has, and whose checksum is right: by folder and key
-the file's number and time of change."""
+VERIFIED: Final[dict[tuple[str, str], tuple[int, int, Entry]]] = {}
+"""The cached objects that this process has compared with the store, and whose checksum is right: the file's inode
+number, its modification time and the object's entry by folder and key."""
 
-MOST_SEEN: Final = 1 << 17
+MAX_VERIFIED: Final = 1 << 17
 
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class Source(Store, Protocol):
-    """A store whose objects may be kept."""
+    """A store whose objects can be cached."""
 
     @property
     def place(self) -> str:
@@ -37,24 +37,24 @@ class Source(Store, Protocol):
         ...
 
     async def now(self, path: str) -> Entry:
-        """Return what an object is, by a small request."""
+        """Return the entry of an object, by a small request."""
         ...
 
     async def read(self, path: str, start: int = 0, length: int | None = None, expected: Entry | None = None) -> bytes:
-        """Return the object, or `length` bytes from `start` on, all of which must be there; of what is `expected`."""
+        """Return the object, or exactly `length` bytes from `start` on, of the version that is `expected`."""
         ...
 
 
-class Held(NamedTuple):
-    """An object that is kept, and what it is."""
+class CachedObject(NamedTuple):
+    """An object that is cached: its file and its entry."""
 
-    file: Found
+    file: CachedFile
     entry: Entry
 
 
 @final
 class CachedStore:
-    """A store, objects of which are read from a folder where they are kept, and kept there as they are read."""
+    """A store whose objects are read from a cache folder. Objects that are not cached are cached as they are read."""
 
     def __init__(self, store: Source, cache: CacheDir) -> None:
         self.store = store
@@ -64,93 +64,93 @@ class CachedStore:
         return f"CachedStore({self.store!r}, {self.cache!r})"
 
     def list(self, pattern: str, after: str = "") -> Iterator[Entry]:
-        """Yield what matches; listings are not kept."""
+        """Yield the objects that match; listings are not cached."""
         return self.store.list(pattern, after)
 
     def head(self, path: str) -> Entry:
-        """Return what an object is now."""
+        """Return the current entry of an object."""
         return blocking(lambda: self.store.now(path))
 
     def stream(
         self, path: str, block_bytes: int = BLOCK_BYTES, offset: int = 0, runner: Runner | None = None
     ) -> CachedStream:
-        """Return the object's bytes; what is read from its beginning to its end is kept."""
+        """Return the object's bytes; an object that is read completely is cached."""
         return CachedStream(self, path, block_bytes, offset, runner)
 
     async def read(self, path: str) -> bytes:
-        """Return the object, which is kept from then on."""
-        return await alone(partial(self.joined, path))
+        """Return the object's bytes, and cache it."""
+        return await run_in_group(partial(self.joined, path))
 
     async def joined(self, path: str, runner: Runner) -> bytes:
-        """Return all blocks of an object."""
+        """Return all blocks of an object in one bytes object."""
         stream = self.stream(path, runner=runner)
         async with aclosing(stream):
             return b"".join([bytes(block) async for block in stream])
 
     def open(self, path: str) -> AnyPart:
-        """Return the object, which is kept from then on, to read parts of it; the store's own if there is no room."""
+        """Cache the object and return it to read parts of it; parts are read from the store if there is no space."""
         key = self.key(path)
         found = self.cache.find(key)
-        if found is not None and self.seen(key, found) is not None:
+        if found is not None and self.verified(key, found) is not None:
             return RandomFile(found.take())
-        return blocking(lambda: self.kept(path))
+        return blocking(lambda: self.fetch(path))
 
-    async def kept(self, path: str) -> AnyPart:
-        """Return an object, got and kept if it is not there."""
+    async def fetch(self, path: str) -> AnyPart:
+        """Return an object, downloaded to the cache if it is not there."""
         key = self.key(path)
         while True:
-            held = await self.find(path, asyncio.to_thread)
-            if held is not None:
-                return RandomFile(held.file.take())
-            keeping = await alone(partial(self.get, path))
-            if keeping is not None and keeping.busy:
+            cached = await self.find(path, asyncio.to_thread)
+            if cached is not None:
+                return RandomFile(cached.file.take())
+            writer = await run_in_group(partial(self.download, path))
+            if writer is not None and writer.busy:
                 await asyncio.to_thread(self.cache.wait, key)
-            elif keeping is not None and not keeping.kept:
-                return RemoteFile(self.store, path, keeping.entry)
+            elif writer is not None and not writer.published:
+                return RemoteFile(self.store, path, writer.entry)
 
-    async def get(self, path: str, runner: Runner) -> Keeping | None:
-        """Keep an object if there is room; `None` if it is kept already."""
+    async def download(self, path: str, runner: Runner) -> CacheWriter | None:
+        """Cache an object if there is space; `None` if it is cached already."""
         stream = self.stream(path, runner=runner)
         async with aclosing(stream):
             await stream.begin()
-            while stream.is_keeping and await anext(stream, None) is not None:
+            while stream.is_caching and await anext(stream, None) is not None:
                 pass
-        return stream.keeping
+        return stream.writer
 
-    # what is kept
+    # cached objects
 
     def key(self, path: str) -> str:
-        """Return the name that an object has in the folder."""
+        """Return the name of an object in the folder."""
         return blake2b(f"{self.store.place}\n{path}".encode(errors="surrogatepass"), digest_size=20).hexdigest()
 
-    async def find(self, path: str, in_thread: InThread) -> Held | None:
-        """Return an object that is kept and is what the store has now, which is asked once by each process."""
+    async def find(self, path: str, in_thread: InThread) -> CachedObject | None:
+        """Return an object that is cached in the store's version; each process asks the store for that once."""
         key = self.key(path)
-        found: Found | None = await in_thread(partial(self.cache.find, key))
+        found: CachedFile | None = await in_thread(partial(self.cache.find, key))
         if found is None:
             return None
-        if (entry := self.seen(key, found)) is not None:
-            return Held(found, entry)
+        if (entry := self.verified(key, found)) is not None:
+            return CachedObject(found, entry)
         entry = await self.store.now(path)
-        if not await in_thread(partial(self.good, key, found, entry)):
+        if not await in_thread(partial(self.is_valid, key, found, entry)):
             await in_thread(partial(self.cache.remove, key))
             return None
-        self.see(key, found.number, entry)
-        return Held(found, entry)
+        self.mark_verified(key, found.number, entry)
+        return CachedObject(found, entry)
 
-    def see(self, key: str, number: int, entry: Entry) -> None:
-        """Note that a file is complete, and what the store has."""
-        while len(SEEN) >= MOST_SEEN:
-            SEEN.pop(next(iter(SEEN)), None)
-        SEEN[str(self.cache.folder), key] = (number, changed_of(entry), entry)
+    def mark_verified(self, key: str, number: int, entry: Entry) -> None:
+        """Note that a file is complete and has the store's version."""
+        while len(VERIFIED) >= MAX_VERIFIED:
+            VERIFIED.pop(next(iter(VERIFIED)), None)
+        VERIFIED[str(self.cache.folder), key] = (number, version_mtime(entry), entry)
 
-    def seen(self, key: str, found: Found) -> Entry | None:
-        """Return what an object is that this process has looked at before."""
-        number, changed, entry = SEEN.get((str(self.cache.folder), key), (-1, -1, None))
+    def verified(self, key: str, found: CachedFile) -> Entry | None:
+        """Return the entry of an object that this process has verified; `None` for others."""
+        number, changed, entry = VERIFIED.get((str(self.cache.folder), key), (-1, -1, None))
         return entry if (number, changed) == (found.number, found.changed) else None
 
-    def good(self, key: str, found: Found, entry: Entry) -> bool:
-        """Return whether a file is complete, and what the store has."""
+    def is_valid(self, key: str, found: CachedFile, entry: Entry) -> bool:
+        """Return whether a file is complete and has the store's version."""
         metadata = self.cache.metadata(key, found)
         if metadata is None or (metadata["size"], metadata["version"]) != (entry.size, entry.version):
             return False
@@ -158,7 +158,7 @@ class CachedStore:
 
 
 class CachedStream:
-    """The bytes of an object in blocks: from the folder, or from the store, and then kept."""
+    """The bytes of an object in blocks, from the folder or from the store. Those from the store are cached."""
 
     def __init__(self, store: CachedStore, path: str, block_bytes: int, offset: int, runner: Runner | None) -> None:
         self._store = store
@@ -169,28 +169,28 @@ class CachedStream:
         self._in_thread: InThread = asyncio.to_thread if runner is None else runner.in_thread
         self._entry = Entry("")
         self._stream: Stream | None = None
-        self.keeping: Keeping | None = None
+        self.writer: CacheWriter | None = None
 
     @property
-    def is_keeping(self) -> bool:
-        """Whether what is read is being kept."""
-        return self.keeping is not None and not self.keeping.ended
+    def is_caching(self) -> bool:
+        """Whether the object is being written to the cache."""
+        return self.writer is not None and not self.writer.ended
 
     async def begin(self) -> Entry:
-        """Return what is to be read."""
+        """Open the object; return its entry."""
         if self._stream is not None:
             return self._entry
-        held = await self._store.find(self._path, self._in_thread)
-        if held is not None:
-            self._entry = held.entry
-            url, descriptor = held.entry.path, held.file.take()
+        cached = await self._store.find(self._path, self._in_thread)
+        if cached is not None:
+            self._entry = cached.entry
+            url, descriptor = cached.entry.path, cached.file.take()
             self._stream = FileStream(url, self._block_bytes, self._offset, self._in_thread, descriptor)
             return self._entry
         self._stream = self._store.store.stream(self._path, self._block_bytes, self._offset, self._runner)
         self._entry = await self._stream.begin()
         if not self._offset:
-            self.keeping = Keeping(self._store.cache, self._store.key(self._path), self._entry)
-            await self._in_thread(self.keeping.begin)
+            self.writer = CacheWriter(self._store.cache, self._store.key(self._path), self._entry)
+            await self._in_thread(self.writer.begin)
         return self._entry
 
     def __aiter__(self) -> Self:
@@ -200,25 +200,25 @@ class CachedStream:
         await self.begin()
         assert self._stream is not None
         block = await anext(self._stream, None)
-        keeping = self.keeping
-        if keeping is not None and not keeping.ended:
-            await self._in_thread(keeping.finish if block is None else partial(keeping.write, block))
-            if keeping.kept:
-                self._store.see(keeping.key, keeping.number, keeping.entry)
+        writer = self.writer
+        if writer is not None and not writer.ended:
+            await self._in_thread(writer.finish if block is None else partial(writer.write, block))
+            if writer.published:
+                self._store.mark_verified(writer.key, writer.number, writer.entry)
         if block is None:
             raise StopAsyncIteration
         return block
 
     async def aclose(self) -> None:
-        """End what is under way, without waiting; an object that was not read to its end is not kept."""
-        if self.keeping is not None:
-            self.keeping.abort()
+        """Stop reading, without waiting; an object that was not read to its end is not cached."""
+        if self.writer is not None:
+            self.writer.abort()
         if self._stream is not None:
             await self._stream.aclose()
 
 
 class RemoteFile:
-    """An object that there is no room for, of which parts are read from its store, in the caller's thread."""
+    """An object that does not fit in the cache: parts of it are read from its store, in the caller's thread."""
 
     def __init__(self, store: Source, path: str, entry: Entry) -> None:
         self._store = store
@@ -232,8 +232,8 @@ class RemoteFile:
         return None
 
     def status(self) -> Status:
-        """Return what the object is, as if it were kept."""
-        return Status(self._entry.size, changed_of(self._entry))
+        """Return the object's status, as if it were cached."""
+        return Status(self._entry.size, version_mtime(self._entry))
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Return `size` bytes from `offset` on, fewer at the end."""
@@ -247,19 +247,19 @@ class RemoteFile:
         return len(data)
 
     def peek_at(self, offset: int, buffer: memoryview) -> int:
-        """Return 0: nothing is at hand."""
+        """Return 0: no bytes are available without a request."""
         return 0
 
 
-class Alone:
-    """Who runs what a stream does where there is no pipeline."""
+class TaskGroupRunner:
+    """Runs the calls and tasks of a stream outside a pipeline, in a task group."""
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self.group = group
         self.budget = MemoryBudget()
 
     async def in_thread(self, call: Callable[[], T], /) -> T:
-        """Run a blocking call in a thread of asyncio's."""
+        """Run a blocking call in a thread of asyncio's executor."""
         return await asyncio.to_thread(call)
 
     def spawn(self, run: Callable[[], Awaitable[None]], /) -> Ended:
@@ -268,32 +268,32 @@ class Alone:
         async def task() -> None:
             await run()
 
-        return Cancelled(self.group.create_task(task()))
+        return CancellableTask(self.group.create_task(task()))
 
 
-async def alone(work: Callable[[Runner], Awaitable[T]]) -> T:
-    """Return what is done with the tasks of nobody else, which have ended then."""
+async def run_in_group(work: Callable[[Runner], Awaitable[T]]) -> T:
+    """Return the result of `work`, whose tasks run in their own group and have ended when this returns."""
     failed: Exception
     async with asyncio.TaskGroup() as group:
         try:
-            return await work(Alone(group))
+            return await work(TaskGroupRunner(group))
         except Exception as error:  # noqa: BLE001  it is raised as it is, and not in a group
             failed = error
     raise failed
 
 
-class Cancelled(NamedTuple):
-    """A task that can be told to end."""
+class CancellableTask(NamedTuple):
+    """A task that can be cancelled."""
 
     task: asyncio.Task[None]
 
     def cancel(self) -> None:
-        """Have it end soon."""
+        """Cancel the task."""
         self.task.cancel()
 
 
 def blocking(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return what a coroutine returns, in a loop of its own: of this thread, or of another if this one has a loop."""
+    """Run a coroutine in a new event loop and return its result; in a new thread if this thread has a loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

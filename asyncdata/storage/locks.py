@@ -26,7 +26,7 @@ class FileLock:
         self.path = path.with_name(f"{path.name}.lock")
         self.flock, self.msvcrt = module("fcntl"), module("msvcrt")
         if self.flock is None and self.msvcrt is None:
-            raise PlanError("elements are kept in files only where the system can lock these, which this one cannot")
+            raise PlanError("storing elements in files needs a system that can lock files, which this one cannot")
         self.inherited, self.descriptor = False, -1
         forks.register(self)  # before there is a descriptor, which a child would hold the lock with
         self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0))

@@ -69,9 +69,9 @@ def in_this_process() -> None:
         return
     if Process.used is not None:
         raise RuntimeError(
-            "this process was forked from one that has read from an object store, whose connections and threads do "
-            "not come along: start processes by spawn or forkserver (PyTorch: multiprocessing_context='spawn'), "
-            "or read from the object store in the children alone"
+            "this process was forked from one that has read from an object store, whose connections and threads a "
+            "fork does not copy: start processes by spawn or forkserver (PyTorch: multiprocessing_context='spawn'), "
+            "or read from the object store in the children only"
         )
     with Process.lock:
         if Process.used is None:
@@ -349,6 +349,6 @@ def version_of(meta: Any) -> str:
 def checked(path: str, url: str) -> str:
     """Return a path that obstore leaves as it is; an error for one that it would make another of."""
     if not path or any(part in {"", ".", ".."} for part in path.split("/")):
-        problem = "has a part that is empty" if path else "names no object"
-        raise OSError(errno.EINVAL, f"its path {problem}, as of `//`, or is a dot, which obstore cannot ask for", url)
+        problem = "has an empty part" if path else "names no object"
+        raise OSError(errno.EINVAL, f"its path {problem} (as in `//`) or is a dot, which obstore does not support", url)
     return path

@@ -34,12 +34,12 @@ class StorageOptions:
             return None if cache is None else cls({}, cache)
         if not isinstance(options, Mapping):
             raise PlanError(
-                f"{method}(storage_options=) is a dict with names of options, as {{'endpoint': ...}}, got "
+                f"{method}(storage_options=) must be a dict of options by name, as {{'endpoint': ...}}, got "
                 f"{type(options).__name__}"
             )
         found = cast("Mapping[Any, Any]", options)
         if wrong := [name for name in found if not isinstance(name, str)]:
-            raise PlanError(f"{method}(storage_options=): names of options are strings, got {wrong[0]!r}")
+            raise PlanError(f"{method}(storage_options=): the names of options must be strings, got {wrong[0]!r}")
         return cls(found, cache) if found or cache is not None else None
 
     def __repr__(self) -> str:
@@ -55,7 +55,7 @@ def cache_of(method: str, given: Any) -> CacheDir | None:
         return given
     if isinstance(given, (str, os.PathLike)):
         return CacheDir(cast("str | os.PathLike[str]", given))
-    raise PlanError(f"{method}(cache_dir=) is a folder, or CacheDir(folder, max_bytes=...), got {given!r:.80}")
+    raise PlanError(f"{method}(cache_dir=) must be a folder, or CacheDir(folder, max_bytes=...), got {given!r:.80}")
 
 
 NO_OPTIONS = StorageOptions({})

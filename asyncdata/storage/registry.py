@@ -162,7 +162,7 @@ def local_path(url: str | os.PathLike[str]) -> str:
     if not isinstance(url, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a path must be a str or a PathLike of str, got {url!r}")
     if not is_local(url):
-        raise PlanError(f"this is written to and renamed, which only files of this machine can be, got {url!r}")
+        raise PlanError(f"this is written to and renamed, so it must be a local file, got {url!r}")
     return store_for(url)[1]
 
 
@@ -170,7 +170,7 @@ def path_of_file_url(url: str) -> str:
     """Return the local path that a file:// URL names."""
     parts = urlsplit(url.replace("?", "%3F").replace("#", "%23"))  # in file names and patterns they mean themselves
     if parts.netloc not in {"", "localhost"}:
-        raise PlanError(f"a file:// URL names a path of this machine, got host {parts.netloc!r} in {url!r}")
+        raise PlanError(f"a file:// URL must name a local path, got host {parts.netloc!r} in {url!r}")
     path = unquote(parts.path)
     return path.removeprefix("/") if os.name == "nt" else path
 

@@ -134,7 +134,7 @@ def explained(error: Exception, url: str) -> Exception:
     if status == 404:
         return FileNotFoundError(errno.ENOENT, "no such object" + bucket(text), url)
     if kind == "NotSupportedError" and "ange" in text:
-        return NoRangesError(errno.ENOTSUP, "the server gives no parts of files", url)
+        return NoRangesError(errno.ENOTSUP, "the server does not support range requests", url)
     if status == 416:
         return NotSatisfiableError(errno.EINVAL, words, url)
     return unanswered(text, words, url, status) if kind in GENERIC else OSError(errno.EIO, words, url)
@@ -143,14 +143,14 @@ def explained(error: Exception, url: str) -> Exception:
 def unanswered(text: str, words: str, url: str, status: int) -> Exception:
     """Return the error for a request that nobody has answered, or with a status of no certain meaning."""
     if status in REFUSALS:
-        return RefusedError(f"{url}: the endpoint has too many requests: {words}")
+        return RefusedError(f"{url}: the endpoint refuses requests, as it has too many: {words}")
     if (status and status not in PASSING) or "builder error" in text:
         return OSError(errno.EIO, words, url)
     if NO_CREDENTIALS.search(text) and not status:
         return PermissionError(
             errno.EACCES,
-            "no credentials were found; give them as the cloud's own tools take them, or in storage_options, or read "
-            f"what is public with storage_options={{'skip_signature': True}} ({words})",
+            "no credentials were found; configure them as for the cloud's own tools, or in storage_options, or "
+            f"read public objects with storage_options={{'skip_signature': True}} ({words})",
             url,
         )
     return passing(text, words, url)
@@ -161,7 +161,7 @@ def passing(text: str, words: str, url: str) -> Exception:
     if "kind: Timeout" in text or "timed out" in text:
         return TimeoutError(f"{url}: {words}")
     if any(one in text for one in NOBODY):
-        return ConnectionRefusedError(f"{url}: nobody answers: {words}")
+        return ConnectionRefusedError(f"{url}: no server answers: {words}")
     return ConnectionError(f"{url}: {words}")
 
 

@@ -63,7 +63,7 @@ def check_writable(url: str, storage: StorageOptions | None) -> None:
 
 def not_written_to(url: str) -> PlanError:
     """Return the error for a place that cannot be written to."""
-    return PlanError(f"files are written to this machine, s3://, gs:// and az://, got {without_query(url)!r}")
+    return PlanError(f"files can be written to this machine, s3://, gs:// and az://, got {without_query(url)!r}")
 
 
 class LocalSink:

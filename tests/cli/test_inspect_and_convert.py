@@ -190,5 +190,5 @@ def test_examples_become_columns_and_columns_lines(tmp_path: Path) -> None:
 def test_what_a_format_cannot_hold_is_an_error(tmp_path: Path, capsys: Capture) -> None:
     source = tar(tmp_path / "a")
     assert main(["convert", str(pictures(tmp_path / "p")), str(tmp_path / "b"), "--to", "jsonl"]) == 1
-    assert "write_jsonl: bytes has no form in JSON" in capsys.readouterr().err
+    assert "write_jsonl: bytes cannot be represented in JSON" in capsys.readouterr().err
     assert main(["convert", str(source), "http://example.org/x", "--to", "jsonl"]) == 2

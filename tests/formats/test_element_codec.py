@@ -110,7 +110,7 @@ def test_an_array_is_not_copied_when_it_is_read() -> None:
     ids=repr,
 )
 def test_what_cannot_be_written_is_named(value: Any) -> None:
-    with pytest.raises(ad.StructureError, match="(?s)cannot be written to a file: .*make such of it in a map"):
+    with pytest.raises(ad.StructureError, match="(?s)cannot be written to a file: .*convert it in a map"):
         encode_element(value)
 
 

@@ -98,7 +98,7 @@ DAMAGED = [name for name in FORMATS if name not in ("datasets", "pytorch")]
 """Those whose files are read here. Hugging Face opens its files itself, and tells what is wrong with them."""
 
 
-EXPECTED = "expect|mark of its end|bytes too early|is no JSON|ends within the member"
+EXPECTED = "expect|end marker|bytes too early|is not valid JSON|ends within the member"
 """How messages say what should have been there."""
 
 

@@ -93,7 +93,7 @@ class TestReadBoth:
         first, error, last = parsed(b"1\n\n" + line + b"\n2")
         assert (first, last) == (1, 2)
         assert isinstance(error, DataLossError)
-        assert str(error).startswith("file: the line at byte 3 is no JSON: ")
+        assert str(error).startswith("file: the line at byte 3 is not valid JSON: ")
 
     def test_a_value_over_two_lines_is_two_errors(self) -> None:
         assert plain(parsed(b"[1,\n2]\n3")) == [*plain([DataLossError(), DataLossError()]), "3"]
@@ -119,7 +119,7 @@ def test_values_do_not_depend_on_how_bytes_come(data: bytes, cuts: list[int], li
 def test_the_error_of_a_compressed_file_says_where() -> None:
     parser = JsonLinesParser("file.gz", compressed=True)
     parser.feed(b"1\nx\n")
-    assert "the line at uncompressed byte 2 is no JSON" in str(parser.parse(2)[1])
+    assert "the line at uncompressed byte 2 is not valid JSON" in str(parser.parse(2)[1])
 
 
 def test_many_blank_lines_are_passed_by_in_one_call() -> None:

@@ -106,7 +106,7 @@ def test_json_of_scikit_learn(path: Path) -> None:
     text = gzip.decompress(path.read_bytes())
     ds = ad.JsonLinesDataset(path)
     if text.strip().count(b"\n"):
-        with pytest.raises(ad.DataLossError, match="is no JSON"):
+        with pytest.raises(ad.DataLossError, match="is not valid JSON"):
             list(ds)
     else:
         assert list(ds) == [json.loads(text)]

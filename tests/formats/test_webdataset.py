@@ -167,7 +167,7 @@ def test_archives_one_behind_the_other() -> None:
         ("cls", b"x", "invalid literal"),
         ("json", b"{", "a.json"),
         ("txt", b"\xff", "utf-8"),
-        ("npy", npy([1])[:-1], "its numbers take 8 bytes"),
+        ("npy", npy([1])[:-1], "its array needs 8 bytes"),
         ("npy", npy(np.array([None])), "pickled"),
         ("pkl", b"", "pickle.loads"),
         ("x.pyd", b"", "decoders="),

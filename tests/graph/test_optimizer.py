@@ -341,7 +341,7 @@ class Offset(Numbers):
     def load_state_dict(self, state: int) -> None: ...
 
 
-UNLESS = "is run again up to the place, unless its iterator is Stateful"
+UNLESS = "is run again up to the position, unless its iterator is Stateful"
 
 
 @pytest.mark.parametrize(
@@ -350,19 +350,19 @@ UNLESS = "is run again up to the place, unless its iterator is Stateful"
         (lambda: R.shuffle(3).batch(2), ["exact"]),
         (lambda: ad.Dataset.from_iterable([1, 2]).repeat(), ["exact"]),
         (lambda: ad.TFRecordDataset("a.tfrecord"), ["exact"]),
-        (lambda: ad.Dataset.from_generator(squares), ["from_generator(squares) is run again up to the place"]),
+        (lambda: ad.Dataset.from_generator(squares), ["from_generator(squares) is run again up to the position"]),
         (lambda: ad.Dataset.from_generator(lambda: iter([])), [f"from_generator(<lambda>) {UNLESS}"]),
-        (lambda: ad.Dataset.from_generator(Offset), ["from_generator(Offset) goes on at its own offset"]),
+        (lambda: ad.Dataset.from_generator(Offset), ["from_generator(Offset) resumes at its own offset"]),
         (lambda: ad.Dataset.from_generator(Numbers), [f"from_generator(Numbers) {UNLESS}"]),
-        (lambda: ad.Dataset.from_iterable({1: 2}), ["from_iterable(dict) is run again up to the place"]),
-        (lambda: ad.Dataset.from_iterable(squares()), ["from_iterable(generator) is run again up to the place"]),
+        (lambda: ad.Dataset.from_iterable({1: 2}), ["from_iterable(dict) is run again up to the position"]),
+        (lambda: ad.Dataset.from_iterable(squares()), ["from_iterable(generator) is run again up to the position"]),
         (lambda: ad.Dataset.from_iterable(Numbers()), [f"from_iterable(Numbers) {UNLESS}"]),
-        (lambda: ad.Dataset.from_iterable(Offset()).batch(2), ["from_iterable(Offset) goes on at its own offset"]),
+        (lambda: ad.Dataset.from_iterable(Offset()).batch(2), ["from_iterable(Offset) resumes at its own offset"]),
         (
             lambda: ad.Dataset.from_async_iterable(Numbers()),
-            ["from_async_iterable(Numbers) is run again up to the place"],
+            ["from_async_iterable(Numbers) is run again up to the position"],
         ),
-        (lambda: ad.Dataset.from_async_iterable(Offset()), ["from_async_iterable(Offset) goes on at its own offset"]),
+        (lambda: ad.Dataset.from_async_iterable(Offset()), ["from_async_iterable(Offset) resumes at its own offset"]),
         (
             lambda: ad.Dataset.zip(
                 ad.TFRecordDataset("a.tfrecord", "GZIP").cache(), ad.Dataset.from_generator(squares)
@@ -370,7 +370,7 @@ UNLESS = "is run again up to the place, unless its iterator is Stateful"
             [
                 "TFRecordDataset(a.tfrecord) is decompressed from its beginning",
                 "cache() is filled again",
-                "from_generator(squares) is run again up to the place",
+                "from_generator(squares) is run again up to the position",
             ],
         ),
     ],

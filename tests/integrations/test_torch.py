@@ -182,7 +182,7 @@ def test_a_dataset_of_unknown_length_has_none_in_a_dataloader(data: Any) -> None
 def test_processes_within_a_worker_are_refused_with_advice(data: Any, kind: str) -> None:
     ds = ad.Dataset.range(4)
     ds = ds.map(same, 2, executor="process") if kind == "executor" else ds.with_options(ad.Options(placement="process"))
-    with pytest.raises(ad.StageError, match="num_workers=0, as the pipeline has workers of its own"):
+    with pytest.raises(ad.StageError, match="num_workers=0, as the pipeline has its own workers"):
         next(iter(data.DataLoader(ds.to_torch(), batch_size=None, num_workers=1)))
 
 
@@ -202,7 +202,7 @@ def test_a_dataset_with_elements_by_number_is_read_by_a_dataloader(data: Any) ->
 
 
 def test_one_without_is_refused_with_advice(data: Any) -> None:
-    with pytest.raises(ad.PlanError, match=r"PyTorch's DataLoader takes dataset.to_torch\(\)"):
+    with pytest.raises(ad.PlanError, match=r"pass dataset.to_torch\(\) to PyTorch's DataLoader"):
         next(iter(data.DataLoader(ad.Dataset.range(6).shuffle(3).map(same))))
-    with pytest.raises(TypeError, match=r"PyTorch's DataLoader takes dataset.to_torch\(\)"):
+    with pytest.raises(TypeError, match=r"pass dataset.to_torch\(\) to PyTorch's DataLoader"):
         next(iter(data.DataLoader(ad.Dataset.range(6).filter(bool))))

@@ -121,7 +121,7 @@ def test_mistakes(tmp_path: Path) -> None:
     with pytest.raises(StructureError, match="elements that are bytes") as caught:
         ad.Dataset.range(3).write_tfrecords(tmp_path / "a")
     assert "element 0" in caught.value.__notes__[0]
-    with pytest.raises(StructureError, match="has no form in JSON"):
+    with pytest.raises(StructureError, match="cannot be represented in JSON"):
         ad.Dataset.from_list([b"x"]).write_jsonl(tmp_path / "b")
     with pytest.raises(PlanError, match="the number of elements"):
         numbers().filter(lambda x: True).write_tfrecords(tmp_path / "c", shards=2)

@@ -68,7 +68,7 @@ def test_columns(tmp_path: Path) -> None:
     path = written(tmp_path / "a.arrow")
     assert list(ad.ArrowDataset(path, ["name"]))[3] == {"name": "#3"}
     assert ad.ArrowDataset(path, ["name"]).fingerprint() != ad.ArrowDataset(path).fingerprint()
-    with pytest.raises(ad.PlanError, match="there is no column 'age', but"):
+    with pytest.raises(ad.PlanError, match="there is no column 'age', the columns are"):
         list(ad.ArrowDataset(path, ["age"]))
     with pytest.raises(ad.PlanError, match="must be a list of names"):
         ad.ArrowDataset(path, "id")  # type: ignore[arg-type]

@@ -119,7 +119,7 @@ def test_a_file_of_another_layout_is_one_error_and_the_next_file_follows(tmp_pat
         assert results(ds.skip(place)) == [*failures, *expected[place:]]
     assert sorted(map(repr, results(ds.shuffle(seed=1)))) == sorted(map(repr, expected))
     check_resumes(lambda: ad.FixedLengthRecordDataset(names, 4))
-    with pytest.raises(ad.DataLossError, match="odd: 5 bytes are no whole number of records of 4 bytes"):
+    with pytest.raises(ad.DataLossError, match="odd: 5 bytes are not a multiple of the record length, 4 bytes"):
         ds.at(3)
     with pytest.raises(FileNotFoundError):
         ds.at(4)

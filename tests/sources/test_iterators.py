@@ -141,7 +141,7 @@ def test_so_are_arrays_of_them(dtype: Any, good: list[Any], bad: list[Any]) -> N
 
 
 def test_why_it_is_none_is_said() -> None:
-    for told, words in ((2, "int64 is no bool"), ("x", "a string is no bool")):
+    for told, words in ((2, "int64 is not bool"), ("x", "a string is not bool")):
         ds = ad.Dataset.from_generator(lambda told=told: [told], output_signature=ad.TensorSpec((), bool))
         with pytest.raises(ad.StructureError, match=rf"expected .*bool\), got {told!r} \({words}\)"):
             list(ds)

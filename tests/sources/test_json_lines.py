@@ -51,7 +51,7 @@ def test_goes_on_at_any_row(path: Path) -> None:
 def test_a_corrupt_line_is_one_error_that_names_file_and_byte(path: Path) -> None:
     path.write_bytes(b'{"a": 1}\n{"a": \n{"a": 3}\n')
     assert results(ad.JsonLinesDataset(path)) == [{"a": 1}, Failed("DataLossError"), {"a": 3}]
-    with pytest.raises(ad.DataLossError, match=r"rows\.jsonl: the line at byte 9 is no JSON: ") as caught:
+    with pytest.raises(ad.DataLossError, match=r"rows\.jsonl: the line at byte 9 is not valid JSON: ") as caught:
         list(ad.JsonLinesDataset(path))
     assert caught.value.__notes__ == [f"in JsonLinesDataset({path}), element 1"]
 

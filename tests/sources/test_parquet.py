@@ -95,7 +95,7 @@ def test_truncated_files_and_foreign_ones_are_one_error(path: Path, tmp_path: Pa
             *({"id": number} for number in range(ROWS)),
         ]
     other.write_bytes(b"x" * 500)
-    with pytest.raises(ad.DataLossError, match=r"b\.parquet: it is no Parquet file: at byte 496 b'PAR1' was expected"):
+    with pytest.raises(ad.DataLossError, match=r"b\.parquet: it is not a Parquet file: at byte 496 b'PAR1' was"):
         list(ad.ParquetDataset(other))
     other.write_bytes(b"x" * 500 + b"\xff\xff\xff\x7fPAR1")
     with pytest.raises(ad.DataLossError, match="more than it has"):
@@ -119,7 +119,7 @@ def test_a_corrupt_row_group_is_one_error_and_the_next_follows(path: Path) -> No
 
 
 def test_a_column_that_is_not_there(path: Path) -> None:
-    with pytest.raises(ad.PlanError, match="there is no column 'age', but"):
+    with pytest.raises(ad.PlanError, match="there is no column 'age', the columns are"):
         list(ad.ParquetDataset(path, ["id", "age"]))
     with pytest.raises(ad.PlanError, match="must be a list of names"):
         ad.ParquetDataset(path, "id")  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ def test_any_row(path: Path) -> None:
     row = points[5]
     row["point"][0], row["parts"][0] = -1, -1
     assert (points[5]["point"].tolist(), points[5]["parts"].tolist()) == ([10, 11], [5, 5])
-    with pytest.raises(ad.PlanError, match="is not for filters="):
+    with pytest.raises(ad.PlanError, match="cannot be combined with filters="):
         ad.ParquetDataset(path, filters=[("id", ">", 3)], index=True)
 
 

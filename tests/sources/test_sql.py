@@ -342,7 +342,7 @@ def test_goes_on_from_any_row(rows: Rows, path: str) -> None:
     check_resumes(lambda: rows(path, ALL, int, int, str))
     check_resumes(lambda: rows(path, ALL, int, int, str).shuffle(10, seed=1).batch(7), places=8)
     assert "'SELECT i, square" in (told := rows(path, ALL, int, int, str).explain())
-    assert "runs its query again and drops the rows up to the place" in told
+    assert "runs its query again and drops the rows up to the position" in told
 
 
 def test_a_state_of_another_query_is_refused(rows: Rows, path: str) -> None:

@@ -35,7 +35,7 @@ def server() -> Any:
 
 @pytest.fixture(autouse=True)
 def nothing_seen() -> None:
-    cached.SEEN.clear()
+    cached.VERIFIED.clear()
 
 
 def lines(server: Web, name: str, count: int) -> tuple[str, list[bytes]]:
@@ -59,7 +59,7 @@ def test_a_file_is_got_once(server: Web, tmp_path: Path) -> None:
     (kept,) = files(tmp_path)
     assert kept.read_bytes() == server.files["/a.txt"]
     gets = len(server.of("GET"))
-    cached.SEEN.clear()  # as another process: it asks for a byte
+    cached.VERIFIED.clear()  # as another process: it asks for a byte
     assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == made
     assert [request.stop - request.start for request in server.of("GET")[gets:]] == [1]
     assert not server.of("HEAD")
@@ -131,7 +131,7 @@ async def test_records_by_number_in_a_coroutine(server: Web, tmp_path: Path) -> 
 def test_what_was_replaced_is_got_anew(server: Web, tmp_path: Path) -> None:
     url, _ = lines(server, "a.txt", 100)
     list(ad.TextLineDataset(url, cache_dir=tmp_path))
-    cached.SEEN.clear()
+    cached.VERIFIED.clear()
     server.put("a.txt", b"new\n")
     assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == [b"new"]
     assert len(files(tmp_path)) == 1
@@ -146,7 +146,7 @@ def test_what_was_damaged_is_got_anew(server: Web, tmp_path: Path, kind: str) ->
     content[20] ^= 1
     path.write_bytes(content)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    cached.SEEN.clear()
+    cached.VERIFIED.clear()
     assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == made
     assert path.read_bytes() != bytes(content)
 
@@ -234,7 +234,7 @@ for number, line in enumerate(ad.TextLineDataset(url, cache_dir=folder)):
 """
 
 
-def test_goes_on_after_a_crash(server: Web, tmp_path: Path) -> None:
+def test_the_cache_is_usable_after_a_crash(server: Web, tmp_path: Path) -> None:
     url, made = lines(server, "a.txt", 50_000)
     command = [sys.executable, "-c", KILLED, url, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -244,7 +244,7 @@ def test_goes_on_after_a_crash(server: Web, tmp_path: Path) -> None:
     assert list(ad.TextLineDataset(url, cache_dir=tmp_path)) == made
     assert not list((tmp_path / module.FOLDER).glob("*.partial"))
     with ad.CacheDir(tmp_path).account() as account:
-        assert account.used == sum(module.room_of(path.stat().st_size) for path in files(tmp_path))
+        assert account.used == sum(module.disk_bytes(path.stat().st_size) for path in files(tmp_path))
 
 
 def read_in_child(url: str, folder: Any, out: Any) -> None:
@@ -272,7 +272,7 @@ def test_processes_share_a_folder(server: Web, tmp_path: Path) -> None:
 
 def test_what_another_has_written_since_it_was_looked_for_is_not_written_again(tmp_path: Path) -> None:
     cache, entry = ad.CacheDir(tmp_path), Entry("http://server/a", 3, "1")
-    one, other = (module.Keeping(cache, "key", entry) for _ in range(2))
+    one, other = (module.CacheWriter(cache, "key", entry) for _ in range(2))
     assert cache.find("key") is None
     assert one.begin()
     one.write(b"abc")
@@ -280,16 +280,16 @@ def test_what_another_has_written_since_it_was_looked_for_is_not_written_again(t
     other.begin()
     assert (other.busy, other.ended) == (True, True)
     assert cache.holds("key", entry)
-    newer = module.Keeping(cache, "key", entry._replace(version="2"))
+    newer = module.CacheWriter(cache, "key", entry._replace(version="2"))
     assert newer.begin()
     newer.abort()
 
 
 def test_who_waits_for_an_object_finds_it_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = ad.CacheDir(tmp_path)
-    keeping = module.Keeping(cache, "key", Entry("http://server/a", 3, "1"))
-    assert keeping.begin()
-    keeping.write(b"abc")
+    writer = module.CacheWriter(cache, "key", Entry("http://server/a", 3, "1"))
+    assert writer.begin()
+    writer.write(b"abc")
     found = list[bool]()
     waiting = threading.Thread(target=lambda: (cache.wait("key"), found.append(cache.find("key") is not None)))
     replace = os.replace
@@ -300,7 +300,7 @@ def test_who_waits_for_an_object_finds_it_then(tmp_path: Path, monkeypatch: pyte
         replace(source, target)
 
     monkeypatch.setattr(module.os, "replace", slow)
-    keeping.finish()
+    writer.finish()
     waiting.join(60)
     assert found == [True]
 
@@ -308,7 +308,7 @@ def test_who_waits_for_an_object_finds_it_then(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (lambda: ad.CacheDir("s3://bucket/x"), "folder of this machine"),
+        (lambda: ad.CacheDir("s3://bucket/x"), "local folder"),
         (lambda: ad.CacheDir("x", max_bytes=-1), "number of bytes"),
         (lambda: ad.TextLineDataset("x", cache_dir=3), "cache_dir"),
         (lambda: ad.TFRecordDataset("http://x/y", index=True), "cache_dir"),
