@@ -28,7 +28,7 @@ from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.runtime.resharding import Resharding, Share
 from asyncdata.runtime.tickets import END, FRESH, Position, Start, natural
 from asyncdata.sources.file_list_digest import label_text
-from asyncdata.storage import write_whole
+from asyncdata.storage import write_atomically
 
 __all__ = (
     "SHARE_FILES",
@@ -434,7 +434,7 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     >>> next(ad.Dataset.range(10).iterate(state=load(path)))
     2
     """
-    write_whole(path, json.dumps(state, separators=(",", ":")).encode(), durable=True)
+    write_atomically(path, json.dumps(state, separators=(",", ":")).encode(), durable=True)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:

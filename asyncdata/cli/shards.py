@@ -14,7 +14,7 @@ from asyncdata.errors import PlanError
 from asyncdata.formats.tfrecord import frame
 from asyncdata.iterator import DatasetIterator
 from asyncdata.runtime.optional_packages import require
-from asyncdata.storage.atomic_write import write_whole
+from asyncdata.storage.atomic_write import write_atomically
 from asyncdata.storage.sinks import check_writable, sink_for
 from asyncdata.web.durable import trim
 
@@ -59,7 +59,7 @@ class Shards:
     def write_progress(self) -> None:
         """Store which shards there are, and which one is begun."""
         saved = {"format": self.form, "shards": self.number, "state": self.state, "next": self.name}
-        write_whole(self.progress, json.dumps(saved).encode(), durable=True)
+        write_atomically(self.progress, json.dumps(saved).encode(), durable=True)
 
     def batches(self, follow: bool) -> Dataset[Any]:
         """Return the items of each shard: at most `items` of them, or those that came in `seconds`."""

@@ -19,7 +19,7 @@ from asyncdata.runtime import forks
 from asyncdata.runtime.block import Block
 from asyncdata.runtime.checksum import has_checksum, with_checksum
 from asyncdata.runtime.tickets import Position, Tickets
-from asyncdata.storage import BLOCK_BYTES, AppendFile, RandomFile, write_whole
+from asyncdata.storage import BLOCK_BYTES, AppendFile, RandomFile, write_atomically
 
 __all__ = ("CacheWriter", "begin_writing")
 
@@ -135,7 +135,7 @@ class CacheWriter:
             place = {"of": self.key(), "elements": self.mark.elements, "position": self.mark.position}
             manifest = with_checksum(place)
             with suppress(OSError):
-                write_whole(self.place, json.dumps(manifest, separators=(",", ":")).encode(), durable=False)
+                write_atomically(self.place, json.dumps(manifest, separators=(",", ":")).encode(), durable=False)
         self.time = time.monotonic()
 
     def finish(self, number: int) -> None:

@@ -32,7 +32,7 @@ from asyncdata.sources.in_memory import Items
 from asyncdata.sources.parsed_files import FileCatalog, FileId, ParsedChunk, Spot
 from asyncdata.sources.tfrecord import RecordFile
 from asyncdata.sources.tfrecord_random_access import IndexCache
-from asyncdata.storage import FileLock, sync_folder, write_whole
+from asyncdata.storage import FileLock, sync_folder, write_atomically
 from asyncdata.transforms.flat_map import FlatMap
 
 __all__ = ("NextBlock", "Saved", "save")
@@ -281,7 +281,7 @@ class ShardWriters:
         """Write down how far it has come, and whose that is."""
         shards = [[number, shard.elements, shard.size] for number, shard in sorted(self.shards.items())]
         manifest = {"compression": self.compression, "shards": shards, "contents": self.contents, "state": state}
-        write_whole(self.folder / STATE, json.dumps(with_checksum(manifest)).encode(), durable=durable)
+        write_atomically(self.folder / STATE, json.dumps(with_checksum(manifest)).encode(), durable=durable)
 
     def finish(self, state: Mapping[str, Any] | None = None) -> None:
         """Write the manifest when all shards are on the disk, next to the last state, which says whose they are.
@@ -294,7 +294,7 @@ class ShardWriters:
             self.write_state(state, durable=False)
         shards = [[shard.path.name, shard.elements, shard.size] for _, shard in sorted(self.shards.items())]
         manifest = with_checksum({"version": 1, "compression": self.compression, "shards": shards})
-        write_whole(self.folder / MANIFEST, json.dumps(manifest, indent=1).encode(), durable=True)
+        write_atomically(self.folder / MANIFEST, json.dumps(manifest, indent=1).encode(), durable=True)
 
     def close(self) -> None:
         """Close all files."""

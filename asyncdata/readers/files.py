@@ -18,7 +18,7 @@ from asyncdata.graph.node import Node, check_count
 from asyncdata.options import AUTOTUNE
 from asyncdata.sources.in_memory import Items
 from asyncdata.sources.parsed_files import FileCatalog, RandomAccessFiles
-from asyncdata.storage import BLOCK_BYTES, CacheDir, StorageOptions, is_at_hand, store_for
+from asyncdata.storage import BLOCK_BYTES, CacheDir, StorageOptions, is_local_or_cached, store_for
 from asyncdata.transforms.flat_map import FlatMap
 from asyncdata.transforms.interleave import CYCLE_LENGTH, Interleave
 
@@ -68,7 +68,7 @@ def files_of(
     if reads is None:
         names = (
             plan.items
-            if isinstance(plan, Items) and plan.files and all(is_at_hand(name, storage) for name in plan.items)
+            if isinstance(plan, Items) and plan.files and all(is_local_or_cached(name, storage) for name in plan.items)
             else None
         )
         return FlatMap(plan, call, None if names is None or library is None else FileCatalog(names, library))
@@ -91,7 +91,7 @@ def check_index(method: str, index: Any, compression: str | None) -> bool:
 def path_of(method: str, filename: Filename, storage: StorageOptions | None, *, indexed: bool) -> str:
     """Return the path of one file; `PlanError` if it is none, or if it is to have an index and cannot."""
     path = checked(method, filename, storage)
-    if indexed and not is_at_hand(path, storage):
+    if indexed and not is_local_or_cached(path, storage):
         raise PlanError(
             f"{method}(index=True) of remote files needs cache_dir=, a local folder that caches them, got {path!r}"
         )

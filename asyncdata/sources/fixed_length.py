@@ -17,7 +17,7 @@ from asyncdata.runtime.tickets import END, Position, Ticket
 from asyncdata.sources.file_contents import FileContents
 from asyncdata.sources.numbered_files import NumberedFiles
 from asyncdata.sources.parsed_files import ParsedChunk, ParsedFile
-from asyncdata.storage import BLOCK_BYTES, Entry, StorageOptions, is_at_hand, opened, size_of, without_query
+from asyncdata.storage import BLOCK_BYTES, Entry, StorageOptions, is_local_or_cached, opened, size_of, without_query
 
 __all__ = ("FixedFile", "FixedFiles")
 
@@ -108,7 +108,7 @@ class FixedFile(ParsedFile):
 
     @property
     def random_access(self) -> bool:
-        return not self.compression and is_at_hand(self.path, self.storage)
+        return not self.compression and is_local_or_cached(self.path, self.storage)
 
     def seek(self, count: int) -> Position:
         return self.files.position(self.path, count) if self.random_access else super().seek(count)

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from asyncdata.storage import AnyPart, cache_folder, is_local, store_for, without_query, write_whole
+from asyncdata.storage import AnyPart, cache_folder, is_local, store_for, without_query, write_atomically
 from asyncdata.storage.base import Status
 
 __all__ = ("make_several", "read_or_make")
@@ -67,7 +67,7 @@ def store(path: str, index: Index) -> None:
     for place in places(path):
         with suppress(OSError):
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(place, content, durable=False)
+            write_atomically(place, content, durable=False)
             return
 
 

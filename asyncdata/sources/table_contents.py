@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from asyncdata.errors import DataLossError
 from asyncdata.executors.scope import Scope
 from asyncdata.runtime.retry_count import retries_counted
-from asyncdata.storage import BLOCK_BYTES, Ended, Entry, ObjectStore, Store
+from asyncdata.storage import BLOCK_BYTES, Cancellable, Entry, ObjectStore, Store
 
 __all__ = ("TableContents",)
 
@@ -134,7 +134,7 @@ class PendingGroup:
     """A row group that is being fetched, or has been."""
 
     def __init__(
-        self, run: Callable[[], Awaitable[Parts]], spawn: Callable[[Callable[[], Awaitable[None]]], Ended]
+        self, run: Callable[[], Awaitable[Parts]], spawn: Callable[[Callable[[], Awaitable[None]]], Cancellable]
     ) -> None:
         self.ready: asyncio.Future[Parts] = asyncio.get_running_loop().create_future()
         self.ready.add_done_callback(retrieve_error)

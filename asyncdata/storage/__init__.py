@@ -5,11 +5,11 @@ from __future__ import annotations
 from asyncdata.storage.append_file import AppendFile as AppendFile
 from asyncdata.storage.atomic_write import cache_folder as cache_folder
 from asyncdata.storage.atomic_write import sync_folder as sync_folder
-from asyncdata.storage.atomic_write import write_whole as write_whole
+from asyncdata.storage.atomic_write import write_atomically as write_atomically
 from asyncdata.storage.base import BLOCK_BYTES as BLOCK_BYTES
 from asyncdata.storage.base import AnyPart as AnyPart
 from asyncdata.storage.base import Buffer as Buffer
-from asyncdata.storage.base import Ended as Ended
+from asyncdata.storage.base import Cancellable as Cancellable
 from asyncdata.storage.base import Entry as Entry
 from asyncdata.storage.base import Runner as Runner
 from asyncdata.storage.base import Store as Store
@@ -21,8 +21,8 @@ from asyncdata.storage.local import RandomFile as RandomFile
 from asyncdata.storage.locks import FileLock as FileLock
 from asyncdata.storage.objects import ObjectStore as ObjectStore
 from asyncdata.storage.options import StorageOptions as StorageOptions
-from asyncdata.storage.registry import is_at_hand as is_at_hand
 from asyncdata.storage.registry import is_local as is_local
+from asyncdata.storage.registry import is_local_or_cached as is_local_or_cached
 from asyncdata.storage.registry import local_path as local_path
 from asyncdata.storage.registry import opened as opened
 from asyncdata.storage.registry import read_file as read_file
@@ -37,7 +37,7 @@ __all__ = (
     "AppendFile",
     "Buffer",
     "CacheDir",
-    "Ended",
+    "Cancellable",
     "Entry",
     "FileLock",
     "FileStream",
@@ -49,8 +49,8 @@ __all__ = (
     "Store",
     "Stream",
     "cache_folder",
-    "is_at_hand",
     "is_local",
+    "is_local_or_cached",
     "local_path",
     "opened",
     "read_file",
@@ -59,5 +59,5 @@ __all__ = (
     "store_for",
     "sync_folder",
     "without_query",
-    "write_whole",
+    "write_atomically",
 )

@@ -1,4 +1,4 @@
-"""A file that one process writes to until it is complete and gets its name; others see all of it or nothing."""
+"""AppendFile: a file that one process appends to; it gets its name when complete, so readers never see part of it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ FLAGS: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY",
 
 
 class AppendFile:
-    """Appends to `<path>.partial`, locked for this process, and at last renames it to `<path>`.
+    """Appends to `<path>.partial`, locked by this process, and renames it to `<path>` when it is complete.
 
-    What cannot be written whole is not written at all. Any thread may use it.
+    An append writes all of its data or none. Thread-safe.
     """
 
     def __init__(self, path: Path, descriptor: int, lock: FileLock) -> None:
@@ -46,7 +46,7 @@ class AppendFile:
 
     @staticmethod
     def partial(path: str | os.PathLike[str]) -> Path:
-        """Return where a file lies until it is complete."""
+        """Return the path of a file until it is complete."""
         target = Path(path)
         return target.with_name(f"{target.name}.partial")
 
@@ -65,7 +65,7 @@ class AppendFile:
             if not cls.partial(target).exists() and not target.exists():
                 begin(target, head)
             return cls(target, os.open(cls.partial(target), FLAGS), lock)
-        except FileNotFoundError:  # somebody has finished it
+        except FileNotFoundError:  # another process has completed it
             lock.release()
             return None
         except BaseException:
@@ -73,7 +73,7 @@ class AppendFile:
             raise
 
     def append(self, data: bytes | memoryview) -> None:
-        """Write all of `data` behind what is there; nothing of it if there is no room."""
+        """Append all of `data`; none of it if the disk is full."""
         with self._busy:
             self._lock.check()
             done, view = 0, memoryview(data)
@@ -88,16 +88,16 @@ class AppendFile:
             self.size += len(view)
 
     def truncate(self, size: int) -> None:
-        """Drop what lies beyond `size` bytes."""
+        """Cut the file to `size` bytes."""
         with self._busy:
             self._lock.check()
             os.ftruncate(self.descriptor, size)
             self.size = size
 
     def publish(self) -> bool:
-        """Give the file its name, once all of it is on the disk; return whether it has it.
+        """Flush the file to the disk and rename it to its final name; return whether that succeeded.
 
-        On Windows it cannot have it while somebody reads it, be it ourselves.
+        On Windows it fails while any process, this one included, reads the file.
         """
         with self._busy:
             self._lock.check()
@@ -113,7 +113,7 @@ class AppendFile:
             return True
 
     def close(self) -> None:
-        """Let go of the file, when a thread that writes to it has done so; more than once does nothing."""
+        """Close the file after waiting for a thread that writes to it. Idempotent."""
         with self._busy:
             if self.descriptor >= 0:
                 os.close(self.descriptor)
@@ -122,7 +122,7 @@ class AppendFile:
 
 
 def begin(target: Path, head: bytes) -> None:
-    """Make the partial file with its head, unless somebody else is quicker: nobody sees it without."""
+    """Create the partial file with its head atomically, unless another process has created it."""
     partial = AppendFile.partial(target)
     fresh = partial.with_name(f".{partial.name}.{secrets.token_hex(4)}")
     try:

@@ -1,4 +1,4 @@
-"""Files of our own: written whole or not at all, and where those go that can be made again."""
+"""Atomic writes of small files, and the folder for files that can be recreated."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import secrets
 import sys
 from pathlib import Path
 
-__all__ = ("cache_folder", "sync_folder", "write_whole")
+__all__ = ("cache_folder", "sync_folder", "write_atomically")
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes, *, durable: bool) -> None:
-    """Write a file in place of another, if there is one; who reads it meanwhile gets one of the two.
+def write_atomically(path: str | os.PathLike[str], content: bytes, *, durable: bool) -> None:
+    """Write a file, or replace an existing one; readers see either the old or the new content.
 
-    If `durable`, it is on the disk when this returns, should the machine stop then.
+    If `durable`, the file survives a crash of the machine after this returns.
     """
     target = Path(path)
     partial = target.with_name(f".{target.name.lstrip('.')}.{secrets.token_hex(4)}")
@@ -32,7 +32,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, durable: bool) 
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the disk know a file's new name, where folders can be opened."""
+    """Flush a folder's entries to the disk, on systems where folders can be opened."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -43,9 +43,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """Return the folder that cached files go to: `$ASYNCDATA_CACHE`, or the platform's own place.
+    """Return the folder for cached files: `$ASYNCDATA_CACHE`, or the platform's cache folder.
 
-    Raises `RuntimeError` if there is no home to look for it in.
+    Raises `RuntimeError` if the user has no home folder.
     """
     if chosen := os.environ.get("ASYNCDATA_CACHE"):
         return Path(chosen)

@@ -1,4 +1,4 @@
-"""Store: what a source may ask of a place where bytes lie."""
+"""Store: the interface through which sources read files and objects."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from asyncdata.runtime.memory_budget import MemoryBudget
 
-__all__ = ("BLOCK_BYTES", "AnyPart", "Buffer", "Ended", "Entry", "Runner", "Status", "Store", "Stream")
+__all__ = ("BLOCK_BYTES", "AnyPart", "Buffer", "Cancellable", "Entry", "Runner", "Status", "Store", "Stream")
 
 T = TypeVar("T")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 BLOCK_BYTES: Final = 2 << 20
-"""How much a stream reads at once: with less, calls cost; with more, blocks fall out of the processor's cache."""
+"""Bytes of a block: smaller blocks cost more calls, larger ones do not fit in the processor's cache."""
 
 
 class Entry(NamedTuple):
-    """What is at a path: how many bytes, -1 where nobody says, and which version of it.
+    """The size of the file at a path in bytes, -1 if unknown, and its version.
 
-    A version is an entity tag, a generation or a date; local files have none, as they may be moved.
+    A version is an entity tag, a generation or a date. Local files have none, as they may be moved.
     """
 
     path: str
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
 
 class Status(NamedTuple):
-    """What shows whether a file is still what it was: its size, and when it was changed, in nanoseconds."""
+    """A file's size and modification time in nanoseconds, which show whether it has changed."""
 
     size: int
     changed_ns: int
@@ -47,7 +47,7 @@ class AnyPart(Protocol):
         ...
 
     def status(self) -> Status:
-        """Return what the file is now."""
+        """Return the file's current status."""
         ...
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -59,42 +59,42 @@ class AnyPart(Protocol):
         ...
 
     def peek_at(self, offset: int, buffer: memoryview) -> int:
-        """Do what `fill_at` does if all is at hand; else have it got ready, and return 0."""
+        """Do what `fill_at` does if all bytes are in memory; else start to load them, and return 0."""
         ...
 
 
-class Ended(Protocol):
-    """What runs in the background, and can be told to end."""
+class Cancellable(Protocol):
+    """A background task that can be cancelled."""
 
     def cancel(self) -> None:
-        """Have it end soon; more than once does nothing."""
+        """Cancel it without waiting. Idempotent."""
         ...
 
 
 class Runner(Protocol):
-    """Who runs what a stream does next to its reader, and says how much memory that may take: a pipeline's scope."""
+    """Runs the blocking calls and tasks of a stream, and limits its memory: the scope of a pipeline."""
 
     @property
     def budget(self) -> MemoryBudget:
-        """How many bytes the buffers of the pipeline may hold."""
+        """The memory budget of the pipeline's buffers."""
         ...
 
     def in_thread(self, call: Callable[[], T], /) -> Awaitable[T]:
-        """Return what a blocking call returns, once it has, in a thread."""
+        """Run a blocking call in a thread and return its result."""
         ...
 
-    def spawn(self, run: Callable[[], Awaitable[None]], /) -> Ended:
-        """Start a task that ends with the pipeline, if not before."""
+    def spawn(self, run: Callable[[], Awaitable[None]], /) -> Cancellable:
+        """Start a task that ends with the pipeline at the latest."""
         ...
 
 
 class Stream(Protocol):
-    """The bytes at a path in blocks, in order, each valid until the next is asked for; close it with `aclosing`."""
+    """The bytes at a path in blocks, in order. A block is valid until the next one is requested. Use `aclosing`."""
 
     async def begin(self) -> Entry:
-        """Return what is to be read, as the answer to the first request says: nothing is asked for twice.
+        """Make the first request and return the entry in its answer, so that no extra request is needed.
 
-        Raises what is wrong with it, or leaves that to the first read.
+        Raises the error of the file, or leaves that to the first read.
         """
         ...
 
@@ -103,23 +103,23 @@ class Stream(Protocol):
         ...
 
     async def __anext__(self) -> Buffer:
-        """Return the next bytes, as many as are at hand."""
+        """Return the next bytes, as many as are available."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of what the stream holds open; more than once does nothing."""
+        """Release the files and requests of the stream. Idempotent."""
         ...
 
 
 class Store(Protocol):
-    """A place where bytes lie at paths: a file system, an object store, a web server."""
+    """A file system, an object store or a web server: bytes by path."""
 
     def list(self, pattern: str, after: str = "") -> Iterator[Entry]:
-        """Yield what matches a glob pattern behind a path, sorted by path; may block."""
+        """Yield the entries that match a glob pattern, sorted by path, from the first one after `after`; may block."""
         ...
 
     def head(self, path: str) -> Entry:
-        """Return what lies at `path`; `FileNotFoundError` if there is nothing. May block."""
+        """Return the entry at `path`; `FileNotFoundError` if there is none. May block."""
         ...
 
     def stream(
@@ -131,7 +131,7 @@ class Store(Protocol):
     ) -> Stream:
         """Return the bytes at `path` from `offset` on, in blocks of about `block_bytes`.
 
-        Without a `runner` what blocks runs in asyncio's threads, and nothing is requested ahead.
+        Without a `runner`, blocking calls run in asyncio's executor, and nothing is requested ahead.
         """
         ...
 

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, final
 
 from asyncdata.runtime.memory_budget import MemoryBudget
-from asyncdata.storage.base import BLOCK_BYTES, AnyPart, Buffer, Ended, Entry, Runner, Status, Store, Stream
+from asyncdata.storage.base import BLOCK_BYTES, AnyPart, Buffer, Cancellable, Entry, Runner, Status, Store, Stream
 from asyncdata.storage.cache_dir import CachedFile, CacheDir, CacheWriter, version_mtime
 from asyncdata.storage.local import FileStream, RandomFile
 
@@ -262,7 +262,7 @@ class TaskGroupRunner:
         """Run a blocking call in a thread of asyncio's executor."""
         return await asyncio.to_thread(call)
 
-    def spawn(self, run: Callable[[], Awaitable[None]], /) -> Ended:
+    def spawn(self, run: Callable[[], Awaitable[None]], /) -> Cancellable:
         """Start a task."""
 
         async def task() -> None:

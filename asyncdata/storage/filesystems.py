@@ -1,4 +1,4 @@
-"""What fsspec reads: file systems that no store of ours is for, each part in a reader thread."""
+"""FilesystemStore: file systems of fsspec, for URLs that no other store reads; each part is read in a thread."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ("FilesystemStore",)
 INSTALL: Final = "'asyncdata[remote]'"
 
 READERS: Final = 8
-"""Requests at once: each takes a thread."""
+"""Concurrent requests: each takes a thread."""
 
 VERSIONS: Final = ("ETag", "etag", "e_tag", "version_id", "generation", "LastModified", "mtime", "modified", "created")
-"""Where file systems tell which version of a file this is; the first that is there counts."""
+"""The fields in which file systems report a file's version; the first one present is used."""
 
 
 class FilesystemStore:
@@ -42,18 +42,18 @@ class FilesystemStore:
         self.place = f"{root} {options.key.hex()}"
         """What distinguishes it from all other stores."""
         self.inside: str = inside.rstrip("/")
-        """How the file system has the root."""
+        """The root's path within the file system."""
 
     def __repr__(self) -> str:
         return f"FilesystemStore({self.scheme!r})"
 
     def list(self, pattern: str, after: str = "") -> Iterator[Entry]:
-        """Yield what matches behind a path, sorted; all of it is listed first."""
+        """Yield the files that match, sorted; all are listed first."""
         found = self.tried(lambda: self.system.glob(pattern, detail=True))
         return iter([self.entry(path, found[path]) for path in sorted(found) if not after or self.url(path) > after])
 
     def url(self, path: str) -> str:
-        """Return the URL of a path as the file system has it."""
+        """Return the URL of a path within the file system."""
         return path if "://" in path else self.root + path.removeprefix(self.inside)
 
     def head(self, path: str) -> Entry:
@@ -61,7 +61,7 @@ class FilesystemStore:
         return self.entry(path, self.tried(lambda: self.system.info(path)))
 
     def entry(self, path: str, info: Any) -> Entry:
-        """Return what the file system says about a file."""
+        """Return the entry of a file that the file system describes."""
         size = info.get("size")
         version = next((info[name] for name in VERSIONS if info.get(name)), "")
         label = version.isoformat() if isinstance(version, datetime) else str(version)
@@ -89,8 +89,8 @@ class FilesystemStore:
 
     def bytes_of(self, path: str, start: int, stop: int | None) -> bytes:
         """Return some bytes of a file, in the caller's thread."""
-        whole = not start and stop is None
-        return self.tried(lambda: self.system.cat_file(path, **({} if whole else {"start": start, "end": stop})))
+        bounds = {} if not start and stop is None else {"start": start, "end": stop}
+        return self.tried(lambda: self.system.cat_file(path, **bounds))
 
     def part(self, path: str, start: int, stop: int, expected: Entry | None) -> Part:
         """Return the bytes from `start` to before `stop`, or to the file's end, in the caller's thread."""
@@ -106,7 +106,7 @@ class FilesystemStore:
         return Part(memoryview(data), entry)
 
     def tried(self, work: Callable[[], Any]) -> Any:
-        """Return what `work` does, tried again where what it raises may pass."""
+        """Return the result of `work`, which is repeated after transient errors."""
         tries = Tries(self.retries)
         while True:
             try:

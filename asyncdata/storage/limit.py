@@ -1,4 +1,4 @@
-"""How many requests are made at once to one endpoint, by all readers of the process together."""
+"""Limit: the number of concurrent requests to one endpoint, shared by all readers of the process."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from typing import Final
 __all__ = ("Limit",)
 
 FIRST: Final = 16
-"""Requests at once to begin with."""
+"""The first limit."""
 
 MOST: Final = 64
-"""Requests at once at most: more connections than that gain nothing, and endpoints refuse them."""
+"""The largest limit: more connections gain nothing, and endpoints refuse them."""
 
 MORE: Final = 1.5
-"""How much larger the limit is that is tried next, while all requests that may be made are made."""
+"""The factor to the next limit that is tried, while the current limit is reached."""
 
 GAIN: Final = 1.1
-"""How much faster bytes must come for a larger limit to be kept."""
+"""The factor by which the throughput must grow for a larger limit to be kept."""
 
 PATIENCE: Final = 30
-"""Windows of requests after which a larger limit is tried that was of no use before."""
+"""Windows of requests before a larger limit that did not help is tried again."""
 
 LESS: Final = 0.7
-"""What is left of the limit when a window of requests was mostly refused; half is too harsh."""
+"""The factor to the next limit after a window of mostly refused requests; a half would be too little."""
 
 REQUEST: Final = 1 << 16
-"""How many bytes a request counts as besides its own: many small ones are also worth something."""
+"""Bytes that each request counts in addition to its own, so that small requests count too."""
 
 
 class Limit:
-    """A number of requests that may be under way: it grows as long as bytes come faster, and falls when it is refused.
+    """The number of requests that may run at once: it grows while throughput grows, and falls after refused requests.
 
-    It is judged by windows of as many requests as may be made at once. Event loops of several threads share it.
+    It is evaluated in windows of as many requests as the limit. Event loops of several threads may share it.
     """
 
     def __init__(self, first: int = FIRST, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
@@ -48,9 +48,9 @@ class Limit:
         self.waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
         self.lock = threading.Lock()
         self.before = 0
-        """The limit that a larger one is tried instead of, 0 if none is tried."""
+        """The limit before the one that is being tried; 0 if none is tried."""
         self.rate = 0.0
-        """How fast bytes came with that."""
+        """The throughput with that limit."""
         self.rest = 0
         self.begin()
 
@@ -59,16 +59,16 @@ class Limit:
         self.since = self.clock()
         self.bytes = self.seen = self.refusals = 0
         self.full = self.running >= self.now
-        """Whether all requests that may be made were made at some time, so that a larger limit may be of use."""
+        """Whether the limit was reached in this window, so that a larger one could help."""
 
     @property
     def crowded(self) -> bool:
-        """Whether all requests that may be made are under way."""
+        """Whether the limit is reached."""
         return self.running >= self.now
 
     @asynccontextmanager
     async def slot(self) -> AsyncGenerator[None]:
-        """Wait until one more request may be made, and make it within the block."""
+        """Wait for a free slot, and hold it within the block."""
         if (turn := self.enter()) is not None:
             try:
                 await turn
@@ -81,7 +81,7 @@ class Limit:
             self.leave()
 
     def enter(self) -> asyncio.Future[None] | None:
-        """Count one more request, or return what says when it is its turn."""
+        """Take a slot and return `None`, or return a future that is done when a slot is given."""
         with self.lock:
             if self.running < self.now:
                 self.running += 1
@@ -94,7 +94,7 @@ class Limit:
             return turn
 
     def give_up(self, turn: asyncio.Future[None]) -> None:
-        """Wait no longer; pass on a turn that has just been given."""
+        """Stop waiting; pass on a slot that has just been given."""
         with self.lock:
             for pair in self.waiting:
                 if pair[1] is turn:
@@ -103,7 +103,7 @@ class Limit:
         self.leave()
 
     def leave(self) -> None:
-        """Let the next ones in."""
+        """Free a slot, and give free slots to those that wait."""
         with self.lock:
             self.running -= 1
             admitted: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
@@ -117,26 +117,26 @@ class Limit:
                 self.leave()
 
     def succeeded(self, size: int) -> None:
-        """Note that a request was answered with so many bytes."""
+        """Record that a request was answered with `size` bytes."""
         with self.lock:
             self.bytes += size + REQUEST
             self.note()
 
     def refused(self) -> None:
-        """Note that the endpoint had too many requests."""
+        """Record that the endpoint refused a request."""
         with self.lock:
             self.refusals += 1
             self.note()
 
     def note(self) -> None:
-        """Count a request, and judge the window when it is full."""
+        """Count a request, and evaluate the window when it is full."""
         self.seen += 1
         if self.seen >= self.now:
             self.judge()
             self.begin()
 
     def judge(self) -> None:
-        """Change the limit, if that seems better."""
+        """Adjust the limit."""
         if self.refusals * 2 > self.seen:
             self.now, self.before, self.rest = max(1, int(self.now * LESS)), 0, PATIENCE
             return
@@ -154,6 +154,6 @@ class Limit:
 
 
 def settle(turn: asyncio.Future[None]) -> None:
-    """Give a turn to who waits for it; one who has just given up passes it on."""
+    """Give a slot to the task that waits for it; a task that has just given up passes it on."""
     with suppress(asyncio.InvalidStateError):
         turn.set_result(None)

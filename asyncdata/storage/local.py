@@ -1,4 +1,4 @@
-"""Local files: what is in the page cache is read at once, on the event loop's own thread; the rest in another."""
+"""Local files: bytes in the page cache are read at once on the event loop's thread, others in a reader thread."""
 
 from __future__ import annotations
 
@@ -24,38 +24,40 @@ if TYPE_CHECKING:
 __all__ = ("FileStream", "LocalStore", "RandomFile")
 
 READ_AHEAD_BLOCKS: Final = 4
-"""How many blocks beyond the one being read the kernel is asked to have ready."""
+"""How many blocks ahead the kernel is asked to load."""
 
 SPECIAL: Final = re.compile(r"\[([!^]?)([^/][^]/]*)]|\\([][*?\\])")
-"""A set, in which a backslash is one of its characters; or a character behind a backslash that means more alone."""
+"""A character class, in which a backslash stands for itself; or a special character that a backslash escapes."""
 
 NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
-"""Asks for what lies in the page cache alone; 0 where nobody can."""
+"""The flag to read from the page cache only; 0 where the system has none."""
 
 
 LARGEST_QUICK: Final = 1 << 20
-"""Bytes of a file at most that is read in the caller's thread, which others wait for."""
+"""The largest file, in bytes, that is read in the caller's thread, as others may wait for that thread."""
 
 SLOW: Final = 2e-3
-"""Seconds that to open a file may take there, so that the next ones are opened there too; else in threads, so many."""
+"""Opening a file is slow from this many seconds on."""
 AFTER_SLOW: Final = 256
+"""How many files are left to threads after slow ones."""
+
 WATCHED: Final = 8
-"""Of so many files that follow each other two must be slow to open for that."""
+"""Two of this many successive files must be slow for that."""
 
 
 class LocalStore:
-    """Files of this machine."""
+    """Local files."""
 
     def __init__(self) -> None:
         self.quick = QuickReads()
 
     def list(self, pattern: str, after: str = "") -> Iterator[Entry]:
-        """Yield the files and folders that match, sorted; `**` goes into folders, and `*` finds no hidden files.
+        """Yield the files and folders that match, sorted; `**` descends into folders, and `*` matches no hidden files.
 
-        A backslash has the special character behind it mean itself, where backslashes separate no folders. `[^a]` is
-        `[!a]`, any character but that.
+        A backslash escapes a special character, except where backslashes separate folders. `[^a]` is `[!a]`, any
+        character but `a`.
         """
-        found = sorted(glob.glob(SPECIAL.sub(as_glob_has_it, pattern), recursive=True))
+        found = sorted(glob.glob(SPECIAL.sub(glob_syntax, pattern), recursive=True))
         return map(Entry, [path for path in found if path > after] if after else found)
 
     def open(self, path: str) -> RandomFile:
@@ -73,16 +75,16 @@ class LocalStore:
         offset: int = 0,
         runner: Runner | None = None,
     ) -> FileStream:
-        """Return the file's bytes from `offset` on, in blocks; `in_thread` runs what may block, else asyncio's threads.
+        """Return the file's bytes from `offset` on, in blocks; blocking calls run in `runner`, or asyncio's executor.
 
-        DataLossError when the file shrinks meanwhile.
+        `DataLossError` if the file becomes shorter meanwhile.
         """
         return FileStream(path, block_bytes, offset, asyncio.to_thread if runner is None else runner.in_thread)
 
     async def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return the file, or `length` bytes from `start` on; DataLossError when it ends before.
+        """Return the file, or `length` bytes from `start` on; `DataLossError` if it ends before.
 
-        What lies in the page cache is read at once, the rest in a thread.
+        Bytes in the page cache are read at once, others in a thread.
         """
         data = self.quick.read(path, start, length)
         if data is None:
@@ -93,29 +95,29 @@ class LocalStore:
 
 
 class QuickReads:
-    """Reads small files from the page cache in the caller's thread, as long as to open them takes no time there.
+    """Reads small files from the page cache in the caller's thread, as long as opening them is fast.
 
-    Where a file system's own directory has to be read first, or another machine asked, the next files are left to
-    threads.
+    Opening is slow where a file system must first read a directory or ask another machine. Then the next files are
+    left to threads.
     """
 
     def __init__(self) -> None:
         self.others = 0
-        """How many files are left to threads before it is tried again."""
+        """How many files are left to threads before the next try."""
         self.watched = 0
-        """Of how many files the next that is slow to open has others left to threads."""
+        """While this is positive, the next slow file causes others to be left to threads."""
 
     def read(self, path: str, start: int, length: int | None) -> bytes | None:
-        """Return what a file has, or `None` if it is better read in a thread."""
+        """Return a file's content, or `None` if a thread should read it."""
         if not NOWAIT or self.others > 0:
             self.others -= 1
             return None
         begin = time.perf_counter()
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except (OSError, ValueError):  # comes again in the thread
+        except (OSError, ValueError):  # the thread raises it again
             return None
-        if time.perf_counter() - begin > SLOW:  # once that may have been another program's turn
+        if time.perf_counter() - begin > SLOW:  # a single slow call may be due to another program
             self.others = AFTER_SLOW if self.watched > 0 else 0
             self.watched = WATCHED
         else:
@@ -139,8 +141,8 @@ def read_part(path: str, start: int, length: int | None) -> bytes:
         return file.read() if length is None else file.read(length)
 
 
-def as_glob_has_it(found: re.Match[str]) -> str:
-    """Return what is special in a pattern as the module `glob` wants it."""
+def glob_syntax(found: re.Match[str]) -> str:
+    """Return a special part of a pattern in the syntax of the module `glob`."""
     negated, characters, escaped = found.groups()
     if characters:
         return f"[{'!' if negated else ''}{characters}]"
@@ -170,10 +172,10 @@ class FileStream:
         self._buffer = bytearray()
         self._cached_reads = hasattr(os, "RWF_NOWAIT")
         self._closing = False
-        self._busy = Lock()  # held by whoever uses the file
+        self._busy = Lock()  # held while a thread uses the file
 
     async def begin(self) -> Entry:
-        """Return the file's size; -1 if it has none, which the first read says why."""
+        """Return the file's entry; its size is -1 if it cannot be had, and the first read raises the reason."""
         try:
             return Entry(self._path, os.stat(self._path).st_size)
         except OSError:
@@ -199,14 +201,14 @@ class FileStream:
         self.close()
 
     def peek(self, buffer: bytearray | memoryview, offset: int) -> int:
-        """Fill `buffer` from `offset` on with what lies in the page cache; return how many bytes that is."""
+        """Fill `buffer` from `offset` on with bytes in the page cache; return how many there were."""
         if self._file is None or not self._cached_reads:
             return 0
         try:
             return os.preadv(self._file.fileno(), [buffer], offset, os.RWF_NOWAIT)
         except BlockingIOError:
             return 0
-        except OSError:  # a file system that cannot tell; the error, if it is another, comes again from `read`
+        except OSError:  # the file system does not support it; `read` raises any other error again
             self._cached_reads = False
             return 0
 
@@ -216,19 +218,19 @@ class FileStream:
             return b""
         try:
             return os.pread(self._file.fileno(), size, offset)
-        except OSError:  # comes again from `read`
+        except OSError:  # `read` raises it again
             return b""
 
     def seek(self, offset: int) -> None:
-        """Go on at `offset` with the next block."""
+        """Read the next block at `offset`."""
         self._offset = offset
 
     def read(self) -> memoryview:
-        """Return the next block, however long it takes; an empty one at the end of the file. In any thread."""
+        """Return the next block, an empty one at the end of the file. May block; thread-safe."""
         with self._busy:
             block = memoryview(b"") if self._closing else self._read()
         if self._closing:
-            self.close()  # which could not, while this read
+            self.close()  # a `close` during the read left this to us
         return block
 
     def close(self) -> None:
@@ -260,7 +262,7 @@ class FileStream:
         return self._file
 
     def _ask_ahead(self, file: io.FileIO) -> None:
-        """Have the kernel read the next blocks while this one is being used."""
+        """Ask the kernel to load the next blocks while this one is being used."""
         if hasattr(os, "posix_fadvise"):
             span = (1 + READ_AHEAD_BLOCKS) * self._block_bytes
             os.posix_fadvise(file.fileno(), self._offset, span, os.POSIX_FADV_WILLNEED)
@@ -302,12 +304,12 @@ class RandomFile:
         return done
 
     def peek_at(self, offset: int, buffer: memoryview) -> int:
-        """Do what `fill_at` does if all lies in the page cache; else have the kernel read it there, and return 0."""
+        """Do what `fill_at` does if all bytes are in the page cache; else ask the kernel to load them, and return 0."""
         if NOWAIT:
             try:
                 if os.preadv(self._file.fileno(), [buffer], offset, NOWAIT) == len(buffer):
                     return len(buffer)
-            except OSError:  # it is not, or the file system cannot say
+            except OSError:  # not in the page cache, or the file system cannot say
                 pass
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._file.fileno(), offset, len(buffer), os.POSIX_FADV_WILLNEED)

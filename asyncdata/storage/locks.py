@@ -1,4 +1,4 @@
-"""FileLock: one process at a time has what is written at a path."""
+"""FileLock: only one process at a time writes the file at a path."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ("FileLock",)
 
 @final
 class FileLock:
-    """The system's lock on `<path>.lock`, a file that is there while somebody has it, or after he was killed.
+    """The system's lock on `<path>.lock`, a file that exists while a process holds the lock, or after it was killed.
 
-    A process that ends, however it does, has it no more. It is a file of its own, since on Windows others can neither
-    read nor rename what is locked.
+    The lock ends with its process, however that ends. A separate file is locked because Windows lets other processes
+    neither read nor rename a locked file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -28,12 +28,12 @@ class FileLock:
         if self.flock is None and self.msvcrt is None:
             raise PlanError("storing elements in files needs a system that can lock files, which this one cannot")
         self.inherited, self.descriptor = False, -1
-        forks.register(self)  # before there is a descriptor, which a child would hold the lock with
+        forks.register(self)  # before the descriptor is opened, through which a child would hold the lock
         self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0))
 
     @classmethod
     def take(cls, path: Path) -> Self | None:
-        """Return the lock; `None` if another process, or another part of this one, has it or has just let go of it."""
+        """Return the lock; `None` if another process, or another part of this one, holds it or has just released it."""
         lock = cls(path)
         try:
             if lock.locked() and lock.is_there():
@@ -56,19 +56,19 @@ class FileLock:
         return True
 
     def is_there(self) -> bool:
-        """Return whether the file still has its name: who had the lock before has removed it."""
+        """Return whether the file still has its name: the previous holder of the lock may have removed it."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self.descriptor))
         except FileNotFoundError:
             return False
 
     def close(self) -> None:
-        """Close the descriptor, and with it let go of the lock if this process has it."""
+        """Close the descriptor, which releases the lock if this process holds it."""
         os.close(self.descriptor)
         self.descriptor = -1
 
     def disown(self) -> None:
-        """Keep the lock the parent's alone: the system's lasts until each process has closed its descriptor."""
+        """Leave the lock to the parent: the system's lock lasts until each process has closed its descriptor."""
         if self.descriptor >= 0:
             self.close()
             self.inherited = True
@@ -87,7 +87,7 @@ class FileLock:
         if self.flock is not None:
             self.path.unlink(missing_ok=True)
             self.close()
-        else:  # what is open cannot be removed: not here, and not by us if somebody else has it by now
+        else:  # an open file cannot be removed, neither here nor after another process has opened it
             self.msvcrt.locking(self.descriptor, self.msvcrt.LK_UNLCK, 1)
             self.close()
             with suppress(PermissionError):
@@ -95,7 +95,7 @@ class FileLock:
 
 
 def module(name: str) -> Any:
-    """Return a module of the standard library, `None` where this system has it not."""
+    """Return a module of the standard library, `None` if this system does not have it."""
     try:
         return importlib.import_module(name)
     except ImportError:

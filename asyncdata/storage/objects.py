@@ -1,4 +1,4 @@
-"""Object stores and web servers, by obstore: its requests, and what is odd about it."""
+"""ObjectStore: object stores and web servers through obstore, with retries and checks of our own."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from asyncdata.storage.retries import (
     explained,
     without_secrets,
 )
-from asyncdata.storage.without_ranges import RangesOrWhole
+from asyncdata.storage.without_ranges import RangesOrDownload
 
-__all__ = ("ObjectStore", "Writable", "endpoint_of", "in_this_process")
+__all__ = ("ObjectStore", "Writable", "check_not_forked", "endpoint_of")
 
 INSTALL: Final = "'asyncdata[remote]'"
 
 STALL: Final = "30s"
-"""How long a connection may give nothing."""
+"""How long a connection may be silent."""
 
-WHOLE: Final = "7d"
-"""How long an answer may take: obstore's own 30 s are for the whole body, which a slow line needs longer for."""
+TIMEOUT: Final = "7d"
+"""How long an answer may take: obstore's default of 30 s covers the complete body, too little for a slow line."""
 
 EXIT: Final = 0.02
-"""Seconds that obstore's threads get at the interpreter's exit to come out of it: one that asks for the interpreter's
-lock later aborts the process."""
+"""Seconds that obstore's threads get at the interpreter's exit to leave Python: a thread that asks for the
+interpreter's lock later aborts the process."""
 
 PAGE: Final = 1000
 
@@ -52,18 +52,18 @@ UPLOAD_PART: Final = 8 << 20
 """Bytes of a part of an upload."""
 
 CHUNK: Final = 1 << 16
-"""Bytes at least that come at once where an answer is read as it comes."""
+"""The smallest chunk, in bytes, of an answer that is streamed."""
 
 
 class Process:
-    """Which process has made requests, as obstore's threads are not there in one that was forked from it."""
+    """The process that has made requests: a process forked from it lacks obstore's threads."""
 
     used: int | None = None
     lock = threading.Lock()
 
 
-def in_this_process() -> None:
-    """Note that this process makes requests; `RuntimeError` in one that was forked from one that did."""
+def check_not_forked() -> None:
+    """Note that this process makes requests; `RuntimeError` if it was forked from one that did."""
     own = os.getpid()
     if Process.used == own:
         return
@@ -79,8 +79,8 @@ def in_this_process() -> None:
             atexit.register(time.sleep, EXIT)
 
 
-class Reached:
-    """How far a part has been read, and what the object was then."""
+class PartProgress:
+    """How far a part has been read, and the object's entry at that time."""
 
     __slots__ = ("cut", "data", "expected", "start", "stop")
 
@@ -90,7 +90,7 @@ class Reached:
         self.expected = expected
         self.data = bytearray()
         self.cut = False
-        """Whether an answer has broken off, so that the next one is taken as it comes."""
+        """Whether an answer has broken off, so that the next one is streamed."""
 
     @property
     def at(self) -> int:
@@ -98,7 +98,7 @@ class Reached:
         return self.start + len(self.data)
 
     def expect(self, entry: Entry, url: str) -> None:
-        """Raise unless this is still the same object."""
+        """Raise unless the object is still the same version."""
         if self.expected is not None and entry[1:] != self.expected[1:]:
             raise DataLossError(f"{url}: the object was replaced while it was read")
         self.expected = entry
@@ -126,10 +126,10 @@ class ObjectStore:
         root = self.root.partition("?")[0]
         return f"{root}/{quote(path) if self.web else path}"
 
-    # what blocks
+    # blocking
 
     def list(self, pattern: str, after: str = "") -> Iterator[Entry]:
-        """Yield the objects that match, sorted, as they are listed a page after the other."""
+        """Yield the objects that match, sorted, listed page by page."""
         if self.web:
             raise PlanError(f"{self.root}: a web server cannot be listed; give the URLs themselves")
         matcher = Pattern(pattern)
@@ -145,11 +145,11 @@ class ObjectStore:
             return
 
     def below(self, prefix: str, after: str) -> Iterator[tuple[str, Entry]]:
-        """Yield all objects whose paths begin with a prefix; a page that fails is asked for once more."""
+        """Yield all objects whose paths begin with a prefix; a page that fails is requested again."""
         folder = prefix.rpartition("/")[0]
         last, tries = after, Tries(self.retries)
         while True:
-            in_this_process()
+            check_not_forked()
             try:
                 pages = self.obstore.list(self.store, folder or None, offset=last or None, chunk_size=PAGE)
                 for page in pages:
@@ -158,7 +158,7 @@ class ObjectStore:
                         if last.startswith(prefix):
                             yield last, self.entry(last, meta)
                     tries = Tries(self.retries)
-            except Exception as error:  # noqa: BLE001  obstore's have no common base but this
+            except Exception as error:  # noqa: BLE001  obstore's errors have no other common base
                 time.sleep(tries.pause(explained(error, self.url(prefix))))
             else:
                 return
@@ -167,17 +167,17 @@ class ObjectStore:
         """Return an object's size and version."""
         tries = Tries(self.retries)
         while True:
-            in_this_process()
+            check_not_forked()
             try:
                 return self.entry(path, self.obstore.head(self.store, checked(path, self.url(path))))
             except Exception as error:  # noqa: BLE001
                 time.sleep(tries.pause(explained(error, self.url(path))))
 
     def entry(self, path: str, meta: Any) -> Entry:
-        """Return what obstore says about an object."""
+        """Return the entry of an object that obstore describes."""
         return Entry(self.url(path), meta["size"], version_of(meta))
 
-    # what runs on an event loop
+    # on an event loop
 
     def stream(
         self,
@@ -188,11 +188,11 @@ class ObjectStore:
     ) -> Stream:
         """Return the object's bytes from `offset` on, in blocks; the next parts are requested ahead."""
         parts = ReadAhead(self, path, block_bytes, offset, runner)
-        return RangesOrWhole(parts, partial(self.whole, path), offset) if self.web else parts
+        return RangesOrDownload(parts, partial(self.download, path), offset) if self.web else parts
 
-    async def whole(self, path: str) -> tuple[Entry, AsyncIterator[Any]]:
-        """Request a whole object; return what it is, and its bytes as they come."""
-        in_this_process()
+    async def download(self, path: str) -> tuple[Entry, AsyncIterator[Any]]:
+        """Request a complete object; return its entry, and its bytes as they arrive."""
+        check_not_forked()
         try:
             result = await self.obstore.get_async(self.store, path)
             return self.entry(path, result.meta), aiter(result.stream(min_chunk_size=CHUNK))
@@ -200,11 +200,11 @@ class ObjectStore:
             raise explained(error, self.url(path)) from None
 
     async def now(self, path: str) -> Entry:
-        """Return what an object is, by a request for one byte: who may read it may perhaps not ask about it."""
+        """Return the entry of an object, by a request for one byte: some users may read objects but not query them."""
         try:
             return (await self.part(path, 0, 1)).entry
         except NoRangesError:
-            return (await self.whole(path))[0]
+            return (await self.download(path))[0]
 
     async def read(self, path: str, start: int = 0, length: int | None = None, expected: Entry | None = None) -> bytes:
         """Return the object, or `length` bytes from `start` on; a large one in parts, several at once."""
@@ -212,7 +212,7 @@ class ObjectStore:
         try:
             first = await self.part(path, start, min(stop, start + LARGEST_PART), expected)
         except NoRangesError:
-            return (await self.read_whole(path))[start : None if length is None else stop]
+            return (await self.read_in_one_request(path))[start : None if length is None else stop]
         end = first.entry.size if length is None else stop
         if end > first.entry.size:
             raise DataLossError(
@@ -226,8 +226,8 @@ class ObjectStore:
             tasks = [group.create_task(self.part(path, at, min(end, at + LARGEST_PART), first.entry)) for at in starts]
         return b"".join([first.data, *[task.result().data for task in tasks]])
 
-    async def read_whole(self, path: str) -> bytes:
-        """Return the object by one request, of a server that gives no parts of it."""
+    async def read_in_one_request(self, path: str) -> bytes:
+        """Return the object by one request, from a server without range requests."""
         try:
             async with self.limit.slot():
                 return bytes(await (await self.obstore.get_async(self.store, path)).bytes_async())
@@ -235,16 +235,16 @@ class ObjectStore:
             raise explained(error, self.url(path)) from None
 
     async def part(self, path: str, start: int, stop: int, expected: Entry | None = None) -> Part:
-        """Return the bytes from `start` to before `stop`, or to the object's end, of what is `expected` there.
+        """Return the bytes from `start` to before `stop`, or to the object's end, of the version that is `expected`.
 
-        What fails in a way that may pass is asked for again, from the byte on that was reached.
+        After a transient failure the rest is requested again, from the byte that was reached.
         """
         checked(path, self.url(path))
-        reached, tries = Reached(start, stop, expected), Tries(self.retries)
+        progress, tries = PartProgress(start, stop, expected), Tries(self.retries)
         while True:
             try:
                 async with self.limit.slot():
-                    part = await self.answer(path, reached)
+                    part = await self.answer(path, progress)
                     self.limit.succeeded(len(part.data))
                     return part
             except Exception as error:  # noqa: BLE001
@@ -255,37 +255,37 @@ class ObjectStore:
                 self.limit.refused()
             await asyncio.sleep(tries.pause(cause))
 
-    async def answer(self, path: str, reached: Reached) -> Part:
-        """Make one request for what is missing."""
-        in_this_process()
+    async def answer(self, path: str, progress: PartProgress) -> Part:
+        """Make one request for the missing bytes."""
+        check_not_forked()
         url = self.url(path)
-        again = bool(reached.data) or reached.cut
+        again = bool(progress.data) or progress.cut
         try:
-            options = {"range": (reached.at, reached.stop)}
+            options = {"range": (progress.at, progress.stop)}
             result = await self.obstore.get_async(self.store, path, options=options)
             entry = self.entry(path, result.meta)
-            reached.expect(entry, url)
+            progress.expect(entry, url)
             if again:
                 chunks = aiter(result.stream(min_chunk_size=CHUNK))
                 while (chunk := await anext(chunks, None)) is not None:
-                    reached.data += chunk
-                data = memoryview(reached.data)
+                    progress.data += chunk
+                data = memoryview(progress.data)
             else:
                 data = memoryview(await result.bytes_async())
         except Exception:
-            reached.cut = reached.cut or reached.expected is not None
+            progress.cut = progress.cut or progress.expected is not None
             raise
-        missing = min(reached.stop, entry.size) - reached.start - len(data)
+        missing = min(progress.stop, entry.size) - progress.start - len(data)
         if missing > 0:
-            reached.cut = True
+            progress.cut = True
             raise ShortError(f"{url}: the answer ended {missing} bytes early")
         return Part(data, entry)
 
     async def head_async(self, path: str, start: int) -> Entry:
-        """Return what an object is that has nothing from `start` on."""
+        """Return the entry of an object that has no bytes from `start` on."""
         tries = Tries(self.retries)
         while True:
-            in_this_process()
+            check_not_forked()
             try:
                 async with self.limit.slot():
                     meta = await self.obstore.head_async(self.store, path)
@@ -300,8 +300,8 @@ class ObjectStore:
 
 
 def opened(root: str, values: dict[str, Any], retries: Mapping[str, Any] | None = None) -> Any:
-    """Return obstore's store, which makes each request once unless told otherwise: retries are ours."""
-    client = {"timeout": WHOLE, "read_timeout": STALL, **values.pop("client_options", {})}
+    """Return obstore's store, by default without its own retries, as we retry ourselves."""
+    client = {"timeout": TIMEOUT, "read_timeout": STALL, **values.pop("client_options", {})}
     if (endpoint_of(values) or endpoint_around(root) or root).startswith("http://"):
         client.setdefault("allow_http", True)
     make = require("obstore.store", root, INSTALL).from_url
@@ -313,7 +313,7 @@ def opened(root: str, values: dict[str, Any], retries: Mapping[str, Any] | None 
 
 
 class Writable:
-    """A bucket that objects are written to: obstore tries the parts of an upload again itself."""
+    """A bucket that objects are written to: obstore itself retries the parts of an upload."""
 
     def __init__(self, root: str, options: StorageOptions | None) -> None:
         self.obstore = require("obstore", root, INSTALL)
@@ -322,24 +322,24 @@ class Writable:
         self.store = opened(root, values, {"max_retries": 10} if retries is None else dict(retries))
 
     def put(self, path: str, content: Iterator[bytes]) -> None:
-        """Write an object, by one request or by an upload in parts, which is aborted where `content` raises."""
+        """Write an object, by one request or a multipart upload, which is aborted if `content` raises."""
         self.obstore.put(self.store, path, content, chunk_size=UPLOAD_PART)
 
 
 def endpoint_of(values: Mapping[str, Any]) -> str:
-    """Return the address that options name, if they do."""
+    """Return the endpoint in the options; an empty string if there is none."""
     return next((str(value) for name, value in values.items() if "endpoint" in name or name == "base_url"), "")
 
 
 def endpoint_around(root: str) -> str:
-    """Return the address that the environment names for S3, by the names of AWS's own tools."""
+    """Return the endpoint for S3 in the environment variables of AWS's tools."""
     if not root.startswith("s3://"):
         return ""
     return os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
 
 
 def version_of(meta: Any) -> str:
-    """Return which version of an object this is: its entity tag, its generation or its date, if any is told."""
+    """Return the version of an object: its entity tag, its generation or its date, if the store reports one."""
     if tag := meta["e_tag"] or meta["version"]:
         return tag
     changed = meta["last_modified"].timestamp()
@@ -347,7 +347,7 @@ def version_of(meta: Any) -> str:
 
 
 def checked(path: str, url: str) -> str:
-    """Return a path that obstore leaves as it is; an error for one that it would make another of."""
+    """Return a path that obstore uses as it is; raise for a path that it would change."""
     if not path or any(part in {"", ".", ".."} for part in path.split("/")):
         problem = "has an empty part" if path else "names no object"
         raise OSError(errno.EINVAL, f"its path {problem} (as in `//`) or is a dot, which obstore does not support", url)

@@ -1,4 +1,4 @@
-"""What a store is opened with, secrets among it, which nothing tells."""
+"""StorageOptions: the options of a store. They may hold secrets, which are never shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ("NO_OPTIONS", "StorageOptions")
 
 @final
 class StorageOptions:
-    """The options of a store by name, and where its objects are kept. Its text and fingerprints have no values."""
+    """The options of a store by name, and its cache folder. `repr` and fingerprints do not include the values."""
 
     __slots__ = ("cache", "key", "values")
 
@@ -24,11 +24,11 @@ class StorageOptions:
         self.cache = cache
         described = repr(sorted(self.values.items())).encode(errors="surrogatepass")
         self.key = blake2b(described, digest_size=16).digest()
-        """What is the same for the same options."""
+        """A digest of the options, equal for equal options."""
 
     @classmethod
     def of(cls, method: str, options: Any, cache_dir: Any = None) -> Self | None:
-        """Return what a user gave as `storage_options` and `cache_dir`, `None` for nothing; `PlanError` if wrong."""
+        """Return the options for `storage_options` and `cache_dir`, `None` for neither; `PlanError` if wrong."""
         cache = cache_of(method, cache_dir)
         if options is None:
             return None if cache is None else cls({}, cache)
@@ -50,7 +50,7 @@ class StorageOptions:
 
 
 def cache_of(method: str, given: Any) -> CacheDir | None:
-    """Return what a user gave as `cache_dir`."""
+    """Return the cache folder for `cache_dir`."""
     if given is None or isinstance(given, CacheDir):
         return given
     if isinstance(given, (str, os.PathLike)):

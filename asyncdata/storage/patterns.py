@@ -1,4 +1,4 @@
-"""Glob patterns over the paths of objects: the same as those of files, and what to list for them."""
+"""Glob patterns for paths of objects, with the rules for local files, and the prefix to list for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SPECIAL: Final = re.compile(r"\\[*?\[]|[*?]|\[")
 
 
 PIECE: Final = re.compile(r"\\[*?\[]|\[[!^]?\]?[^\]]*\]|[*?]|[^*?\[\\]+|.", re.DOTALL)
-"""A sign that is meant itself, a character class, a wildcard, or what stands between them."""
+"""An escaped character, a character class, a wildcard, or the text between them."""
 
 WILD: Final = {"*": "[^/]*", "?": "[^/]"}
 
@@ -19,15 +19,15 @@ WILD: Final = {"*": "[^/]*", "?": "[^/]"}
 class Pattern:
     """A pattern of paths: `*` and `?` within a name, `**` over any number of folders, `[a-z]` and `[!a]`.
 
-    As with files, `*` at the beginning of a name finds none that begins with a dot, and a backslash has the special
-    character behind it mean itself.
+    As with files, `*` at the beginning of a name matches no name that begins with a dot, and a backslash escapes a
+    special character.
     """
 
     def __init__(self, pattern: str) -> None:
         first = SPECIAL.search(pattern)
         self.plain = first is None
         self.prefix = pattern if first is None else pattern[: first.start()]
-        """What all paths that match begin with."""
+        """The prefix of all paths that match."""
         parts = pattern.split("/")
         self.expression = re.compile("".join(map(expression_of, parts, [*[False] * (len(parts) - 1), True])), re.DOTALL)
 
@@ -37,7 +37,7 @@ class Pattern:
 
 
 def expression_of(part: str, last: bool) -> str:
-    """Return the regular expression for one part of a pattern, with the separator behind it."""
+    """Return the regular expression for one part of a pattern, with the separator after it."""
     if part == "**":
         return r"(?:(?!\.)[^/]+/)*" + (r"(?!\.)[^/]+" if last else "")
     hidden = "" if part.startswith((".", "\\.", "[.")) or not part or part[0] not in "*?[" else r"(?!\.)"
@@ -50,7 +50,7 @@ def name_expression(part: str) -> str:
 
 
 def piece_expression(piece: str) -> str:
-    """Return the regular expression for one sign, a character class, or what stands between them."""
+    """Return the regular expression for an escaped character, a character class, a wildcard, or the text between."""
     if piece in WILD:
         return WILD[piece]
     if piece[0] == "[" and len(piece) > 2:

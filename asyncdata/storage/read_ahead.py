@@ -1,4 +1,4 @@
-"""Reading an object in order: in parts that are requested before they are needed, more of them if a reader waits."""
+"""ReadAhead: reads an object in order, in parts that are requested ahead; more of them if the reader waits."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections import deque
 from functools import partial
 from typing import Final, NamedTuple, Protocol, Self
 
-from asyncdata.storage.base import Ended, Entry, Runner
+from asyncdata.storage.base import Cancellable, Entry, Runner
 from asyncdata.storage.limit import Limit
 
 __all__ = ("LARGEST_PART", "Part", "Parts", "ReadAhead")
 
 FIRST_PART: Final = 1 << 20
-"""Bytes of the first request: who wants one record reads little."""
+"""Bytes of the first request: a reader may want only one record."""
 
 LARGEST_PART: Final = 8 << 20
-"""Bytes of a request at most: they come twice as large each time, as what is read on is likely read to its end."""
+"""The largest request in bytes: each is twice as large as the one before, as more reading predicts more."""
 
 MOST_AHEAD: Final = 56 << 20
-"""Bytes that one object's reader may hold at most."""
+"""The most bytes that the reader of one object may hold."""
 
 
 class Part(NamedTuple):
-    """Some bytes of an object, and what the object is."""
+    """Some bytes of an object, and the object's entry."""
 
     data: memoryview
     entry: Entry
@@ -38,20 +38,20 @@ class Parts(Protocol):
         ...
 
     async def part(self, path: str, start: int, stop: int, expected: Entry | None = None) -> Part:
-        """Return the bytes from `start` to before `stop`, or to the object's end, of what is `expected` there."""
+        """Return the bytes from `start` to before `stop`, or to the object's end, of the version that is `expected`."""
         ...
 
 
 class Ahead:
-    """A part that was requested, or that is there."""
+    """A part that was requested, and may have arrived."""
 
     __slots__ = ("cancel", "ready", "span")
 
     def __init__(self, span: tuple[int, int]) -> None:
         self.span = span
         self.ready: asyncio.Future[Part] = asyncio.get_running_loop().create_future()
-        self.ready.add_done_callback(looked_at)
-        self.cancel: Ended | None = None
+        self.ready.add_done_callback(mark_retrieved)
+        self.cancel: Cancellable | None = None
 
 
 class ReadAhead:
@@ -71,7 +71,7 @@ class ReadAhead:
         self._count = 0 if runner is None else 1
 
     async def begin(self) -> Entry:
-        """Make the first request; return what its answer says about the object."""
+        """Make the first request; return the entry in its answer."""
         if self._entry is None:
             part = await self._store.part(self._path, self._asked, self._asked + self._size)
             self._entry, self._part = part.entry, part.data
@@ -101,7 +101,7 @@ class ReadAhead:
         self._ahead.clear()
 
     async def _next(self) -> memoryview:
-        """Wait for the part that comes next; read further ahead from now on if it is not there, but could be."""
+        """Wait for the next part; if it has not arrived and the limits allow, read further ahead from now on."""
         if not self._ahead:
             return (await self._store.part(self._path, *self._next_part(), self._entry)).data
         ahead = self._ahead[0]
@@ -113,17 +113,17 @@ class ReadAhead:
         return part.data
 
     def _may_grow(self) -> bool:
-        """Claim memory for one more part than is requested ahead."""
+        """Claim memory for one more part ahead."""
         return self._claim((self._count + 3) * LARGEST_PART)
 
     def _claim(self, wanted: int) -> bool:
-        """Return whether the parts of this object may have so many bytes together: those requested, the one being
-        read, and one more, as a part is there twice when the last of it has come.
+        """Return whether the parts of this object may hold `wanted` bytes together: those requested, the one being
+        read, and one more, as a part is copied when it has arrived.
         """
         return wanted <= MOST_AHEAD and (self._share is None or self._share.claim(wanted) >= wanted)
 
     def _ask(self) -> None:
-        """Request as many parts ahead as are to be."""
+        """Request parts until enough are ahead."""
         while self._entry is not None and len(self._ahead) < self._count and self._asked < self._entry.size:
             self._request()
 
@@ -135,7 +135,7 @@ class ReadAhead:
         ahead.cancel = self._runner.spawn(partial(self._fetch, ahead))
 
     def _next_part(self) -> tuple[int, int]:
-        """Return where the part after the last lies that was requested."""
+        """Return the start and stop of the next part to request."""
         assert self._entry is not None
         larger = min(2 * self._size, LARGEST_PART)
         if larger > self._size and self._claim((self._count + 2) * larger):
@@ -144,7 +144,7 @@ class ReadAhead:
         return start, self._asked
 
     async def _fetch(self, ahead: Ahead) -> None:
-        """Get a part for whoever reads it."""
+        """Read a part, and set it or its error as the result."""
         try:
             part = await self._store.part(self._path, *ahead.span, self._entry)
         except asyncio.CancelledError:
@@ -158,7 +158,7 @@ class ReadAhead:
                 ahead.ready.set_result(part)
 
 
-def looked_at(ready: asyncio.Future[Part]) -> None:
-    """Have asyncio not complain of an error in a part that nobody reads any more."""
+def mark_retrieved(ready: asyncio.Future[Part]) -> None:
+    """Mark an error as retrieved, so that asyncio does not log it if the part is never read."""
     if not ready.cancelled():
         ready.exception()

@@ -1,4 +1,4 @@
-"""Which store a path or URL belongs to."""
+"""Finds the store of a path or URL, and opens each store once."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from asyncdata.storage.base import Store
 
 __all__ = (
-    "is_at_hand",
     "is_local",
+    "is_local_or_cached",
     "local_path",
     "opened",
     "read_file",
@@ -39,19 +39,19 @@ __all__ = (
 LOCAL: Final = LocalStore()
 
 SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-"""A URL's scheme; two letters at least, as one is a drive."""
+"""A URL's scheme; at least two letters, as one letter is a drive."""
 
 
 OBJECTS: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https"})
-"""Schemes of what obstore reads."""
+"""The schemes that obstore reads."""
 
 STORES: Final[dict[tuple[str, bytes], ObjectStore]] = {}
-"""The stores that were opened, by their roots and options: connections are used again."""
+"""The open stores by root and options, so that connections are reused."""
 
 FILESYSTEMS: Final[dict[tuple[str, bytes], FilesystemStore]] = {}
 
 SIGNED: Final[dict[tuple[str, bytes], ObjectStore]] = {}
-"""The last stores of web addresses with a query, each of which has its own."""
+"""The most recent stores of web addresses with a query; each address has its own store."""
 
 MOST_SIGNED: Final = 256
 
@@ -82,7 +82,7 @@ def store_for(url: str | os.PathLike[str], options: StorageOptions | None = None
 
 
 def opened(url: str, options: StorageOptions | None = None) -> AnyPart:
-    """Return a file of this machine, or an object that is kept on it, to read parts of it; may block."""
+    """Open a local file, or an object through its cache, for reads of parts; may block."""
     store, path = store_for(url, options)
     if isinstance(store, (LocalStore, CachedStore)):
         return store.open(path)
@@ -90,7 +90,7 @@ def opened(url: str, options: StorageOptions | None = None) -> AnyPart:
 
 
 def remote_store(path: str, found: re.Match[str], options: StorageOptions) -> tuple[Source, str]:
-    """Return the store of another machine that a URL belongs to, and the path in it."""
+    """Return the remote store that a URL belongs to, and the path in it."""
     scheme = found[1].lower()
     if scheme in OBJECTS:
         if scheme.startswith("http"):
@@ -106,7 +106,7 @@ def remote_store(path: str, found: re.Match[str], options: StorageOptions) -> tu
 
 
 def web_address(scheme: str, rest: str, options: StorageOptions) -> tuple[ObjectStore, str]:
-    """Return the store of a web server, and the path in it; of an address with a query one of its own."""
+    """Return the store of a web server, and the path in it; an address with a query has its own store."""
     address, sign, query = rest.partition("?")
     host, _, inside = address.partition("/")
     root = f"{scheme}://{host}{sign}{query}"
@@ -146,19 +146,19 @@ def filesystem(scheme: str, url: str, options: StorageOptions) -> FilesystemStor
     return FILESYSTEMS.setdefault(key, FilesystemStore(scheme, root, options))
 
 
-def is_at_hand(url: str, options: StorageOptions | None = None) -> bool:
-    """Return whether a path or URL names a file of this machine, or an object that is kept on it."""
+def is_local_or_cached(url: str, options: StorageOptions | None = None) -> bool:
+    """Return whether a path or URL names a local file, or an object that is read through a cache folder."""
     return is_local(url) or (options is not None and options.cache is not None)
 
 
 def is_local(url: str | os.PathLike[str]) -> bool:
-    """Return whether a path or URL names a file of this machine."""
+    """Return whether a path or URL names a local file."""
     found = SCHEME.match(os.fspath(url))
     return found is None or found[1].lower() == "file"
 
 
 def local_path(url: str | os.PathLike[str]) -> str:
-    """Return the path of a file on this machine, which can be written to."""
+    """Return the path of a local file, which can be written to."""
     if not isinstance(url, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a path must be a str or a PathLike of str, got {url!r}")
     if not is_local(url):
@@ -176,7 +176,7 @@ def path_of_file_url(url: str) -> str:
 
 
 def without_query(url: str) -> str:
-    """Return a path or URL as it is shown: of a web address without the query, in which signatures are.
+    """Return a path or URL for display: a web address without its query, which may contain signatures.
 
     >>> without_query("https://example.org/a.txt?signature=secret")
     'https://example.org/a.txt'
@@ -186,8 +186,8 @@ def without_query(url: str) -> str:
 
 
 def size_of(path: str, options: StorageOptions | None = None) -> int:
-    """Return the size of a file of this machine, or of an object that is kept on it; -1 for others."""
-    if not is_at_hand(path, options):
+    """Return the size of a local file, or of an object that is read through a cache folder; -1 for others."""
+    if not is_local_or_cached(path, options):
         return -1
     store, inside = store_for(path, options)
     try:
@@ -201,10 +201,10 @@ async def read_file(
     storage_options: Mapping[str, Any] | None = None,
     cache_dir: str | os.PathLike[str] | CacheDir | None = None,
 ) -> bytes:
-    """Return the content of a file, for use in `map`: of a path, or of what is at a URL, see `docs/storage.md`.
+    """Return the content of a file at a path or URL, for use in `map`; see `docs/storage.md`.
 
-    A large object is read in parts, several at once. With a `cache_dir`, a folder or a `CacheDir`, it is kept there
-    and read from there the next time. Raises what `open` would, `FileNotFoundError` and the like.
+    A large object is read in parts, several at once. With a `cache_dir`, a folder or a `CacheDir`, the object is cached
+    there and read from there the next time. Raises the errors of `open`, such as `FileNotFoundError`.
 
     >>> import asyncio, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "greeting.txt")
@@ -229,7 +229,7 @@ async def read_head(url: str, size: int, options: StorageOptions | None = None) 
 
 
 def read_at_once(url: Any) -> bytes | None:
-    """Return the content of a file that lies in the page cache, `None` for others."""
+    """Return the content of a file that is in the page cache, `None` for others."""
     return LOCAL.quick.read(url, 0, None) if type(url) is str and SCHEME.match(url) is None else None
 
 

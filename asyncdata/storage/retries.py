@@ -1,4 +1,4 @@
-"""What a request's failure is, whether it may pass, and how long to wait before it is made again."""
+"""Retries: translates errors of requests, and says which are transient and how long to wait before the next try."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ __all__ = (
 STATUS: Final = re.compile(r"status code: (\d{3})")
 
 QUERY: Final = re.compile(r"\?[^\s)\]}>\"']*")
-"""The query of a URL, in which signatures are."""
+"""The query of a URL, which may contain signatures."""
 
 USER: Final = re.compile(r"://[^\s/@]*@")
 
-PASSING: Final = frozenset({408, 425, 429, *range(500, 600)}) - {501, 505}
-"""Statuses of answers that may be others when the same is asked again."""
+TRANSIENT: Final = frozenset({408, 425, 429, *range(500, 600)}) - {501, 505}
+"""Statuses that are worth a retry."""
 
 REFUSALS: Final = frozenset({429, 503})
-"""Statuses of an endpoint that has too many requests."""
+"""Statuses with which an endpoint refuses further requests for now."""
 
-NOBODY: Final = ("dns error", "Connection refused")
-"""What tells that there was no endpoint to talk to."""
+UNREACHABLE: Final = ("dns error", "Connection refused")
+"""Texts of errors that say that no endpoint was reached."""
 
 NO_CREDENTIALS: Final = re.compile(
     r"169\.254\.|metadata\.google|fd00:ec2|Missing(Access|Region|Secret)|credential", re.IGNORECASE
@@ -47,29 +47,29 @@ NO_CREDENTIALS: Final = re.compile(
 KNOWN: Final = frozenset({PermissionError, OSError})
 
 STATUSES: Final = {"FileNotFoundError": 404, "PermissionDeniedError": 403, "UnauthenticatedError": 401}
-"""What obstore's kinds of errors stand for."""
+"""The statuses that obstore's error classes stand for."""
 
 GENERIC: Final = frozenset({"GenericError", "JoinError"})
 
 
 class RefusedError(ConnectionError):
-    """The endpoint has too many requests."""
+    """The endpoint refuses requests because it has too many."""
 
 
 class ShortError(ConnectionError):
-    """An answer ended before all of what was promised."""
+    """An answer was shorter than announced."""
 
 
 class NoRangesError(OSError):
-    """The server gives no parts of files."""
+    """The server does not support range requests."""
 
 
 class NotSatisfiableError(OSError):
-    """There are no bytes at the place that was asked for."""
+    """The requested range is beyond the end."""
 
 
 class Retries:
-    """How often a request is made and how long is waited in between: jittered, and twice as long each time."""
+    """The number of tries and the pauses between them: exponential backoff with jitter."""
 
     def __init__(self, most: int = 10, first: float = 0.1, longest: float = 15.0) -> None:
         self.most = most
@@ -78,7 +78,7 @@ class Retries:
 
     @classmethod
     def of(cls, config: Mapping[str, Any] | None) -> Retries:
-        """Return what obstore's `retry_config` says."""
+        """Return the settings of an obstore `retry_config`."""
         config = config or {}
         backoff = cast("dict[str, Any]", config.get("backoff") or {})
         return cls(
@@ -96,12 +96,12 @@ class Tries:
         self.failed = 0
 
     def pause(self, error: Exception) -> float:
-        """Return how many seconds to wait before the next try; raise the error if it will not pass, or has not."""
+        """Return how many seconds to wait before the next try; raise the error if it is final or tries are used up."""
         if not isinstance(error, (ConnectionError, TimeoutError)):
             raise error
         most = self.retries.most
         if isinstance(error, ConnectionRefusedError):
-            most = min(most, 4)  # a wrong address is told soon
+            most = min(most, 4)  # a wrong address is reported soon
         if self.failed >= most:
             last = DataLossError(str(error)) if isinstance(error, ShortError) else error
             if self.failed:
@@ -119,9 +119,9 @@ def seconds(value: Any) -> float:
 
 
 def explained(error: Exception, url: str) -> Exception:
-    """Return what a failure of obstore's is: an error of Python's that names the object and has no secrets.
+    """Return an error of obstore as a built-in exception that names the object and contains no secrets.
 
-    `ConnectionError` and `TimeoutError` may pass.
+    `ConnectionError` and `TimeoutError` are transient.
     """
     if isinstance(error, (AsyncDataError, RuntimeError, ConnectionError, TimeoutError)) or type(error) in KNOWN:
         return error
@@ -141,10 +141,10 @@ def explained(error: Exception, url: str) -> Exception:
 
 
 def unanswered(text: str, words: str, url: str, status: int) -> Exception:
-    """Return the error for a request that nobody has answered, or with a status of no certain meaning."""
+    """Return the error for a request without an answer, or with a status that has no fixed meaning."""
     if status in REFUSALS:
         return RefusedError(f"{url}: the endpoint refuses requests, as it has too many: {words}")
-    if (status and status not in PASSING) or "builder error" in text:
+    if (status and status not in TRANSIENT) or "builder error" in text:
         return OSError(errno.EIO, words, url)
     if NO_CREDENTIALS.search(text) and not status:
         return PermissionError(
@@ -153,23 +153,23 @@ def unanswered(text: str, words: str, url: str, status: int) -> Exception:
             f"read public objects with storage_options={{'skip_signature': True}} ({words})",
             url,
         )
-    return passing(text, words, url)
+    return transient(text, words, url)
 
 
-def passing(text: str, words: str, url: str) -> Exception:
-    """Return the error for what may pass."""
+def transient(text: str, words: str, url: str) -> Exception:
+    """Return the error for a transient failure."""
     if "kind: Timeout" in text or "timed out" in text:
         return TimeoutError(f"{url}: {words}")
-    if any(one in text for one in NOBODY):
+    if any(one in text for one in UNREACHABLE):
         return ConnectionRefusedError(f"{url}: no server answers: {words}")
     return ConnectionError(f"{url}: {words}")
 
 
 def bucket(text: str) -> str:
-    """Say if it is the bucket that is not there."""
+    """Return a note if the bucket is missing."""
     return ", as there is no such bucket" if "NoSuchBucket" in text or "ContainerNotFound" in text else ""
 
 
 def without_secrets(words: str) -> str:
-    """Return a message without what URLs in it have of passwords and signatures."""
+    """Return a message without the passwords and signatures of URLs in it."""
     return USER.sub("://", QUERY.sub("?…", words))

@@ -1,4 +1,4 @@
-"""Sinks: files that are written and seen by others when they are complete, on this machine and in object stores."""
+"""Sinks: files on this machine and in object stores that become visible when they are complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from asyncdata.errors import PlanError
 from asyncdata.storage.atomic_write import sync_folder
 from asyncdata.storage.base import Buffer
 from asyncdata.storage.local import LocalStore
-from asyncdata.storage.objects import ObjectStore, Writable, in_this_process
+from asyncdata.storage.objects import ObjectStore, Writable, check_not_forked
 from asyncdata.storage.options import StorageOptions
 from asyncdata.storage.registry import store_for, without_query
 from asyncdata.storage.retries import explained
@@ -25,49 +25,49 @@ PART: Final = 8 << 20
 """Bytes of a part of an upload."""
 
 AHEAD: Final = 2
-"""How many parts wait to be uploaded; obstore has some more under way."""
+"""How many parts wait to be uploaded, besides those that obstore is uploading."""
 
 
 class Sink(Protocol):
-    """A file that is being written; nobody sees anything of it before it is closed. All methods block."""
+    """A file that is being written; it is not visible before it is closed. All methods block."""
 
     def write(self, data: Buffer) -> None:
         """Append bytes."""
         ...
 
     def close(self) -> None:
-        """Have others see the file, in place of another one of its name."""
+        """Complete the file and make it visible, in place of an existing one."""
         ...
 
     def abort(self) -> None:
-        """Leave nothing of it; more than once, or after `close`, does nothing."""
+        """Remove what was written. Idempotent, and without effect after `close`."""
         ...
 
 
 def sink_for(url: str, storage: StorageOptions | None) -> Sink:
-    """Return the file at a path or URL, to be written; `PlanError` where nothing can be."""
+    """Return a sink for the file at a path or URL; `PlanError` if it cannot be written."""
     store, path = store_for(url, None if storage is None else StorageOptions(storage.values))
     if isinstance(store, LocalStore):
         return LocalSink(path)
     if isinstance(store, ObjectStore) and not store.web:
         return ObjectSink(store, path, storage)
-    raise not_written_to(url)
+    raise not_writable(url)
 
 
 def check_writable(url: str, storage: StorageOptions | None) -> None:
     """Raise `PlanError` unless files can be written at a path or URL."""
     store, _ = store_for(url, storage)
     if not isinstance(store, (LocalStore, ObjectStore)) or (isinstance(store, ObjectStore) and store.web):
-        raise not_written_to(url)
+        raise not_writable(url)
 
 
-def not_written_to(url: str) -> PlanError:
+def not_writable(url: str) -> PlanError:
     """Return the error for a place that cannot be written to."""
     return PlanError(f"files can be written to this machine, s3://, gs:// and az://, got {without_query(url)!r}")
 
 
 class LocalSink:
-    """A file of this machine: it has another name, hidden from patterns, until it is complete and on the disk."""
+    """A local file: until it is complete and on the disk it has another name, which patterns do not match."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -82,7 +82,7 @@ class LocalSink:
             view = view[self.file.write(view) :]
 
     def close(self) -> None:
-        """Give the file its name, once all of it is on the disk."""
+        """Flush the file to the disk and rename it to its final name."""
         os.fsync(self.file.fileno())
         self.file.close()
         os.replace(self.partial, self.path)
@@ -96,15 +96,15 @@ class LocalSink:
                 self.partial.unlink()
 
 
-class LeftError(Exception):
-    """Ends an upload that is not to be completed."""
+class AbortedError(Exception):
+    """Ends an upload that is aborted."""
 
 
 class ObjectSink:
-    """An object: parts of it are uploaded by a thread as they come, and it is there when the upload is completed."""
+    """An object: a thread uploads its parts as they come, and it becomes visible when the upload is complete."""
 
     def __init__(self, store: ObjectStore, path: str, storage: StorageOptions | None) -> None:
-        in_this_process()
+        check_not_forked()
         self.store = Writable(store.root, storage)
         self.url = store.url(path)
         self.path = path
@@ -112,19 +112,19 @@ class ObjectSink:
         self.size = 0
         self.parts: queue.Queue[bytes | None] = queue.Queue(AHEAD)
         self.failed: Exception | None = None
-        self.left = self.ended = False
+        self.aborted = self.ended = False
         self.thread = threading.Thread(target=self.upload, name="asyncdata-upload", daemon=True)
         self.thread.start()
 
     def write(self, data: Buffer) -> None:
-        """Append bytes; raise what the upload failed with."""
+        """Append bytes; raise the error of the upload if it has failed."""
         self.gathered.append(bytes(data))
         self.size += len(self.gathered[-1])
         if self.size >= PART:
-            self.hand_on()
+            self.enqueue()
 
-    def hand_on(self) -> None:
-        """Have what was gathered uploaded."""
+    def enqueue(self) -> None:
+        """Queue the gathered bytes for upload."""
         if self.failed is not None:
             raise self.failed
         part, self.gathered, self.size = b"".join(self.gathered), [], 0
@@ -133,18 +133,18 @@ class ObjectSink:
     def close(self) -> None:
         """Complete the upload."""
         if self.gathered:
-            self.hand_on()
+            self.enqueue()
         self.end()
         if self.failed is not None:
             raise self.failed
 
     def abort(self) -> None:
-        """End the upload without completing it; the store forgets its parts."""
-        self.left = True
+        """End the upload without completing it; the store discards its parts."""
+        self.aborted = True
         self.end()
 
     def end(self) -> None:
-        """Have the thread end, and wait for that."""
+        """Stop the thread, and wait for it."""
         if not self.ended:
             self.ended = True
             self.parts.put(None)
@@ -155,15 +155,15 @@ class ObjectSink:
         while (part := self.parts.get()) is not None:
             if part:
                 yield part
-        if self.left:
-            raise LeftError
+        if self.aborted:
+            raise AbortedError
 
     def upload(self) -> None:
         """Upload all parts; in the thread."""
         try:
             self.store.put(self.path, self.content())
-        except Exception as error:  # noqa: BLE001  obstore's have no common base but this
-            if not self.left:
+        except Exception as error:  # noqa: BLE001  obstore's errors have no other common base
+            if not self.aborted:
                 self.failed = explained(error, self.url)
             while not self.ended or not self.parts.empty():
                 if self.parts.get() is None:

@@ -1,4 +1,4 @@
-"""Files of web servers without range requests, such as Python's own: read from the beginning, by one request."""
+"""Files on web servers without range requests, such as Python's own: one request reads them from the beginning."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from asyncdata.storage.base import Entry
 from asyncdata.storage.read_ahead import ReadAhead
 from asyncdata.storage.retries import NoRangesError, explained
 
-__all__ = ("RangesOrWhole",)
+__all__ = ("RangesOrDownload",)
 
-Whole: TypeAlias = Callable[[], Awaitable[tuple[Entry, AsyncIterator[Any]]]]
-"""Makes a request for a whole file; returns what it is, and its bytes as they come."""
+Download: TypeAlias = Callable[[], Awaitable[tuple[Entry, AsyncIterator[Any]]]]
+"""Requests a complete file; returns its entry, and its bytes as they arrive."""
 
 
-class RangesOrWhole:
-    """The bytes of a file in blocks: in parts where the server gives these, else all of them from one request.
+class RangesOrDownload:
+    """The bytes of a file in blocks: in parts if the server supports ranges, else from one request.
 
-    That cannot be made again in the middle: where it breaks off is an error. What lies before the offset is dropped.
+    That request cannot be resumed, so it is an error if it breaks off. Bytes before the offset are dropped.
     """
 
-    def __init__(self, parts: ReadAhead, whole: Whole, offset: int) -> None:
+    def __init__(self, parts: ReadAhead, download: Download, offset: int) -> None:
         self._parts = parts
-        self._whole = whole
-        self._left_out = offset
+        self._download = download
+        self._offset = offset
         self._entry = Entry("")
         self._chunks: AsyncIterator[Any] | None = None
         self._seen = 0
 
     async def begin(self) -> Entry:
-        """Make the first request; return what its answer says about the file."""
+        """Make the first request; return the entry in its answer."""
         if self._chunks is not None:
             return self._entry
         try:
             return await self._parts.begin()
         except NoRangesError:
-            self._entry, self._chunks = await self._whole()
+            self._entry, self._chunks = await self._download()
             return self._entry
 
     def __aiter__(self) -> Self:
@@ -50,15 +50,15 @@ class RangesOrWhole:
         while True:
             chunk = await self._chunk(self._chunks)
             self._seen += len(chunk)
-            if self._seen > self._left_out:
-                return chunk[max(0, self._left_out - (self._seen - len(chunk))) :]
+            if self._seen > self._offset:
+                return chunk[max(0, self._offset - (self._seen - len(chunk))) :]
 
     async def _chunk(self, chunks: AsyncIterator[Any]) -> memoryview:
-        """Return the next bytes of the whole file."""
+        """Return the next bytes of the complete file."""
         url = self._entry.path
         try:
             chunk = await anext(chunks, None)
-        except Exception as error:  # noqa: BLE001  obstore's have no common base but this
+        except Exception as error:  # noqa: BLE001  obstore's errors have no other common base
             raise explained(error, url) from None
         if chunk is None:
             if self._seen < self._entry.size:
